@@ -3,7 +3,7 @@
 //     g++ -std=c++17 -O2 gguf_generate.cpp -o gguf_generate -lllama -lggml -lggml-base
 //     ./gguf_generate notes-gguf/model.gguf "Anna finds" 40
 //
-// Exit status 1: the file is no model that llama.cpp reads, or the text is longer than the model reads.
+// Exit status 1: the file is no model that llama.cpp reads, or the text has no tokens or more than the model reads.
 
 #include <llama.h>
 

@@ -22,10 +22,7 @@ TRANSFORMERS = {"decoder": Decoder, "encoder": Encoder, "encoder-decoder": Encod
 
 
 def classification_head(config: TransformerConfig, n_classes: int) -> ClassificationHead:
-    """The head of a Transformer classifier trained from scratch: BERT's where it has segments, else ModernBERT's."""
-    if config.segments:
-        shape: dict[str, Any] = {"pooling": "first", "activation": "tanh", "dense_bias": True}
-        return ClassificationHead(config, n_classes, dropout=config.dropout, **shape)
+    """The head of a Transformer classifier trained from scratch."""
     return ClassificationHead(config, n_classes, norm=partial(make_norm, config), dropout=config.dropout)
 
 

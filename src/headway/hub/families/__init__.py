@@ -23,3 +23,8 @@ FAMILIES: tuple[Family, ...] = (
     *(T5, BART, MARIAN, M2M_100),
 )
 """The order in which they are tried for a model to be saved."""
+
+
+def family_named(model_type: str) -> Family:
+    """The family with this ``model_type``; there must be one."""
+    return next(family for family in FAMILIES if family.model_type == model_type)

@@ -1,7 +1,8 @@
 """Self-attention as the one operation that ONNX Runtime has for it, where the graph of an encoder spells it out.
 
-ONNX Runtime finds no attention in today's exports by itself: what it looks for ends with opset 12.  Only attention of
-BERT's kind is replaced: every query sees all tokens of its text, and positions are in the vectors alone.
+ONNX Runtime 1.32 finds no attention in our exports by itself: the mask that it looks for is made as before opset 13.
+Only attention of BERT's kind is replaced: every query sees all tokens of its text, and positions are in the vectors
+alone.
 
 Letters: B batch, T tokens, D width, H heads, K head width.
 """

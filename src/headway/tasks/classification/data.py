@@ -49,7 +49,7 @@ from headway.training.evaluation.comparison import FEW
 from headway.training.objective import Objective
 from headway.training.options import OF_THE_LOOP, TrainOptions
 from headway.training.plan import Decision, Plan
-from headway.training.sizing.architecture import architecture, built
+from headway.training.sizing.architecture import architecture, built, family_of_layout
 from headway.training.sizing.baseline_models import reference
 from headway.training.sizing.presets import encoder_plan, fine_tune_classifier_plan, frozen_plan, pass_seconds
 
@@ -146,7 +146,7 @@ class ClassificationData(TaskData):
     def build(self, plan: Plan) -> nn.Module:
         config, classes = plan.config, len(self.labels)
         if self.base is None:
-            return built(plan, "encoder", classes)
+            return built(plan, "encoder", classes, family_of_layout(self.options))
         base: Any = self.base.model
         if plan.fine_tuning.frozen:
             first_blocks(base, kept_blocks(base.config.n_layers))

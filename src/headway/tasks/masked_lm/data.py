@@ -13,6 +13,7 @@ from headway.data.batches.tokens import TokenFile, Tokens
 from headway.data.records.corpus import Corpus
 from headway.data.records.split import HELD_OUT
 from headway.errors import InputError
+from headway.hub.families import family_named
 from headway.hub.fine_tune import for_masked_tokens
 from headway.io import quantities
 from headway.io.cache_directory import cache_directory
@@ -32,7 +33,7 @@ from headway.training.base import prepared_base
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan
-from headway.training.sizing.layouts import encoder_fields
+from headway.training.sizing.layouts import ENCODER_DEFAULT, encoder_fields
 from headway.training.sizing.presets import decoder_plan, fine_tune_text_plan
 
 MASK_SHARE = 0.15
@@ -101,7 +102,7 @@ class MaskedLMData(TaskData):
     def build(self, plan: Plan) -> nn.Module:
         if self.base is not None and isinstance(self.base.model, Encoder):
             return prepared_base(for_masked_tokens(self.base.model, seed=plan.seed), plan)
-        return new_model(plan.config, plan.seed)
+        return new_model(plan.config, plan.seed, self.options.architecture.layout or ENCODER_DEFAULT)
 
     def batch_source(self, plan: Plan) -> BatchSource:
         batch_source = FramedBatches(
@@ -175,36 +176,27 @@ def _tokenizer(corpus: Corpus, train_text: Iterable[tuple[str, bool]], options: 
     return train_tokenizer((text for text, _ in source), kind, vocab, role="encoder", out_of=corpus.n_characters)
 
 
-def new_model(config: TransformerConfig, seed: int) -> nn.Module:
-    """An encoder with a masked-token head, its weights drawn from a seed."""
+def new_model(config: TransformerConfig, seed: int, layout: str = ENCODER_DEFAULT) -> nn.Module:
+    """An encoder with the masked-token head of its layout's family, its weights drawn from a seed."""
     model = Encoder(config)
-    model.head = MaskedTokenHead(
-        config, model.stack.embedding.tokens, activation="gelu", dense_bias=has_dense_bias(config)
-    )
+    model.head = family_named(layout).masked_token_head(config, model.stack.embedding.tokens)
     return initialise(model, seed)
-
-
-def has_dense_bias(config: TransformerConfig) -> bool:
-    """Whether the dense layer of a new head has a bias: BERT's has, which has segments, and ModernBERT's has none."""
-    return config.segments > 0
 
 
 def encoder_config(
     vocab_size: int, width: int, layers: int, heads: int, length: int, layout: str | None = None
 ) -> TransformerConfig:
-    """An encoder in one of ENCODER_LAYOUTS, in any size, without dropout; with 8 D² parameters in a feed-forward layer.
-
-    Raises InputError for a layout that is not an encoder's.
-    """
-    fields = encoder_fields(layout, width)
-    hidden = max(32, round(8 * width / 3 / 32) * 32) if fields["gated"] else 4 * width
+    """An encoder in one of ENCODER_LAYOUTS, in any size, without dropout.  Raises InputError for another layout."""
+    fields = encoder_fields(layout)
     return TransformerConfig(
         vocab_size=vocab_size,
         d_model=width,
         n_layers=layers,
         n_heads=heads,
+        # with its gate as many parameters as 4 times the width
+        d_ff=max(32, round(8 * width / 3 / 32) * 32) if fields["gated"] else 4 * width,
         max_length=length,
-        **{**fields, "d_ff": hidden, "bias": fields["bias"] or ("head",)},
+        **{**fields, "bias": fields["bias"] or ("head",)},
         dropout=0.0,
     )
 

@@ -31,6 +31,7 @@ from headway.training.base import Base, prepared_base
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan
+from headway.training.sizing.architecture import family_of_layout
 from headway.training.sizing.presets import encoder_plan, fine_tune_rows_plan
 
 LONGEST = 512
@@ -108,7 +109,7 @@ class TokenClassificationData(TaskData):
     def build(self, plan: Plan) -> nn.Module:
         config, classes = plan.config, len(self.labels)
         if self.base is None:
-            head = TokenClassificationHead(config, classes, dense=not config.segments, dropout=config.dropout)
+            head = family_of_layout(self.options).token_classification_head(config, classes, config.dropout)
             return initialise(Encoder(config, head), plan.seed)
         base: Any = self.base.model
         if self.new_head:

@@ -14,6 +14,8 @@ from torch import nn
 
 from headway.errors import InputError
 from headway.hub.directory import has_family
+from headway.hub.families import family_named
+from headway.hub.families.family import Family
 from headway.io import quantities
 from headway.models.adapt.lora import count_parameters
 from headway.models.baselines import BaselineConfig, initialise_baseline
@@ -24,6 +26,7 @@ from headway.models.wirings import wired
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan
 from headway.training.sizing.baseline_models import as_baseline, baseline_kind
+from headway.training.sizing.layouts import ENCODER_DEFAULT
 
 
 def _truth(text: str) -> bool:
@@ -120,10 +123,17 @@ def _following(before: TransformerConfig, changes: dict[str, Any], token_std: fl
     return found
 
 
-def built(plan: Plan, wiring: Wiring, n_classes: int | None = None) -> nn.Module:
-    """The model of a plan at the start of training, weights drawn by its seed."""
+def family_of_layout(options: TrainOptions) -> Family:
+    """The family whose heads a new encoder has, by ``--layout``."""
+    return family_named(options.architecture.layout or ENCODER_DEFAULT)
+
+
+def built(plan: Plan, wiring: Wiring, n_classes: int | None = None, family: Family | None = None) -> nn.Module:
+    """The model of a plan at the start of training, weights drawn by its seed; a classifier has the family's head."""
     config = plan.config
-    model = wired(config, wiring, n_classes)
+    model: Any = wired(config, wiring, n_classes)
+    if n_classes is not None and family is not None and isinstance(config, TransformerConfig):
+        model.head = family.classification_head(config, n_classes, config.dropout)
     std = _token_std(plan, wiring)
     if isinstance(config, BaselineConfig):
         return initialise_baseline(model, plan.seed, embedding_std=std)

@@ -1,7 +1,7 @@
 """The layouts of new models: the parts of published families, whatever the size.
 
     layout_fields("llama", 256)      # the fields of ``TransformerConfig`` that it decides
-    encoder_fields("bert", 128)      # the same for an encoder
+    encoder_fields("bert")           # the same for an encoder, but for its hidden width
 
 Language models: "qwen3" (Qwen Team 2025) and "llama" (Touvron et al. 2023) have a gated SiLU and weights in their
 norms, and Qwen3 normalises queries and keys; ``transformers``, llama.cpp, CTranslate2 and vLLM read both.  "nanochat"
@@ -60,12 +60,8 @@ def layout_fields(name: str | None, width: int) -> dict[str, Any]:
     return {**fields, "d_ff": hidden}
 
 
-def encoder_fields(name: str | None, width: int) -> dict[str, Any]:
-    """The fields of an encoder's layout, with a hidden width that has 6 D² parameters in each feed-forward layer.
-
-    Raises InputError for a layout that is not an encoder's.
-    """
+def encoder_fields(name: str | None) -> dict[str, Any]:
+    """The fields of an encoder's layout, without sizes.  Raises InputError for a layout that is not an encoder's."""
     if name is not None and name not in ENCODER_LAYOUTS:
         raise InputError(f"--layout is {shown(name)}; an encoder can have {', '.join(ENCODER_LAYOUTS)}.")
-    fields = ENCODER_LAYOUTS[name or ENCODER_DEFAULT]
-    return {**fields, "d_ff": 2 * width if fields["gated"] else 3 * width}
+    return ENCODER_LAYOUTS[name or ENCODER_DEFAULT]

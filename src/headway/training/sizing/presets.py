@@ -223,14 +223,15 @@ def encoder_plan(
     chosen, shape = options.optimisation, options.architecture
     width, layers = PRESETS[shape.preset] if shape.preset else (128, 2)
     width, layers = shape.d_model or width, shape.layers or layers
-    dropout = _or(chosen.dropout, 0.3)
+    dropout, fields = _or(chosen.dropout, 0.3), encoder_fields(shape.layout)
     config = TransformerConfig(
         vocab_size=vocab_size,
         d_model=width,
         n_layers=layers,
         n_heads=shape.heads or max(1, width // 32),
+        d_ff=2 * width if fields["gated"] else 3 * width,  # as many parameters either way
         max_length=longest,
-        **encoder_fields(shape.layout, width),
+        **fields,
         dropout=dropout,
     )
     count = parameters(config, wiring="encoder")["total"]

@@ -15,21 +15,25 @@ SAME = 0
 def simplify(model: Any) -> None:
     """Give each Reshape the shape that is known, and each GELU the usual order; ``model`` is an ``onnx_ir.Model``."""
     from onnxscript import ir
+    from onnxscript.rewriter import RewriteRule, RewriteRuleSet
 
     for node in model.graph:
-        if node.op_type == "Reshape" and (shape := known_shape(node)) is not None:
+        if node.op_type == "Reshape" and (shape := _known_shape(node)) is not None:
             node.replace_input_with(1, _constant(ir, model, f"{node.outputs[0].name}_shape", shape))
             node.attributes.pop("allowzero", None)
-        elif node.op_type == "Mul" and (parts := _gelu(node)) is not None:
-            x, half, erf = parts
-            product = ir.node("Mul", [x, erf])
-            model.graph.insert_before(node, product)
-            node.replace_input_with(0, product.outputs[0])
-            node.replace_input_with(1, half)
+    RewriteRuleSet([RewriteRule(_exported_gelu, _usual_gelu)]).apply_to_model(model)
     ir.passes.common.RemoveUnusedNodesPass()(model)
 
 
-def known_shape(node: Any) -> list[int] | None:
+def _exported_gelu(op: Any, x: Any, half: Any, root: Any, one: Any) -> Any:
+    return op.Mul(x, op.Mul(half, op.Add(op.Erf(op.Div(x, root)), one)))
+
+
+def _usual_gelu(op: Any, x: Any, half: Any, root: Any, one: Any) -> Any:
+    return op.Mul(op.Mul(x, op.Add(op.Erf(op.Div(x, root)), one)), half)
+
+
+def _known_shape(node: Any) -> list[int] | None:
     """The shape that a Reshape gives, with 0 where it is its input's; None where that does not say all of it."""
     before, after = node.inputs[0].shape, node.outputs[0].shape
     if before is None or after is None:
@@ -43,20 +47,6 @@ def known_shape(node: Any) -> list[int] | None:
         else:
             shape.append(-1)
     return shape if shape.count(-1) <= 1 and 0 not in (size for size in after if isinstance(size, int)) else None
-
-
-def _gelu(node: Any) -> tuple[Any, Any, Any] | None:
-    """x, 1/2 and 1 + erf(x / √2) of the last product of x · (1/2 · (1 + erf(x / √2))); None: it is no such product."""
-    x, scaled = node.inputs
-    inner = scaled.producer()
-    if inner is None or inner.op_type != "Mul":
-        return None
-    half, erf = inner.inputs
-    added = erf.producer()
-    if half.const_value is None or added is None or added.op_type != "Add":
-        return None
-    sources = [one.producer() for one in added.inputs]
-    return (x, half, erf) if any(one is not None and one.op_type == "Erf" for one in sources) else None
 
 
 def _constant(ir: Any, model: Any, name: str, numbers: list[int]) -> Any:
