@@ -1,5 +1,7 @@
 """Each engine gives torch's answers, for each task that its exports have; what it lacks, torch does, and says so."""
 
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
@@ -185,6 +187,15 @@ def test_what_an_engine_lacks_torch_does_and_says_so_once(exported: Callable, mo
         assert pipe("the cat", max_tokens=5, temperature=0) == own("the cat", max_tokens=5, temperature=0)
     with warnings.catch_warnings(action="error"):
         assert pipe("the cat", max_tokens=5, seed=1) == own("the cat", max_tokens=5, seed=1)
+
+
+def test_llama_is_freed_before_python_ends(exported: Callable):
+    """A pipeline that lives to the end of a program: nothing is said about it there."""
+    pytest.importorskip("llama_cpp")
+    code = "import sys, headway; pipe = headway.load(sys.argv[1], engine='llama.cpp'); pipe('the cat', max_tokens=3)"
+    run = exported("language_modeling", "gguf")
+    done = subprocess.run([sys.executable, "-c", code, str(run)], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_llama_keeps_two_texts_apart_that_are_written_in_turn(exported: Callable):
