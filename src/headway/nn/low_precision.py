@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.nn.activations import ACTIVATIONS
-from headway.nn.kernels import int8
+from headway.nn.kernels import int8, one_row
 from headway.nn.kernels.linear import FUSED, onednn_linear
 
 KINDS = ("bfloat16", "int8", "int4")
@@ -29,6 +29,8 @@ GROUP = 32
 """int4: how many inputs share a scale."""
 FEW_ROWS = 16
 """Up to so many rows are multiplied by whole numbers as they are; for more, the matrix is brought to bfloat16 first."""
+KEPT_TWICE = range(1 << 18, 1 << 24)
+"""int8: the numbers of a matrix that is kept for one row too: of larger ones oneDNN reads one row as fast as many."""
 FEWEST_OUTPUTS = 16
 """A layer with fewer outputs, such as a classifier's last, stays in float32."""
 SMALLEST_TABLE = 1 << 20
@@ -99,12 +101,18 @@ class Int8Linear(LowPrecisionLinear):
 
 
 class Int8DynamicLinear(LowPrecisionLinear):
-    """The same matrix, and each row that is read, rounded to whole numbers with its own scale (``nn.kernels.int8``)."""
+    """The same matrix, and each row that is read, rounded to whole numbers with its own scale (``nn.kernels.int8``).
+
+    A text that is continued alone is one row, which is multiplied as it is (``nn.kernels.one_row``): from the first one
+    on, a large matrix is kept in memory a second time, as that product reads it.
+    """
 
     def __init__(self, weight: Tensor, scale: Tensor, bias: Tensor | None):
         super().__init__(weight.shape[1], weight.shape[0], bias)
         self.laid_out_bytes = weight.numel()
         self._laid_out = int8.laid_out(weight)
+        self._table: Tensor | None = None
+        self.takes_one_row = weight.numel() in KEPT_TWICE and one_row.is_usable()
         self.scale: Tensor
         self.no_zeros: Tensor
         self.register_buffer("scale", scale)
@@ -112,10 +120,21 @@ class Int8DynamicLinear(LowPrecisionLinear):
 
     def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
         """(..., I) -> (..., O), with an activation by its name if one is given."""
+        if self.takes_one_row and x.numel() == self.in_features:
+            return self._of_one_row(x, activation)
         numbers, scales = int8.rounded_rows(self.rows(x))
         y = int8.int8_product(numbers, self._laid_out, self.scale, self.no_zeros)
         y = y.mul_(scales) if self.bias is None else torch.addcmul(self.bias, y, scales)
         return self.finished(y, x, activation)
+
+    def _of_one_row(self, x: Tensor, activation: str | None) -> Tensor:
+        """(..., I) of one row -> (..., O)."""
+        if self._table is None:
+            self._table = one_row.as_table(self._laid_out.to_dense())
+            self.laid_out_bytes += self._table.numel()
+        y = one_row.one_row_of_bytes(x, self._table)
+        y = y.mul_(self.scale) if self.bias is None else torch.addcmul(self.bias, y, self.scale)
+        return y if activation is None else ACTIVATIONS[activation](y)
 
 
 class Int4Linear(LowPrecisionLinear):
@@ -189,8 +208,8 @@ def lower(model: nn.Module, precision: str) -> None:
 class Lowering:
     """Brings the matrices and tables of a model to a precision, as soon as their weights are there.
 
-    Small ones stay as they are.  A matrix that is also a table of vectors is one tensor in int8 as well; in int4 such a
-    matrix, and one whose shape torch's product does not take, is in int8.
+    Small ones stay as they are.  In int4 a matrix that is also a table of vectors, and one whose shape torch's product
+    does not take, is in int8.
     """
 
     def __init__(self, model: nn.Module, precision: str):
@@ -236,4 +255,4 @@ class Lowering:
             made.append(int8_rows(weight))
         if table:
             return LowPrecisionEmbedding(*made[0])
-        return (Int8DynamicLinear if len(group) == 1 and int8.is_usable() else Int8Linear)(*made[0], part.bias)
+        return (Int8DynamicLinear if int8.is_usable() else Int8Linear)(*made[0], part.bias)

@@ -12,11 +12,13 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headway.nn.activations import ACTIVATIONS
+from headway.nn.kernels import one_row as one_row_kernel
 from headway.nn.kernels.attention import attend_filled, attend_oracle, attend_plain
 from headway.nn.kernels.cross_entropy import IGNORED, CrossEntropy
 from headway.nn.kernels.dropout import drop_by_bytes
 from headway.nn.kernels.gate import SiluGate
 from headway.nn.kernels.linear import FUSED, OneDnnLinear, is_usable, onednn_linear
+from headway.nn.kernels.one_row import one_row
 from headway.nn.kernels.products import onednn_everywhere
 from headway.nn.kernels.rms_norm import Normalise
 from headway.nn.kernels.rotation import Turn, turn_oracle
@@ -98,10 +100,12 @@ def is_plain(cpu: bool, bfloat16: bool, n_scores: int, dropout: float) -> bool:
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str | None = None) -> Tensor:
     """x Wᵀ + b, and the activation of it where one is named: (..., I), (O, I), (O,) -> (..., O).
 
-    On a CPU in float32: oneDNN's product where it is faster (``is_onednn``), without gradients with the activation in
-    the same pass.  Otherwise: torch's own.
+    On a CPU in float32: one row by an embedding bag (``is_one_row``); oneDNN's product where it is faster
+    (``is_onednn``), without gradients with the activation in the same pass.  Otherwise: torch's own.
     """
-    if not is_onednn(x, weight):
+    if is_one_row(x, weight):
+        y = one_row(x, weight) if bias is None else one_row(x, weight) + bias
+    elif not is_onednn(x, weight):
         y = F.linear(x, weight, bias)
     elif torch.is_grad_enabled():
         y = OneDnnLinear.apply(x, weight, bias)
@@ -110,6 +114,20 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: st
     else:
         y = onednn_linear(x, weight, bias)
     return y if activation is None else ACTIVATIONS[activation](y)
+
+
+def is_one_row(x: Tensor, weight: Tensor) -> bool:
+    """Whether ``linear`` multiplies one row (..., I) and the matrix (O, I) by an embedding bag.
+
+    Without gradients, where the matrix is large and lies in memory by columns.
+    """
+    if x.numel() != x.shape[-1] or not one_row_kernel.is_by_columns(weight) or weight.numel() < LARGE_MATRIX:
+        return False
+    if x.dtype != torch.float32 or weight.dtype != torch.float32 or x.device.type != "cpu" or weight.is_meta:
+        return False
+    if torch.is_grad_enabled() or torch.compiler.is_exporting() or torch.is_autocast_enabled("cpu"):
+        return False
+    return one_row_kernel.is_usable()
 
 
 def is_onednn(x: Tensor, weight: Tensor) -> bool:
