@@ -3,8 +3,8 @@
     python benchmarks/start.py MODELS [--rounds 5]
 
 MODELS is the folder of `inference.py`.  In each process: torch is imported, then the clock starts; Headway is imported,
-the model is loaded and continues a prompt by one token, which is its answer.  Memory is the peak of the process over what
-it had after the libraries were imported, until the second token is there.  The precisions take turns.
+the model is loaded and continues a prompt by one token, which is its answer.  Memory is the peak of the process over
+what it had after the libraries were imported, until the second token is there.  The precisions take turns.
 """
 
 import argparse
