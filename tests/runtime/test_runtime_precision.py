@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from torch import nn
 
 import headway
 from headway.errors import InputError
+from headway.hub.directory import load_model
 from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder
 from headway.nn.kernels.linear import is_usable
@@ -80,6 +82,18 @@ def test_a_model_laid_out_by_columns_is_saved_as_it_was(tmp_path):
         headway.save_model(model, tmp_path / "b")
     one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in "ab")
     assert one == other
+
+
+@pytest.mark.skipif(not is_usable(), reason="this torch has no product of oneDNN")
+def test_weights_of_a_file_are_laid_out_while_they_are_read(tmp_path):
+    """Only for answers: a model that is loaded to be trained has its weights by rows."""
+    headway.save_model(small(), tmp_path / "a")
+    with products_by("onednn"):
+        plain, laid_out = headway.load_model(tmp_path / "a"), load_model(tmp_path / "a", precision="float32")
+    assert all(one.is_contiguous() for one in plain.parameters())
+    matrices = [part.weight for part in laid_out.modules() if isinstance(part, nn.Linear)]
+    assert len(matrices) > 4 and all(one.t().is_contiguous() for one in matrices)
+    assert all(torch.equal(*both) for both in zip(plain.parameters(), laid_out.parameters(), strict=True))
 
 
 def test_a_gpu_takes_the_whole_model(monkeypatch):

@@ -21,6 +21,8 @@ from headway.hub.families.family import Family
 from headway.hub.name_table import expand, read_weights
 from headway.hub.safe.weights import Weights
 from headway.io.memory import check_fits
+from headway.nn.kernels.products import onednn_everywhere
+from headway.nn.linear import lay_by_columns
 from headway.nn.low_precision import BYTES, KINDS, Lowering
 
 UNBUILDABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
@@ -36,6 +38,8 @@ def build(
     family: Family, theirs: dict[str, Any], stored: Weights, config_file: Path, precision: str | None = None
 ) -> nn.Module:
     """The model that ``config.json`` describes, with the stored weights in float32, or in one of ``nn.low_precision``.
+
+    With ``precision`` "float32" the matrices lie in memory as a model that answers is fastest (``nn.linear``).
 
     Raises InputError naming ``config_file``, or the file of weights, when they do not fit each other, when a weight is
     not finite, and when the model takes more memory than is free.
@@ -195,9 +199,12 @@ def _put(weights: Iterable[tuple[str, Tensor]], model: nn.Module, precision: str
         for attribute, old in module.named_parameters(recurse=False):
             places[names[id(old)]].append((module, attribute))
     lowering = Lowering(model, precision) if precision in KINDS else None
+    by_columns = precision == "float32" and onednn_everywhere()
     for name, weight in weights:
         parameter, there = nn.Parameter(weight), places.pop(name)  # a module that was replaced is not kept
         for module, attribute in there:
             setattr(module, attribute, parameter)
         if lowering is not None:
             lowering.lower([module for module, _ in there])
+        if by_columns:
+            lay_by_columns(module for module, _ in there)

@@ -31,7 +31,8 @@ def load_model(
 ) -> nn.Module:
     """The model of a Hugging Face directory, of a hub id or of a PEFT adapter: a bare module in eval mode, in float32.
 
-    With ``precision`` of a family's model, matrices are in one of ``nn.low_precision`` instead.
+    With ``precision`` of a family's model, matrices are in one of ``nn.low_precision`` instead; "float32" only lays
+    them out in memory as answers are fastest.
 
     If ``modules.json`` lists modules after the Transformer (``hub.sentence_transformers``), they become its head.
     ``allow_pickle`` reads weights of ``torch.save`` if there are no safetensors (``hub.safe.pickle_import``).

@@ -16,6 +16,7 @@ from torch import nn
 from headway.errors import InputError, shown
 from headway.models.device import model_device
 from headway.nn.kernels.products import onednn_everywhere
+from headway.nn.linear import lay_by_columns
 from headway.nn.low_precision import lower
 
 AUTO, FLOAT32 = "auto", "float32"
@@ -75,12 +76,4 @@ def prepare(model: nn.Module, precision: str) -> None:
         lower(model, precision)
         model.requires_grad_(False)
     elif onednn_everywhere():
-        _by_columns(model)
-
-
-def _by_columns(model: nn.Module) -> None:
-    """Lay out each matrix by columns, also one that is a table of vectors too: a vector is then gathered, which takes
-    less time than the product saves."""
-    for part in model.modules():
-        if isinstance(part, nn.Linear) and part.weight.is_contiguous():
-            part.weight.data = part.weight.data.t().contiguous().t()
+        lay_by_columns(model.modules())

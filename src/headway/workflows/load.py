@@ -15,7 +15,7 @@ from headway.models.own import OwnConfig
 from headway.runtime.engines.choose import choose, engine_device
 from headway.runtime.engines.engine import Engine
 from headway.runtime.engines.load import open_engine
-from headway.runtime.engines.registry import AUTO, FLOAT32, TORCH, check_engine
+from headway.runtime.engines.registry import AUTO, TORCH, check_engine
 from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.embedding.pipeline import Embedder
 from headway.tasks.image_classification.pipeline import ImageClassifier
@@ -139,8 +139,7 @@ def load(
     facts = read_facts(directory)
     check_files(directory, facts)
     choice = choose(engine, precision, facts, chosen, Path(path))
-    lower = choice.of_torch if chosen.type == "cpu" and choice.of_torch != FLOAT32 else None
-    pipe = pipeline_of(load_model(directory, lower), directory)
+    pipe = pipeline_of(load_model(directory, choice.of_torch if chosen.type == "cpu" else None), directory)
     if task is not None and pipe.task != task:
         raise InputError(f"{path}: this is a model for {pipe.task}, not for {task}.")
     pipe.model.to(chosen)
