@@ -63,9 +63,9 @@ def precisions(
         start = time.monotonic()
         pipe = load(run, device=device, precision=name)
         row: dict[str, Any] = {"precision": name, "load_seconds": time.monotonic() - start}
-        row["bytes"] = weight_bytes(pipe.model)
         each = (1 - MEASURING) * limit / len(names)
         row |= {"speeds": list(_speeds(pipe, inputs, each))}
+        row["bytes"] = weight_bytes(pipe.model)  # with what the first answers laid out
         found.append(row | {"metric": None, "value": None, "interval": None, "examples": 0})
         del pipe
     most = None
