@@ -30,7 +30,7 @@ GROUP = 32
 FEW_ROWS = 16
 """Up to so many rows are multiplied by whole numbers as they are; for more, the matrix is brought to bfloat16 first."""
 KEPT_TWICE = range(1 << 18, 1 << 24)
-"""int8: the numbers of a matrix that is kept for one row too: of larger ones oneDNN reads one row as fast as many."""
+"""int8: how many numbers a matrix has that is kept for one row too; larger ones are read faster by oneDNN."""
 FEWEST_OUTPUTS = 16
 """A layer with fewer outputs, such as a classifier's last, stays in float32."""
 SMALLEST_TABLE = 1 << 20

@@ -36,10 +36,11 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def page_of(directory: Path) -> Iterator[Any]:
-    """The page in a browser, served from a directory; fails on any complaint, and on a request to elsewhere."""
+def page_of(exported: Path, directory: Path) -> Iterator[Any]:
+    """The page in a browser, served with a copy of an export; fails on any complaint, and on a request to elsewhere."""
     from playwright.sync_api import sync_playwright
 
+    shutil.copytree(exported, directory)
     shutil.copy(EXAMPLES / "onnx_browser.html", directory)
     (directory / "node_modules").symlink_to(PACKAGES)
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=directory))
@@ -71,7 +72,7 @@ def answer(page: Any, text: str) -> str:
 
 def test_a_classifier_answers_in_a_browser(classifier_run: Path, tmp_path: Path):
     found = export(classifier_run, tmp_path / "out", to="onnx")
-    with page_of(found.out) as page:
+    with page_of(found.out, tmp_path / "page") as page:
         shown = [answer(page, text).splitlines() for text in TEXTS]
     answers = headway.load(classifier_run)(TEXTS)
     assert [rows[0].rpartition(" ")[0] for rows in shown] == [one["label"] for one in answers]
@@ -80,9 +81,9 @@ def test_a_classifier_answers_in_a_browser(classifier_run: Path, tmp_path: Path)
     assert len({rows[0].rpartition(" ")[0] for rows in shown}) == 2, "the answers depend on the texts"
 
 
-def test_a_language_model_continues_texts_in_a_browser(exported: Callable):
+def test_a_language_model_continues_texts_in_a_browser(exported: Callable, tmp_path: Path):
     source, found = exported("language model")
-    with page_of(found.out) as page:
+    with page_of(found.out, tmp_path / "page") as page:
         page.get_by_label("New tokens").fill("12")
         shown = [answer(page, text) for text in TEXTS]
     assert shown == headway.load(source)(TEXTS, max_tokens=12, temperature=0)

@@ -12,13 +12,13 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headway.nn.activations import ACTIVATIONS
-from headway.nn.kernels import one_row as one_row_kernel
 from headway.nn.kernels.attention import attend_filled, attend_oracle, attend_plain
 from headway.nn.kernels.cross_entropy import IGNORED, CrossEntropy
 from headway.nn.kernels.dropout import drop_by_bytes
 from headway.nn.kernels.gate import SiluGate
 from headway.nn.kernels.linear import FUSED, OneDnnLinear, is_usable, onednn_linear
-from headway.nn.kernels.one_row import one_row
+from headway.nn.kernels.one_row import is_by_columns, one_row
+from headway.nn.kernels.one_row import is_usable as has_embedding_bags
 from headway.nn.kernels.products import onednn_everywhere
 from headway.nn.kernels.rms_norm import Normalise
 from headway.nn.kernels.rotation import Turn, turn_oracle
@@ -121,13 +121,13 @@ def is_one_row(x: Tensor, weight: Tensor) -> bool:
 
     Without gradients, where the matrix is large and lies in memory by columns.
     """
-    if x.numel() != x.shape[-1] or not one_row_kernel.is_by_columns(weight) or weight.numel() < LARGE_MATRIX:
+    if x.numel() != x.shape[-1] or not is_by_columns(weight) or weight.numel() < LARGE_MATRIX:
         return False
     if x.dtype != torch.float32 or weight.dtype != torch.float32 or x.device.type != "cpu" or weight.is_meta:
         return False
     if torch.is_grad_enabled() or torch.compiler.is_exporting() or torch.is_autocast_enabled("cpu"):
         return False
-    return one_row_kernel.is_usable()
+    return has_embedding_bags()
 
 
 def is_onednn(x: Tensor, weight: Tensor) -> bool:
