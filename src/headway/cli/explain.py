@@ -156,8 +156,7 @@ def _path(model: Any, tokenizer: Any, text: str) -> dict[str, Any]:
     path: list[Row] = []
     hooks = [part.register_forward_hook(partial(_note, path, name)) for name, _, part, _ in _parts(model)]
     if getattr(model, "patches", None) is None:
-        decodes = hasattr(model, "stack") and model.stack.causal
-        ids = tokenizer.encode(text, special=not decodes)[: model.config.max_length] or [0]
+        ids = tokenizer.encode(text, special=True)[: model.config.max_length] or [0]
         read, tokens = torch.tensor([ids]), [tokenizer.decode([i], skip_special=False) for i in ids]
     else:
         read = torch.zeros(1, model.patches.channels, *model.patches.image_size)

@@ -258,6 +258,7 @@ class Batcher:
             for row, token in zip(rows, chosen.tolist(), strict=True):
                 tokens[row] = token
         for row, said in model_says.items():
+            said.index_fill_(0, sent(requests[row].forbidden, logits.device), float("-inf"))
             best = said.topk(min(requests[row].n_likely or 0, len(said)))
             others = list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
             requests[row].likely = Likely(float(said[tokens[row]]), others)

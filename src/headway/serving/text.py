@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from headway.generation.sampling import Likely, Penalties, Sampling
 from headway.tasks.common.prompt import Prompt
-from headway.text.stream_decoder import StopStrings, byte_alphabet, token_bytes
+from headway.text.stream_decoder import StopStrings
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Text:
 
     def __init__(self, prompt: Prompt, ways: Ways):
         self.prompt, self.ways = prompt, ways
-        self._decoder, self._stops = prompt.tokenizer.stream(), StopStrings(ways.stop)
+        self._decoder, self._stops = prompt.text, StopStrings(ways.stop)
         self._told: list[Token] = []
         self._left = ways.max_tokens
 
@@ -90,19 +90,6 @@ class Text:
         return Token(*self._spelt(token), max(LEAST, likely.log_probability), others)
 
     def _spelt(self, number: int) -> tuple[str, list[int]]:
-        """A token as text and as bytes."""
-        return spelt(self.prompt, number)
-
-
-def spelt(prompt: Prompt, number: int) -> tuple[str, list[int]]:
-    """A token of a prompt's tokenizer as text and as bytes; half a character is U+FFFD as text."""
-    tokenizer = prompt.tokenizer
-    if not 0 <= number < len(tokenizer.tokens):
-        return "", []
-    if number in tokenizer.special_ids:
-        return tokenizer.tokens[number], list(tokenizer.tokens[number].encode())
-    if tokenizer.stream().is_byte_level:
-        found = token_bytes(tokenizer.tokens[number], byte_alphabet())
-        return found.decode("utf-8", "replace"), list(found)
-    text = tokenizer.decode([number])
-    return text, list(text.encode())
+        """A token behind the text so far, as text and as bytes; a part of a character is U+FFFD as text."""
+        spelling = self._decoder.bytes_of(number)
+        return spelling.decode("utf-8", "replace"), list(spelling)

@@ -15,7 +15,8 @@ HELD = 16
 class StreamDecoder:
     """Ids in, text out, piece by piece: the pieces and ``finish()`` joined equal the text of all ids decoded at once.
 
-    A piece never ends inside a character: the bytes of an unfinished character wait for the next id.  Work and memory
+    Where the ids continue a prompt, ``after`` are the prompt's ids, so that a space between the two texts is kept.  A
+    piece never ends inside a character: the bytes of an unfinished character wait for the next id.  Work and memory
     per id do not grow with the length of the stream.  ``Tokenizer.stream()`` makes one.
 
     ``decode`` turns ids into text; ``tokens`` are the tokens by id; ids in ``skip`` give no text.  ``byte_values`` is
@@ -28,6 +29,7 @@ class StreamDecoder:
         decode: Callable[[list[int]], str],
         tokens: Sequence[str],
         skip: Collection[int] = frozenset(),
+        after: Sequence[int] = (),
         *,
         byte_values: dict[str, int] | None = None,
         byte_fallback: bool = False,
@@ -40,13 +42,21 @@ class StreamDecoder:
         self._byte_fallback = byte_fallback
         self._partial = partial
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
-        self._context: list[int] = []
+        self._context = [id for id in after if id not in skip and 0 <= id < len(tokens)][-CONTEXT:]
         self._pending: list[int] = []
 
-    @property
-    def is_byte_level(self) -> bool:
-        """Whether each token is a run of bytes by itself."""
-        return self._byte_values is not None
+    def bytes_of(self, id: int) -> bytes:
+        """The UTF-8 of what this id by itself would add next: of a part of a character its bytes, of no token none."""
+        if not 0 <= id < len(self._tokens):
+            return b""
+        token = self._tokens[id]
+        if id in self._skip:
+            return token.encode()
+        if self._byte_values is not None:
+            return token_bytes(token, self._byte_values)
+        if self._byte_fallback and _is_byte(token):
+            return bytes([int(token[3:5], 16)])
+        return self._text([id]).encode()
 
     def push(self, id: int) -> str:
         """The text that this id completes; "" while a character is unfinished, and for an id that gives no text."""
@@ -57,7 +67,7 @@ class StreamDecoder:
         self._pending.append(id)
         if self._byte_fallback and _is_byte(self._tokens[id]):
             return ""  # a run of bytes is decoded as a whole: only its end shows whether it is text
-        text = self._text()
+        text = self._text(self._pending)
         if self._partial and text.endswith("�") and len(self._pending) < HELD:
             return ""
         self._advance()
@@ -67,13 +77,13 @@ class StreamDecoder:
         """The remaining text; an unfinished character becomes U+FFFD, as when all ids are decoded at once."""
         if self._byte_values is not None:
             return self._utf8.decode(b"", final=True)
-        text = self._text() if self._pending else ""
+        text = self._text(self._pending) if self._pending else ""
         self._advance()
         return text
 
-    def _text(self) -> str:
+    def _text(self, ids: list[int]) -> str:
         known = self._decode(self._context) if self._context else ""
-        return self._decode(self._context + self._pending)[len(known) :]
+        return self._decode(self._context + ids)[len(known) :]
 
     def _advance(self) -> None:
         self._context = (self._context + self._pending)[-CONTEXT:]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import AddedToken
+from tokenizers import AddedToken, processors
 
 from headway.errors import InputError
 from headway.text.backend import Backend, RustBackend
@@ -232,6 +232,12 @@ class Tokenizer:
         """A tokenizer with the same names and settings but another tokenizer of the Rust library."""
         return Tokenizer(backend, self._names, self._config)
 
+    def without_frame(self) -> "Tokenizer":
+        """The same tokenizer with nothing put around a text by ``special``."""
+        backend = tokenizers.Tokenizer.from_str(self.to_json())
+        backend.post_processor = processors.TemplateProcessing(single="$A:0", pair="$A:0 $B:1")
+        return self.with_backend(backend)
+
     def encode(self, text: str, *, special: bool = False, allow_special: bool = False) -> list[int]:
         """The ids of a text.
 
@@ -301,13 +307,22 @@ class Tokenizer:
         what = "these ids cannot be decoded"
         return guarded(lambda: self._backend.decode(numbers, skip_special=skip_special), what)
 
-    def stream(self, *, skip_special: bool = True) -> StreamDecoder:
-        """A decoder for ids that come one by one."""
+    def without_token(self, rows: int) -> frozenset[int]:
+        """The ids below ``rows`` that have no token: holes, and rows with which a model's table is padded."""
+        return self._holes.union(range(self.vocab_size, rows))
+
+    @cached_property
+    def _holes(self) -> frozenset[int]:
+        return frozenset(number for number, token in enumerate(self.tokens) if not token)
+
+    def stream(self, after: Sequence[int] = (), *, skip_special: bool = True) -> StreamDecoder:
+        """A decoder for ids that come one by one, and that continue the ids ``after``."""
         decoders = self._backend.decoders
         return StreamDecoder(
             lambda ids: self.decode(ids, skip_special=skip_special),
             self.tokens,
             self.special_ids if skip_special else frozenset(),
+            after,
             byte_values=byte_alphabet() if decoders == ["ByteLevel"] else None,
             byte_fallback="ByteFallback" in decoders,
             partial="ByteLevel" in decoders,

@@ -33,6 +33,8 @@ class Base:
     processor: Tokenizer | ImagePreprocessor
     fingerprint: str
     """of its files (``hub.fingerprint``)"""
+    facts: dict[str, Any] | None = None
+    """of the run that it is, None for a model from elsewhere"""
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -77,13 +79,13 @@ def load_base(place: str, *, images: bool = False) -> Base:
     if not path.is_dir():
         what = "is a file, not the directory of a model" if path.is_file() else "no such model directory"
         raise InputError(f"--from {place}: {what}; give the directory of a model, or a hub id (owner/name).")
-    check_files(path, read_facts(path))
+    check_files(path, facts := read_facts(path))
     model = load_model(path)
     if not images:
         check_reads_text(model, path)
         if isinstance(config := model_config(model), BaselineConfig):
             raise InputError(f"{path}: is {config.described}, only trained from scratch; name a Transformer.")
-        return Base(path, model, Tokenizer.load(path, rows=model_config(model).vocab_size), fingerprint(path))
+        return Base(path, model, Tokenizer.load(path, rows=model_config(model).vocab_size), fingerprint(path), facts)
     if getattr(model, "patches", None) is None:
         raise InputError(f"{path}: is a text model and cannot read images; name a ViT with --from.")
     return Base(path, model, preprocessor_of(model, path), fingerprint(path))

@@ -8,7 +8,7 @@ import os
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -59,12 +59,16 @@ def tokenised(
     vocab_size: int,
     key: str,
     directory: Path,
+    begin: Sequence[int] = (),
+    begins_inside: bool = False,
 ) -> TokenFile:
     """The tokens of `chunks` (text, whether a document ends), read-only, uint16 or, above 65,536 ids, uint32.
 
     `key` names the content, the tokenizer and all that the tokens depend on; a complete file of that name is used again
-    without reading `chunks`.  `end_of_text` goes between documents, and after the last where there are several.  Memory
-    stays bounded; files appear under their name only when complete, so writers at the same time do no harm.
+    without reading `chunks`.  `end_of_text` goes between documents, and after the last where there are several.  Where
+    documents `begin` with ids of their own, each has both; one id that ends and begins a text is written once between
+    two.  The first chunk may be of a document that `begins_inside` another part.  Memory stays bounded; files appear
+    under their name only when complete, so writers at the same time do no harm.
     """
     if not re.fullmatch(r"[\w-]{1,100}", key):
         raise ValueError(f"key is {key!r}, expected letters, digits, - and _")
@@ -77,7 +81,7 @@ def tokenised(
     directory.mkdir(parents=True, exist_ok=True)
     count, sums = 0, BlockSums()
     with replacing(tokens_path) as file:
-        for ids in _ids(chunks, encode, end_of_text):
+        for ids in _ids(chunks, encode, end_of_text, list(begin), begins_inside):
             data = packed(ids, vocab_size, dtype)
             file.write(data)
             sums.add(data)
@@ -182,25 +186,32 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _ids(
-    chunks: Iterable[tuple[str, bool]], encode: Callable[[list[str]], list[list[int]]], end_of_text: int | None
+    chunks: Iterable[tuple[str, bool]],
+    encode: Callable[[list[str]], list[list[int]]],
+    end_of_text: int | None,
+    begin: list[int],
+    begins_inside: bool,
 ) -> Iterator[list[int]]:
-    """Token ids in order, with the id that ends a document where it belongs."""
+    """Token ids in order, with the ids that begin and end a document where they belong."""
     ended = False  # a document has ended and its mark is still to be written
     documents = 0
+    end = [] if end_of_text is None else [end_of_text]
     for batch in _batches(chunks):
         encoded = encode([text for text, _ in batch if text])
         lists = iter(encoded)
         for text, ends in batch:
             if text:
-                if ended and end_of_text is not None:
-                    yield [end_of_text]
-                ended = False
+                if ended:
+                    yield begin if begin == end else end + begin
+                elif not begins_inside:
+                    yield begin
+                ended, begins_inside = False, True
                 yield next(lists)
             if ends:
                 ended = True
                 documents += 1
-    if ended and documents > 1 and end_of_text is not None:
-        yield [end_of_text]
+    if ended and (documents > 1 or begin):
+        yield end
 
 
 def _batches(chunks: Iterable[tuple[str, bool]]) -> Iterator[list[tuple[str, bool]]]:

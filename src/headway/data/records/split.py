@@ -1,5 +1,6 @@
 """Validation splits: rows by label and seed, running text by its last characters."""
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -101,6 +102,11 @@ class TextPart:
     def n_characters(self) -> int:
         """How many characters there are."""
         return self.stop - self.start
+
+    def begins_inside(self) -> bool:
+        """Whether the part begins in the middle of a document: what is before it is read to its end."""
+        before = deque(TextPart(self.corpus, 0, self.start), maxlen=1)
+        return bool(before) and not before[0][1]
 
     def __iter__(self) -> Iterator[tuple[str, bool]]:
         """Pairs (text, whether a document ends here); a document cut by the boundary has no end in the first part."""

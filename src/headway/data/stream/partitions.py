@@ -60,6 +60,8 @@ class Reading:
     separator: int | None
     """the id that ends every document"""
     seed: int
+    begin: Sequence[int] = ()
+    """the ids that begin every document"""
 
     def rows(self, group: int) -> int:
         """How many rows of a row group are for training."""
@@ -71,13 +73,14 @@ class Reading:
         return random.permutation(self.rows(group)) + self.held[group]
 
     def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The ids of each document, followed by the separator, int64."""
+        """The ids of each document, with those that begin it, and followed by the separator, int64."""
         pieces = [(number, piece) for number, text in enumerate(texts) for piece, _ in cut(text) if piece]
         found: list[list[int]] = [[] for _ in texts]
         for (number, _), ids in zip(pieces, self.encode([piece for _, piece in pieces]), strict=True):
             found[number] += ids
-        end = [] if self.separator is None else [self.separator]
-        return [np.array([*ids, *end] if ids else [], dtype=np.int64) for ids in found]
+        begin, end = list(self.begin), [] if self.separator is None else [self.separator]
+        end = [] if begin == end else end  # one id between two documents
+        return [np.array([*begin, *ids, *end] if ids else [], dtype=np.int64) for ids in found]
 
 
 def dealt(rows: Sequence[int], count: int) -> list[list[int]]:

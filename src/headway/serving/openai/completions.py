@@ -110,6 +110,11 @@ def _echo(given: Any, prompt: Prompt) -> str:
     return given if isinstance(given, str) else prompt.tokenizer.decode(given)
 
 
+def _spelling(text: str, spelt: list[int]) -> str:
+    """A token as OpenAI writes it: as text, or as bytes where it is a part of a character."""
+    return text if text.encode() == bytes(spelt) else "bytes:" + "".join(f"\\x{byte:02x}" for byte in spelt)
+
+
 class _Work:
     """The answer to one request, whole or as events."""
 
@@ -154,11 +159,13 @@ class _Work:
             offsets = []
             for token in tokens:
                 offsets.append(self.offsets[number])
-                self.offsets[number] += len(token.text)
+                self.offsets[number] += sum(byte & 0xC0 != 0x80 for byte in token.bytes)  # characters that begin
             logprobs = {
-                "tokens": [token.text for token in tokens],
+                "tokens": [_spelling(token.text, token.bytes) for token in tokens],
                 "token_logprobs": [token.log_probability for token in tokens],
-                "top_logprobs": [{text: value for text, _, value in reversed(token.others)} for token in tokens],
+                "top_logprobs": [
+                    {_spelling(text, spelt): value for text, spelt, value in reversed(token.others)} for token in tokens
+                ],
                 "text_offset": offsets,
             }
         return {"index": number, "text": text, "logprobs": logprobs, "finish_reason": finish}

@@ -19,7 +19,6 @@ from headway.models.device import model_device
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.tasks.common.inside import Inside, Kind
 from headway.tasks.task import Pipeline
-from headway.text.stream_decoder import byte_alphabet, token_bytes
 from headway.text.tokenizer import Tokenizer
 
 MOST_WEIGHTS = 200_000_000
@@ -120,8 +119,9 @@ def _name(tokenizer: Tokenizer, number: int) -> str:
     text = tokenizer.decode([number], skip_special=False)
     if text and "\ufffd" not in text:
         return text
-    part = token_bytes(written, byte_alphabet()) if tokenizer.stream().is_byte_level else b""  # of a character
-    return "".join(f"<0x{byte:02X}>" for byte in part) or written or f"id {number}"
+    if not text:
+        return written or f"id {number}"
+    return "".join(f"<0x{byte:02X}>" for byte in tokenizer.stream().bytes_of(number))  # of a character
 
 
 def _induction(model: Decoder) -> dict[str, np.ndarray]:

@@ -1,9 +1,11 @@
 """What a model is asked to continue: the same for the command line, which waits, and for a server, which does not."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headway.errors import InputError
+from headway.text.stream_decoder import StreamDecoder
 from headway.text.tokenizer import Tokenizer
 
 
@@ -15,6 +17,8 @@ class Prompt:
     ends: frozenset[int]
     """the ids that end the continuation"""
     tokenizer: Tokenizer
+    rows: int
+    """of the model's table"""
 
     def __post_init__(self) -> None:
         if not self.ids:
@@ -22,8 +26,18 @@ class Prompt:
 
     @property
     def forbidden(self) -> list[int]:
-        """The ids that may not be chosen: special tokens that do not end it."""
-        return sorted(self.tokenizer.special_ids - self.ends)
+        """The ids that may not be chosen."""
+        return forbidden_ids(self.tokenizer, self.rows, self.ends)
+
+    @property
+    def text(self) -> StreamDecoder:
+        """A decoder for the ids that continue it."""
+        return self.tokenizer.stream(self.ids)
+
+
+def forbidden_ids(tokenizer: Tokenizer, rows: int, ends: Collection[int]) -> list[int]:
+    """The ids below ``rows`` that no text may have: special tokens that do not end it, and ids without a token."""
+    return sorted((tokenizer.special_ids | tokenizer.without_token(rows)).difference(ends))
 
 
 class Writer(Protocol):

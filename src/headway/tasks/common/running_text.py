@@ -1,7 +1,7 @@
 """Running text, as language models and masked language models both read it: its parts, its tokens, its size."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.data.batches.cache import cache_key, tokenised
@@ -9,10 +9,14 @@ from headway.data.batches.tokens import TokenFile
 from headway.data.records.corpus import Corpus
 from headway.data.records.split import HELD_OUT, split_text
 from headway.data.stream.streamed import Streamed
+from headway.errors import InputError
 from headway.io.cache_directory import cache_directory
-from headway.tasks.task import EvaluationInputs
+from headway.runtime.windows import frame
+from headway.tasks.task import EvaluationInputs, TaskInputs
 from headway.text.tokenizer import Tokenizer
 
+BEGIN = "begin_tokens"
+"""The entry of ``data`` in headway.json with the tokens before every document."""
 FEW = 10
 """A line of at most so many characters is left out where lines are inputs."""
 
@@ -24,6 +28,8 @@ class Text:
     chunks: Callable[[], Iterator[tuple[str, bool]]]
     key: tuple[str, str]
     """The fingerprint of the corpus, and which part this is."""
+    begins_inside: Callable[[], bool] = lambda: False
+    """Whether it begins in the middle of a document."""
 
     def __iter__(self) -> Iterator[tuple[str, bool]]:
         return self.chunks()
@@ -41,8 +47,11 @@ def whole(corpus: Corpus) -> Text:
 
 def held_out_part(corpus: Corpus) -> Text:
     """What a run on this text holds out where no validation file is named."""
-    chunks = corpus.held_out.chunks if isinstance(corpus, Streamed) else split_text(corpus, HELD_OUT)[1].__iter__
-    return Text(chunks, (corpus.fingerprint, "validation"))
+    key = (corpus.fingerprint, "validation")
+    if isinstance(corpus, Streamed):
+        return Text(corpus.held_out.chunks, key)
+    part = split_text(corpus, HELD_OUT)[1]
+    return Text(part.__iter__, key, part.begins_inside)
 
 
 def held_out_text(given: EvaluationInputs, what: str) -> Text:
@@ -77,21 +86,59 @@ def text_facts(corpus: Corpus, held_out: Corpus | None, n_train: int, n_validati
     }
 
 
-def separator_of(tokenizer: Tokenizer) -> int | None:
-    """The id between documents: what ends a text, or else what begins one."""
-    return tokenizer.begin_of_text if tokenizer.end_of_text is None else tokenizer.end_of_text
+def around_documents(tokenizer: Tokenizer) -> tuple[list[int], int | None]:
+    """(the ids before every document, the id after it): as the tokenizer writes a text, with the token that ends one.
+
+    Where nothing ends a text, the token that begins one stands between documents.  Raises InputError for a tokenizer
+    that puts several tokens after a text.
+    """
+    begin, after = frame(tokenizer)
+    if len(after) > 1:
+        tokens = " ".join(tokenizer.tokens[number] for number in after)
+        raise InputError(f"the tokenizer ends each text with {tokens}; a language model's ends it with one token.")
+    end = after[0] if after else tokenizer.end_of_text
+    return begin, tokenizer.begin_of_text if end is None and not begin else end
 
 
 def encode_text(text: Text, tokenizer: Tokenizer) -> TokenFile:
-    """Tokens of running text, read from the cache; between documents is what ends a text, or else what begins one."""
+    """Tokens of running text, read from the cache, with those around each document (``around_documents``)."""
+    begin, end = around_documents(tokenizer)
     return tokenised(
         text,
         tokenizer.encode_batch,
-        end_of_text=separator_of(tokenizer),
+        end_of_text=end,
         vocab_size=tokenizer.vocab_size,
-        key=cache_key(text.key[0], tokenizer.to_json(), text.key[1], HELD_OUT),
+        key=cache_key(text.key[0], tokenizer.to_json(), text.key[1], HELD_OUT, *((begin, end) if begin else ())),
         directory=cache_directory(),
+        begin=begin,
+        begins_inside=bool(begin) and text.begins_inside(),
     )
+
+
+def begin_tokens(tokenizer: Tokenizer) -> dict[str, list[str]]:
+    """What headway.json says of how documents begin."""
+    return {BEGIN: [tokenizer.tokens[number] for number in frame(tokenizer)[0]]}
+
+
+def as_recorded(tokenizer: Tokenizer, facts: dict[str, Any] | None) -> Tokenizer:
+    """The tokenizer of a model as it read the documents that it was trained on.
+
+    ``facts`` are those of its run.  A run that does not record how documents begin put nothing around them, whatever
+    its tokenizer says; a model from elsewhere follows its tokenizer.
+    """
+    known = facts or {}
+    unrecorded = known.get("task") == "language_modeling" and BEGIN not in known.get("data", {})
+    if not unrecorded or not any(frame(tokenizer)):
+        return tokenizer
+    return tokenizer.without_frame()
+
+
+def inputs_as_recorded(given: TaskInputs) -> TaskInputs:
+    """The inputs of a language model, whose tokenizers read documents as their runs did (``as_recorded``)."""
+    base, tokenizer = given.base, given.tokenizer
+    if base is not None:
+        base = replace(base, processor=as_recorded(base.tokenizer, base.facts))
+    return replace(given, base=base, tokenizer=tokenizer and as_recorded(tokenizer, given.earlier))
 
 
 def bpe_size(n_characters: int) -> int:

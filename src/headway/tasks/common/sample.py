@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from torch import nn
 
 from headway.generation.sampling import Sampling
+from headway.hub.directory import model_config
 from headway.runtime.runtime import Runtime
+from headway.tasks.common.prompt import forbidden_ids
 from headway.text.tokenizer import Tokenizer
 
 LENGTH = 80
@@ -19,7 +21,8 @@ def sampled(model: nn.Module, tokenizer: Tokenizer, prompt: Sequence[int], ends:
         Sampling(temperature=0.8),
         max_tokens=LENGTH,
         end=ends,
-        forbidden=sorted(tokenizer.special_ids - ends),
+        forbidden=forbidden_ids(tokenizer, model_config(model).vocab_size, ends),
         seed=1,
     )
-    return tokenizer.decode([step[0] for step in steps])
+    text = tokenizer.stream(prompt)
+    return "".join(text.push(step[0]) for step in steps) + text.finish()

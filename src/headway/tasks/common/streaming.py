@@ -66,10 +66,10 @@ class Streaming(TaskData):
         decision = Decision("lanes", f"{partitions}", why, "--batch-tokens")
         return plan.but(lanes=partitions, decisions=[*plan.decisions, asdict(decision)])
 
-    def what_is_read(self, plan: Plan, separator: int | None) -> dict[str, Any]:
+    def what_is_read(self, plan: Plan, begin: list[int], separator: int | None) -> dict[str, Any]:
         """What every batch source of a stream is given."""
         return {
-            "reading": Reading(self.corpus, self.held, self.tokenizer.encode_batch, separator, plan.seed),
+            "reading": Reading(self.corpus, self.held, self.tokenizer.encode_batch, separator, plan.seed, begin),
             "validation": self.validation,
             "length": plan.length,
             "batch_tokens": plan.batch_tokens,

@@ -12,7 +12,15 @@ from headway.data.records.corpus import Corpus
 from headway.errors import InputError
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.common.ngram import LossAlong, ngram_baselines
-from headway.tasks.common.running_text import bpe_size, encode_text, text_facts, text_parts
+from headway.tasks.common.running_text import (
+    around_documents,
+    begin_tokens,
+    bpe_size,
+    encode_text,
+    inputs_as_recorded,
+    text_facts,
+    text_parts,
+)
 from headway.tasks.common.sample import sampled
 from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.task import TaskData, TaskInputs
@@ -33,6 +41,7 @@ class LanguageModelData(TaskData):
     unit = "windows"
 
     def __init__(self, given: TaskInputs):
+        given = inputs_as_recorded(given)
         corpus, held_out = given.source, given.held_out
         if not isinstance(corpus, Corpus):
             raise TypeError("a language model needs running text")
@@ -48,7 +57,11 @@ class LanguageModelData(TaskData):
         self.tokenizer = tokenizer
         self.train, self.validation = (encode_text(text, tokenizer) for text in (train_text, validation_text))
         self.bytes_per_token = validation_text.n_bytes / max(1, len(self.validation))
-        self.facts = {**text_facts(corpus, held_out, len(self.train), len(self.validation)), **vocabulary.facts}
+        self.facts = {
+            **text_facts(corpus, held_out, len(self.train), len(self.validation)),
+            **vocabulary.facts,
+            **begin_tokens(tokenizer),
+        }
         self.along = LossAlong(max(1, len(self.validation) - 1))
         self.baselines = ngram_baselines(self.train, self.validation, tokenizer.vocab_size, self.along)
         self.n_tokens = len(self.train)
@@ -92,7 +105,7 @@ class LanguageModelData(TaskData):
         """A short continuation of a line end."""
         tokenizer = self.tokenizer
         ends = set() if tokenizer.end_of_text is None else {tokenizer.end_of_text}
-        start = tokenizer.encode("\n") or [tokenizer.end_of_text or 0]
+        start = around_documents(tokenizer)[0] or tokenizer.encode("\n") or [tokenizer.end_of_text or 0]
         return lambda: re.sub(r"\n\s*\n+", "\n", sampled(model, tokenizer, start, ends)).strip("\n")
 
 

@@ -25,7 +25,7 @@ from headway.io.cache_directory import cache_directory
 from headway.tasks.common.lengths import usual_longest
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.common.ngram import mean_loss, unigrams
-from headway.tasks.common.running_text import bpe_size
+from headway.tasks.common.running_text import begin_tokens, bpe_size, inputs_as_recorded
 from headway.tasks.common.sample import sampled
 from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.language_modeling.data import LanguageModelData
@@ -59,6 +59,7 @@ class DialogueData(LanguageModelData):
     careful_below = FEW_HELD_OUT
 
     def __init__(self, given: TaskInputs):
+        given = inputs_as_recorded(given)
         source, held_out = given.source, given.held_out
         if not isinstance(source, Dialogues) or not (held_out is None or isinstance(held_out, Dialogues)):
             raise TypeError("a chat model needs conversations")
@@ -92,6 +93,7 @@ class DialogueData(LanguageModelData):
             "conversations": len(source) + (0 if held_out is None else len(held_out)),
             "warnings": [*cut_warning(whole, self.train_examples, self.longest), *_few_warning(n_held_out)],
             **vocabulary.facts,
+            **begin_tokens(self.tokenizer),
         }
         self.n_tokens = int(self.train_examples.ids.lengths.sum())
         chances = unigrams(self.train_examples.counts())

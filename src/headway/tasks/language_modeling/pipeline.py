@@ -10,6 +10,7 @@ from headway.generation.decode import Steps
 from headway.generation.sampling import Sampling, check_number
 from headway.models.transformer import Decoder
 from headway.runtime.runtime import Runtime
+from headway.runtime.windows import frame
 from headway.tasks.common.prompt import Prompt
 from headway.tasks.language_modeling.chat import chat_tokenizer, end_ids, end_of_turn, fit, forgetting
 from headway.text.chat import Message
@@ -64,7 +65,7 @@ class Generator:
 
     def prompt_of_ids(self, ids: list[int]) -> Prompt:
         """Ids to continue; no ids stand for the beginning of a text."""
-        return Prompt(ids or self._start(), self.ends, self.tokenizer)
+        return self._prompt(ids or self._start(), self.tokenizer, self.ends)
 
     def prompt_of_chat(self, messages: list[Message]) -> Prompt:
         """A conversation up to the next reply, all of it, however long.
@@ -72,7 +73,10 @@ class Generator:
         Raises InputError for a model without a chat template, and for what is no conversation.
         """
         tokenizer, ends = self._chat
-        return Prompt(encode_prompt(tokenizer, messages), ends, tokenizer)
+        return self._prompt(encode_prompt(tokenizer, messages), tokenizer, ends)
+
+    def _prompt(self, ids: list[int], tokenizer: Tokenizer, ends: frozenset[int]) -> Prompt:
+        return Prompt(ids, ends, tokenizer, self.model.config.vocab_size)
 
     @cached_property
     def _chat(self) -> tuple[Tokenizer, frozenset[int]]:
@@ -89,7 +93,8 @@ class Generator:
             raise InputError("messages: an empty list; expected at least one message, the user's, to reply to")
         (tokenizer, ends), context = self._chat, self.model.config.max_length
         ids, kept = fit(tokenizer, messages, context, max_tokens)
-        pieces = self._continue(tokenizer, [ids], ends, max_tokens=min(max_tokens, context - len(ids)), **options)
+        prompt = self._prompt(ids, tokenizer, ends)
+        pieces = self._continue([prompt], max_tokens=min(max_tokens, context - len(ids)), **options)
         return (piece for _, piece in pieces if piece), kept
 
     def _reply(self, messages: list[Message], options: dict[str, Any]) -> Iterator[str]:
@@ -100,15 +105,11 @@ class Generator:
 
     def _pieces(self, prompts: Sequence[str], **options: Any) -> Iterator[tuple[int, str]]:
         """Check everything now; give pairs (row, piece of its text) as they come."""
-        context = self.model.config.max_length
-        ids = [self._encode(prompt, context) for prompt in prompts]
-        return self._continue(self.tokenizer, ids, self.ends, **options)
+        return self._continue([self._checked(prompt) for prompt in prompts], **options)
 
     def _continue(
         self,
-        tokenizer: Tokenizer,
-        ids: Sequence[Sequence[int]],
-        ends: frozenset[int],
+        prompts: Sequence[Prompt],
         *,
         max_tokens: int = 100,
         temperature: float = 0.8,
@@ -124,31 +125,30 @@ class Generator:
         if seed is not None:
             check_number("seed", seed, 0, (1 << 63) - 1, "a whole number from 0 to 2 to the power of 63", whole=True)
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
-        texts = [tokenizer.stream() for _ in ids]
-        stops = [StopStrings(stop) for _ in ids]
+        stops = [StopStrings(stop) for _ in prompts]
         steps = self.runtime.write(
-            ids,
+            [prompt.ids for prompt in prompts],
             sampling,
             max_tokens=max_tokens,
-            end=ends,
-            forbidden=sorted(tokenizer.special_ids - ends),
+            end=prompts[0].ends,
+            forbidden=prompts[0].forbidden,
             seed=seed,
         )
-        return _pieces_of(steps, texts, stops)
+        return _pieces_of(steps, [prompt.text for prompt in prompts], stops)
 
-    def _encode(self, prompt: str, context: int) -> list[int]:
-        ids = self._ids(prompt)
-        if len(ids) > context:
+    def _checked(self, text: str) -> Prompt:
+        prompt, context = self.prompt(text), self.model.config.max_length
+        if (count := len(prompt.ids)) > context:
             warnings.warn(
-                f"the prompt has {len(ids):,} tokens and the model reads {context:,}: the last {context:,} are read",
+                f"the prompt has {count:,} tokens and the model reads {context:,}: the last {context:,} are read",
                 stacklevel=4,
             )
-        return ids or self._start()
+        return prompt
 
     def _ids(self, prompt: str) -> list[int]:
         if not isinstance(prompt, str):
             raise InputError(f"the prompt is {type(prompt).__name__}; it must be a text, or a list of texts.")
-        ids = self.tokenizer.encode(prompt)
+        ids = self.tokenizer.encode(prompt, special=True)
         if self.tokenizer.kind == "char" and self.tokenizer.unknown in ids:
             known = set(self.tokenizer.tokens)
             strange = next((c for c in prompt if c not in known), prompt[:1])
@@ -159,7 +159,9 @@ class Generator:
         return ids
 
     def _start(self) -> list[int]:
-        """What an empty prompt stands for: the beginning of a text."""
+        """What no ids stand for: the beginning of a text."""
+        if begin := frame(self.tokenizer)[0]:
+            return begin
         if self.tokenizer.end_of_text is not None:
             return [self.tokenizer.end_of_text]
         return self.tokenizer.encode("\n") or [0]

@@ -25,6 +25,7 @@ from headway.tasks.common.external_loader import ExternalLoader
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.common.next_token import LanguageModeling
+from headway.tasks.common.running_text import as_recorded
 from headway.tasks.language_modeling.pipeline import Generator
 from headway.tasks.language_modeling.spec import SPEC
 from headway.tasks.task import EvaluationInputs, Scaling, Task, TaskData, TaskInputs, Timed
@@ -54,7 +55,7 @@ class LanguageModelingTask(Task):
     def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> Any | None:
         if not isinstance(model, Decoder) or not isinstance(model.head, TokenHead):
             return None
-        tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
+        tokenizer = as_recorded(Tokenizer.load(directory, rows=model_config(model).vocab_size), facts)
         warn_of_settings(directory)
         return Generator(model, tokenizer)
 
@@ -96,7 +97,7 @@ class LanguageModelingTask(Task):
     def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
         from headway.tasks.common.inspection import of_text
 
-        return of_text(pipe, given, target, pipe.tokenizer.encode, following=True)
+        return of_text(pipe, given, target, partial(pipe.tokenizer.encode, special=True), following=True)
 
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         ids, mask = pad(inputs)

@@ -12,7 +12,7 @@ class StreamedMaskedLMData(Streaming, MaskedLMData):
 
     def batch_source(self, plan: Plan) -> BatchSource:
         batch_source = FramedStreamBatches(
-            **self.what_is_read(plan, self.tokenizer.sep), frame=frame_of(self.tokenizer)
+            **self.what_is_read(plan, [], self.tokenizer.sep), frame=frame_of(self.tokenizer)
         )
         batch_source.every = plan.evaluating.validation_every
         return batch_source

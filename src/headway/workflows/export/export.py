@@ -140,10 +140,11 @@ def _subject(directory: Path, allow_pickle: bool) -> Subject:
     """The model in a directory, with its tokenizer and its pipeline."""
     check_files(directory, read_facts(directory))
     model = load_model(directory, allow_pickle=allow_pickle)
-    tokenizer = None
-    if getattr(model, "patches", None) is None:
+    pipe = _pipeline(model, directory)
+    tokenizer = getattr(pipe, "tokenizer", None)
+    if pipe is None and getattr(model, "patches", None) is None:
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
-    return Subject(model, tokenizer, _pipeline(model, directory), directory)
+    return Subject(model, tokenizer, pipe, directory)
 
 
 def check_free(out: Path, source: Path) -> None:

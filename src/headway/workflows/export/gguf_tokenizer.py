@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headway.errors import InputError
+from headway.runtime.windows import frame
 from headway.text.backend import RustBackend
 from headway.text.tokenizer import Tokenizer
 
@@ -237,9 +238,7 @@ def _all_rows(tokenizer: Tokenizer, tokens: list[str], types: list[int], rows: i
 
 def _around(tokenizer: Tokenizer) -> tuple[int | None, int | None]:
     """The tokens that are put before and after a text.  Raises Inexpressible for more than one on a side."""
-    bare, whole = (tokenizer.encode("a", special=special) for special in (False, True))
-    start = next((n for n in range(len(whole)) if whole[n : n + len(bare)] == bare), 0)
-    before, after = whole[:start], whole[start + len(bare) :]
+    before, after = frame(tokenizer)
     if len(before) > 1 or len(after) > 1:
         raise Inexpressible("its tokenizer puts several tokens before or after a text, and llama.cpp puts one")
     return (before[0] if before else None), (after[0] if after else None)

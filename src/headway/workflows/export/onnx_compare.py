@@ -67,7 +67,7 @@ def compare_graphs(subject: Subject, directory: Path, open_graph: Open) -> Found
     rows: Rows = []
     if subject.tokenizer is not None and not isinstance(getattr(model, "head", None), VectorHead):
         texts = own_texts(subject.tokenizer, room(model), TEXTS)
-        rows = [subject.tokenizer.encode(text, special=not isinstance(model, Decoder)) for text in texts]
+        rows = [subject.tokenizer.encode(text, special=True) for text in texts]
     elif subject.tokenizer is None and model.head is not None:
         rows = [[number] for number in range(TEXTS)]  # images
     for at in range(0, len(rows), AT_ONCE):
