@@ -22,7 +22,7 @@ from headway.io.cache_directory import cache_directory
 CALLS = []
 
 
-def encode(texts: list[str]) -> list[list[int]]:
+def encode(texts: list[str], continued: bool = False) -> list[list[int]]:
     CALLS.append(len(texts))
     return [list(text.encode("utf-8")) for text in texts]
 
@@ -56,7 +56,9 @@ def test_long_chunks_are_cut_and_joined(tmp_path):
 
 
 def test_width_of_ids(tmp_path):
-    wide = build([("ab", True)], tmp_path, encode=lambda texts: [[65_536] for _ in texts], vocab_size=65_537)
+    wide = build(
+        [("ab", True)], tmp_path, encode=lambda texts, continued=False: [[65_536] for _ in texts], vocab_size=65_537
+    )
     assert wide.dtype == np.uint32 and wide.tolist() == [65_536]
     with pytest.raises(ValueError, match="vocabulary has 97"):
         build([("ab", True)], tmp_path, "small", vocab_size=97)

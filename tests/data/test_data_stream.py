@@ -51,7 +51,7 @@ def batch_source_of(corpus: Streamed, lanes: int = 2, held: list[int] | None = N
     reading = Reading(
         corpus,
         held or [0] * len(corpus.groups),
-        lambda texts: [[ord(character) for character in text] for text in texts],
+        lambda texts, continued=False: [[ord(character) for character in text] for text in texts],
         separator,
         options.pop("seed", 3),
     )

@@ -248,9 +248,22 @@ class Tokenizer:
         what = "this text cannot be encoded"
         return guarded(lambda: self._backend.encode([text], special=special, allow_special=allow_special), what)[0]
 
-    def encode_batch(self, texts: Sequence[str], *, special: bool = False) -> list[list[int]]:
-        """The ids of each text, in order; multithreaded.  Raises InputError with the index of the bad text."""
-        return list(self.encode_each(texts, special=special))
+    def encode_batch(self, texts: Sequence[str], *, special: bool = False, continued: bool = False) -> list[list[int]]:
+        """The ids of each text, in order; multithreaded.  Raises InputError with the index of the bad text.
+
+        ``continued``: each text follows a line of the same document, so that no blank space is put before it, as
+        SentencePiece does before every text.
+        """
+        if not continued or not self.marks_beginnings:
+            return list(self.encode_each(texts, special=special))
+        line = len(self.encode("\n"))
+        return [ids[line:] for ids in self.encode_each([f"\n{text}" for text in texts], special=special)]
+
+    @cached_property
+    def marks_beginnings(self) -> bool:
+        """Whether a line has other ids after a line than alone."""
+        whole, first, line = self.encode("a\na"), self.encode("a\n"), len(self.encode("\n"))
+        return whole != first + self.encode("a") and whole == first + self.encode("\na")[line:]
 
     def encode_each(self, texts: Iterable[str], *, special: bool = False) -> Iterator[list[int]]:
         """The same as an iterator, some texts at a time: the library uses a kilobyte per text while it encodes."""

@@ -53,7 +53,7 @@ def key_of(parts: Iterable[object]) -> str:
 
 def tokenised(
     chunks: Iterable[tuple[str, bool]],
-    encode: Callable[[list[str]], list[list[int]]],
+    encode: Callable[..., list[list[int]]],
     *,
     end_of_text: int | None,
     vocab_size: int,
@@ -65,10 +65,11 @@ def tokenised(
     """The tokens of `chunks` (text, whether a document ends), read-only, uint16 or, above 65,536 ids, uint32.
 
     `key` names the content, the tokenizer and all that the tokens depend on; a complete file of that name is used again
-    without reading `chunks`.  `end_of_text` goes between documents, and after the last where there are several.  Where
-    documents `begin` with ids of their own, each has both; one id that ends and begins a text is written once between
-    two.  The first chunk may be of a document that `begins_inside` another part.  Memory stays bounded; files appear
-    under their name only when complete, so writers at the same time do no harm.
+    without reading `chunks`.  `encode(texts)` gives the ids of texts; `encode(texts, continued=True)` those of texts
+    that go on within a document.  `end_of_text` goes between documents, and after the last where there are several.
+    Where documents `begin` with ids of their own, each has both; one id that ends and begins a text is written once
+    between two.  The first chunk may be of a document that `begins_inside` another part.  Memory stays bounded; files
+    appear under their name only when complete, so writers at the same time do no harm.
     """
     if not re.fullmatch(r"[\w-]{1,100}", key):
         raise ValueError(f"key is {key!r}, expected letters, digits, - and _")
@@ -187,7 +188,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 def _ids(
     chunks: Iterable[tuple[str, bool]],
-    encode: Callable[[list[str]], list[list[int]]],
+    encode: Callable[..., list[list[int]]],
     end_of_text: int | None,
     begin: list[int],
     begins_inside: bool,
@@ -196,17 +197,18 @@ def _ids(
     ended = False  # a document has ended and its mark is still to be written
     documents = 0
     end = [] if end_of_text is None else [end_of_text]
-    for batch in _batches(chunks):
-        encoded = encode([text for text, _ in batch if text])
-        lists = iter(encoded)
-        for text, ends in batch:
+    for batch in _batches(chunks, begins_inside):
+        first = iter(encode([text for text, _, continued in batch if text and not continued]))
+        later = [text for text, _, continued in batch if text and continued]
+        rest = iter(encode(later, continued=True) if later else [])
+        for text, ends, continued in batch:
             if text:
-                if ended:
-                    yield begin if begin == end else end + begin
-                elif not begins_inside:
+                if ended and begin != end:
+                    yield end
+                if not continued:
                     yield begin
-                ended, begins_inside = False, True
-                yield next(lists)
+                ended = False
+                yield next(rest if continued else first)
             if ends:
                 ended = True
                 documents += 1
@@ -214,13 +216,14 @@ def _ids(
         yield end
 
 
-def _batches(chunks: Iterable[tuple[str, bool]]) -> Iterator[list[tuple[str, bool]]]:
-    """Pieces of chunks, together about `BATCH` characters."""
-    batch: list[tuple[str, bool]] = []
+def _batches(chunks: Iterable[tuple[str, bool]], continued: bool) -> Iterator[list[tuple[str, bool, bool]]]:
+    """Pieces of chunks, together about `BATCH` characters: (text, whether a document ends, whether it had begun)."""
+    batch: list[tuple[str, bool, bool]] = []
     size = 0
     for text, ends in chunks:
         for piece, last in cut(text):
-            batch.append((piece, ends and last))
+            batch.append((piece, ends and last, continued))
+            continued = (continued or bool(piece)) and not (ends and last)
             size += len(piece) + 16
             if size >= BATCH:
                 yield batch

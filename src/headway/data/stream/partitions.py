@@ -56,7 +56,8 @@ class Reading:
     corpus: Streamed
     held: Sequence[int]
     """of each row group, the first rows that are not for training"""
-    encode: Callable[[list[str]], list[list[int]]] = field(repr=False)
+    encode: Callable[..., list[list[int]]] = field(repr=False)
+    """as for ``tokenised``"""
     separator: int | None
     """the id that ends every document"""
     seed: int
@@ -74,10 +75,11 @@ class Reading:
 
     def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The ids of each document, with those that begin it, and followed by the separator, int64."""
-        pieces = [(number, piece) for number, text in enumerate(texts) for piece, _ in cut(text) if piece]
-        found: list[list[int]] = [[] for _ in texts]
-        for (number, _), ids in zip(pieces, self.encode([piece for _, piece in pieces]), strict=True):
-            found[number] += ids
+        pieces = [[piece for piece, _ in cut(text) if piece] for text in texts]
+        found = self.encode([row[0] if row else "" for row in pieces])
+        for ids, row in zip(found, pieces, strict=True):
+            for more in self.encode(row[1:], continued=True) if row[1:] else []:
+                ids += more
         begin, end = list(self.begin), [] if self.separator is None else [self.separator]
         end = [] if begin == end else end  # one id between two documents
         return [np.array([*begin, *ids, *end] if ids else [], dtype=np.int64) for ids in found]

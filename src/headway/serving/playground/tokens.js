@@ -35,7 +35,7 @@ export function tokenView(goOn) {
     text.querySelector(`[data-number="${number}"]`)?.classList.add("looked");
     const rows = token.others.map((other) => make("button", {
       type: "button", className: other.text === token.token ? "bar-row taken" : "bar-row",
-      title: "Go on from here with this token",
+      title: "Go on from here with this token", disabled: /^bytes:\\x/.test(other.text),
       onclick: () => goOn(number, other.text),
     }, make("bdi", { className: "name", textContent: visible(other.text) }),
       styled(make("span", { className: "bar" }), { "--share": other.probability }),

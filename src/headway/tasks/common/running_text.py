@@ -103,12 +103,15 @@ def around_documents(tokenizer: Tokenizer) -> tuple[list[int], int | None]:
 def encode_text(text: Text, tokenizer: Tokenizer) -> TokenFile:
     """Tokens of running text, read from the cache, with those around each document (``around_documents``)."""
     begin, end = around_documents(tokenizer)
+    changed = (
+        (begin, end) if begin or tokenizer.marks_beginnings else ()
+    )  # in caches of before, nothing began a document
     return tokenised(
         text,
         tokenizer.encode_batch,
         end_of_text=end,
         vocab_size=tokenizer.vocab_size,
-        key=cache_key(text.key[0], tokenizer.to_json(), text.key[1], HELD_OUT, *((begin, end) if begin else ())),
+        key=cache_key(text.key[0], tokenizer.to_json(), text.key[1], HELD_OUT, *changed),
         directory=cache_directory(),
         begin=begin,
         begins_inside=bool(begin) and text.begins_inside(),

@@ -143,6 +143,9 @@ class Generator:
                 f"the prompt has {count:,} tokens and the model reads {context:,}: the last {context:,} are read",
                 stacklevel=4,
             )
+        if end := frame(self.tokenizer)[1]:
+            name = self.tokenizer.tokens[end[0]]
+            warnings.warn(f"the tokenizer ends every text with {name}: the model continues after it", stacklevel=4)
         return prompt
 
     def _ids(self, prompt: str) -> list[int]:
