@@ -1,7 +1,7 @@
 """Models as other programs make them: a tokenizer of each kind, and a model trained on its texts by transformers alone.
 
 A language model reads ``<s> text </s>`` where its tokenizer begins texts with a token, and ``text </s>`` where it does
-not; a translator reads a sentence and writes its words in capitals; BERT fills in hidden words.
+not; a translator writes the first words of a text backwards; BERT fills in hidden words.
 """
 
 import json
@@ -66,9 +66,9 @@ def written(tokenizer: Any, text: str) -> list[int]:
     return ids if ids[-1] == tokenizer.eos_token_id else [*ids, tokenizer.eos_token_id]
 
 
-def capitals(text: str) -> str:
+def backwards(text: str) -> str:
     """What a translator is trained to write."""
-    return " ".join(reversed(text.upper().split()[:5]))
+    return " ".join(reversed(text.split()[:5]))
 
 
 def _model(name: str, tokenizer: Any, auto: Any) -> Any:
@@ -124,7 +124,7 @@ def _batches(name: str, tokenizer: Any) -> Callable[[random.Random], dict[str, t
         chosen = draw.choices(known, k=32)
         if name in TRANSLATORS:
             ids, mask = _padded([tokenizer(text).input_ids for text in chosen], tokenizer.pad_token_id)
-            targets, kept = _padded([tokenizer(text_target=capitals(text)).input_ids for text in chosen], 0)
+            targets, kept = _padded([tokenizer(text_target=backwards(text)).input_ids for text in chosen], 0)
             return {"input_ids": ids, "attention_mask": mask, "labels": targets.where(kept, -100)}
         if name == "bert":
             ids, mask = _padded([tokenizer(text).input_ids for text in chosen], tokenizer.pad_token_id)
