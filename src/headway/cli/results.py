@@ -1,7 +1,5 @@
 """Results in a file: where they may be written, and the columns of their tables."""
 
-import csv
-import io
 import json
 import os
 import warnings
@@ -12,6 +10,7 @@ from typing import Any
 from headway.cli.common import is_file
 from headway.cli.texts import Texts
 from headway.errors import InputError
+from headway.io.csv_text import as_csv
 from headway.tasks.command import Command, Inputs
 
 
@@ -62,12 +61,6 @@ def write_output(to: str, parts: Iterable[bytes]) -> None:
         write_whole(path, write)
     except OSError as error:
         raise InputError(f"{to}: cannot be written ({error.strerror or error}).") from None
-
-
-def as_csv(rows: Iterable[Iterable[Any]]) -> str:
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(rows)
-    return file.getvalue()
 
 
 def as_bytes(text: str) -> bytes:
