@@ -96,7 +96,7 @@ def test_python_takes_the_option_too(tmp_path: Path, tiny: dict[str, int]):
     draw = random.Random(3)
     texts = [f"{' '.join(draw.choices(WORDS, k=7))} {i}" for i in range(60)]
     rows = [{"text": text, "label": ["NA", "null", "yes"][i % 3]} for i, text in enumerate(texts)]
-    with pytest.raises(headway.InputError, match="'NA' and 'null' there is read as no label.*--labels-as-text"):
+    with pytest.raises(headway.InputError, match=r"'NA' and 'null' there is read as no label.*--labels-as-text"):
         headway.train(rows, out=tmp_path / "no", quiet=True, **tiny)
     run = tmp_path / "run"
     headway.train(rows, out=run, quiet=True, labels_as_text=True, **tiny)

@@ -69,12 +69,17 @@ def as_bytes(text: str) -> bytes:
 
 
 class Beside:
-    """The other columns of the input table; a column whose name the answer has (``taken``) becomes "given: label"."""
+    """The other columns of the input table; a column whose name is ``taken`` becomes "given: label"."""
 
     def __init__(self, inputs: Inputs, taken: Collection[str]):
         self.texts = inputs.values if isinstance(inputs.values, Texts) else None
         others = () if self.texts is None else self.texts.others
-        self.names = {column: f"given: {column}" if column in taken else column for column in others}
+        self.names: dict[str, str] = {}
+        for column in others:
+            name = column
+            while name in taken or name in self.names.values():
+                name = f"given: {name}"
+            self.names[column] = name
 
     @property
     def header(self) -> list[str]:

@@ -208,11 +208,13 @@ def labelled(
     for label, count in rows.counts().items():
         counts[meant[label]] += count
     if as_labels or not counts:
-        _check_classes(table.name, label_column, counts, len(rows.index), to_learn, merging.as_text)
+        _check_classes(table.name, label_column, counts, len(rows.index), to_learn)
     names = sorted(counts)
     place = {name: at for at, name in enumerate(names)}
     targets = np.array([place.get(meant[label], -1) for label in written], dtype=np.int32)[rows.numbers]
     found = Labelled(table, text_column, names, rows.index, targets, rows.hashes, rows.lengths)
+    if as_labels and not merging.as_text:
+        _check_numbers(found, label_column)
     warnings = []
     if bad:
         read = f"; {words} there is read as no label without --labels-as-text" if words else ""
@@ -235,7 +237,7 @@ def _refuse(table: Table, rows: Sequence[int], what: str, where: str, words: str
         )
 
 
-def _check_classes(name: str, column: str, counts: Counter[str], n_rows: int, to_learn: bool, as_text: bool) -> None:
+def _check_classes(name: str, column: str, counts: Counter[str], n_rows: int, to_learn: bool) -> None:
     if len(counts) == 1 and to_learn:
         label = next(iter(counts))
         rows = counted(n_rows, "row")
@@ -250,15 +252,18 @@ def _check_classes(name: str, column: str, counts: Counter[str], n_rows: int, to
             f"{name}: column {column!r} has {len(counts):,} distinct values in {n_rows:,} rows, which does not look "
             "like a label. Choose another with --label-column."
         )
-    numbers: dict[Decimal, str] = {}
-    for label in counts if not as_text else ():
-        if re.fullmatch(r"[-+]?\d+(\.\d+)?", label):
-            other = numbers.setdefault(Decimal(label), label)
-            if other != label:
-                raise InputError(
-                    f"{name}: column {column!r} writes one label as {other!r} and {label!r}; use one form, or "
-                    "pass --labels-as-text to keep them apart."
-                )
+
+
+def _check_numbers(rows: Labelled, column: str) -> None:
+    """Raise InputError for labels that are equal as numbers."""
+    numbers: dict[Decimal, int] = {}
+    for at, label in enumerate(rows.classes):
+        if re.fullmatch(r"[-+]?\d+(\.\d+)?", label) and (other := numbers.setdefault(Decimal(label), at)) != at:
+            first = [int(rows.index[(rows.targets == target).argmax()]) for target in (other, at)]
+            raise InputError(
+                f"{rows.name}: column {column!r} writes one label as {rows.classes[other]!r} and {label!r} "
+                f"({rows.table.places(first)}); use one form, or pass --labels-as-text to keep both."
+            )
 
 
 def _label_warnings(counts: Counter[str], written: Mapping[str, int]) -> list[str]:
