@@ -10,28 +10,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-WORDS = [
-    "the",
-    "phone",
-    "is",
-    "great",
-    "but",
-    "its",
-    "battery",
-    "died",
-    "after",
-    "two",
-    "days",
-    "and",
-    "then",
-    "we",
-    "sent",
-    "it",
-    "back",
-    "for",
-    "new",
-    "parts",
-]
+WORDS = ["the", "phone", "is", "great", "but", "its", "battery", "died", "after", "two", "days", "and", "then", "we"]
 HEADER = ("text", "label")
 Rows = list[tuple[str, ...]]
 
