@@ -1,4 +1,4 @@
-"""60 tables with planted faults, each with the rows that it meant: ``python planted_tables.py FOLDER`` writes them.
+"""Tables with planted faults, each with the rows that it meant: ``python planted_tables.py FOLDER`` writes them.
 
 A table is right if what is read equals the rows that were meant, or if a message names what ``refused`` says.
 """
@@ -104,6 +104,7 @@ ROWS = labelled()
 POEM = "\n".join(f"line {number}, with a comma; and more" for number in range(300))
 LETTER = 'Dear Bob,\n\nit says "hello, you",\nand so do I.\n'
 INCHES = [(f'a 5" screen {text}', label) for text, label in ROWS]
+NUMBERS = [(("007", "1e5", "1.50", "+3", "0x1F", "1_000")[i % 6] + str(i), label) for i, (_, label) in enumerate(ROWS)]
 TRIPLES = [(str(number), *row) for number, row in enumerate(ROWS, 101)]
 AS_TEXT = ("--labels-as-text",)
 SIDES = ("source", "target")
@@ -171,9 +172,14 @@ TABLES = {
     "large ids": labels("9007199254740992", "9007199254740993"),
     "spellings": labels("Yes", "yes", "YES", "True", "TRUE", "true"),
     "blanks after labels": labels("yes", "yes ", "no", meant={"yes ": "yes"}),
+    "one label": labels("yes", refused="only one label in column 'label' ('yes', 60 rows)"),
+    "names of columns exchanged": Planted(
+        written(ROWS, header=HEADER[::-1]), ROWS, "column 'label' has 60 distinct values in 60 rows"
+    ),
+    "texts that look like numbers": Planted(written(NUMBERS), NUMBERS, options=("--text-column", "text")),
     "empty labels": labels("yes", "no", "", refused="lines 4, 7"),
 }
-assert len(TABLES) == 60
+assert len(TABLES) >= 60
 REAL = (
     *("a quote at the end", "doubled quotes without quotes around", "a poem of 300 lines", "a letter with quotes"),
     *("a carriage return in quotes", "CRLF in quotes", "separators of lines in Unicode", "another order"),
