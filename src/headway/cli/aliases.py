@@ -45,6 +45,7 @@ NAMES = {
 """Our option -> its names in other tools."""
 ELSEWHERE = {name: ours for ours, names in reversed(NAMES.items()) for name in names}
 HINTS = {
+    "keep-default-na": "--labels-as-text takes labels such as NA as they are written",
     "warmup-steps": "--warmup is a fraction of the run, such as 0.05",
     "eval-steps": "--evaluations is the number of evaluations in the whole run",
     "eval-every": "--evaluations is the number of evaluations in the whole run",

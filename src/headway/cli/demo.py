@@ -1,6 +1,5 @@
 """``headway demo``: train small models on text that comes with Python, and show what they learn."""
 
-import csv
 import json
 import shlex
 import shutil
@@ -16,6 +15,7 @@ import click
 
 from headway.cli.common import emit, output_options
 from headway.errors import InputError
+from headway.io.csv_text import as_csv
 
 MARKER, MADE_BY = "demo.json", "headway demo"
 """The file that marks a demo's folder, and its content: a demo removes earlier results only where it finds it."""
@@ -230,8 +230,7 @@ def _write(part: Part, place: Path, size: int, seed: int, folder: Path | None) -
 
 def _write_rows(path: Path, rows: list[tuple[str, str]]) -> None:
     separator = "\t" if ".tsv" in path.name else ","
-    with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, delimiter=separator, lineterminator="\n").writerows(rows)
+    path.write_text(as_csv(rows, separator), encoding="utf-8", newline="")
 
 
 def _samples(part: Part, path: Path, seed: int) -> tuple[list[dict[str, Any]], list[str]]:

@@ -11,6 +11,7 @@ from headway.errors import field
 from headway.io import quantities
 from headway.tasks.registry import spec
 from headway.training.evaluation.metric import REPORTED
+from headway.training.options import OPTIONS
 
 MORE = ("bleu_lowercase", "signatures")
 """Reported for translators only."""
@@ -28,6 +29,8 @@ def evaluate(
     delimiter: str | None = None,
     on_bad_row: str | None = None,
     encoding: str | None = None,
+    merge_labels: str | None = None,
+    labels_as_text: bool = False,
 ) -> dict[str, Any]:
     """Measure a saved model; returns what ``headway evaluate --json`` prints.
 
@@ -36,8 +39,8 @@ def evaluate(
     Raises InputError for data that cannot be measured.
     """
     columns = {"text_column": text_column, "label_column": label_column, "second_column": second_column}
-    reading = {"delimiter": delimiter, "on_bad_row": on_bad_row, "encoding": encoding}
-    how = {"device": device, "precision": precision}
+    reading = {"delimiter": delimiter, "on_bad_row": on_bad_row, "encoding": encoding, "merge_labels": merge_labels}
+    how = {"device": device, "precision": precision, "labels_as_text": labels_as_text}
     return _printed(_measured(run, () if data is None else data, **how, **columns, **reading))
 
 
@@ -66,6 +69,8 @@ def _printed(found: dict[str, Any]) -> dict[str, Any]:
 @click.option("--delimiter", help="Column delimiter, if not detected correctly.")
 @click.option("--on-bad-row", type=click.Choice(["error", "skip"]), help="Stop at a malformed row, or skip it.")
 @click.option("--encoding", help="Encoding of the files, if not UTF-8.")
+@click.option("--merge-labels", help=f"As for train: {OPTIONS['merge_labels'].metadata['help']}.")
+@click.option("--labels-as-text", is_flag=True, help=f"As for train: {OPTIONS['labels_as_text'].metadata['help']}.")
 @device_option
 @click.option("--precision", default="float32", show_default=True, help="Precision of the model, as it answers in.")
 @threads_option

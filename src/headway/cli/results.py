@@ -1,7 +1,5 @@
 """Results in a file: where they may be written, and the columns of their tables."""
 
-import csv
-import io
 import json
 import os
 import warnings
@@ -12,6 +10,7 @@ from typing import Any
 from headway.cli.common import is_file
 from headway.cli.texts import Texts
 from headway.errors import InputError
+from headway.io.csv_text import as_csv
 from headway.tasks.command import Command, Inputs
 
 
@@ -64,24 +63,23 @@ def write_output(to: str, parts: Iterable[bytes]) -> None:
         raise InputError(f"{to}: cannot be written ({error.strerror or error}).") from None
 
 
-def as_csv(rows: Iterable[Iterable[Any]]) -> str:
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(rows)
-    return file.getvalue()
-
-
 def as_bytes(text: str) -> bytes:
     """Text encoded for a results file; a lone surrogate is escaped as in JSON."""
     return text.encode("utf-8", errors="backslashreplace")
 
 
 class Beside:
-    """The other columns of the input table; a column whose name the answer has (``taken``) becomes "given: label"."""
+    """The other columns of the input table; a column whose name is ``taken`` becomes "given: label"."""
 
     def __init__(self, inputs: Inputs, taken: Collection[str]):
         self.texts = inputs.values if isinstance(inputs.values, Texts) else None
         others = () if self.texts is None else self.texts.others
-        self.names = {column: f"given: {column}" if column in taken else column for column in others}
+        self.names: dict[str, str] = {}
+        for column in others:
+            name = column
+            while name in taken or name in self.names.values():
+                name = f"given: {name}"
+            self.names[column] = name
 
     @property
     def header(self) -> list[str]:

@@ -49,7 +49,7 @@ AT_MOST_ONE = ("class", "quotient", "correlation")
 """The kinds of metric that cannot be above 1."""
 WRITERS = ("transformer", "rnn", "lstm", "gru")
 """The models of running text."""
-OF_INPUTS = ("task", "tokenizer", "length", "text_column", "label_column", "merge_labels")
+OF_INPUTS = ("task", "tokenizer", "length", "text_column", "label_column", "merge_labels", "labels_as_text")
 """Options that a text which is made for recall has of its own."""
 MATCHES = ("time", "parameters", "tokens")
 RATES = (1.0, 2.0, 0.5, 4.0, 0.25, 8.0, 0.125)

@@ -71,6 +71,7 @@ class TrainKeywords(TypedDict, total=False):
     source_language: str | None
     target_language: str | None
     merge_labels: str | None
+    labels_as_text: bool
     balance: bool
     token_dropout: float | None
     mlm_probability: float | None

@@ -242,6 +242,9 @@ class TaskOptions:
     merge_labels: str | None = option(
         None, "join labels that differ only in typing: all, or a .csv, .tsv or .json of pairs (found, meant)"
     )
+    labels_as_text: bool = option(
+        False, "take each label exactly as it is written: NA and null are classes, and so are 1.1 and 1.10"
+    )
     balance: bool = option(False, "weight the classes equally")
     token_dropout: float | None = option(
         None, "share of tokens masked in training (classification)", allowed=SHARE, loop=True

@@ -25,6 +25,7 @@ from headway.training.options import TrainOptions
 from headway.training.store.facts import read_facts
 from headway.workflows.input import are_aligned, known_columns, read_input, rows_left_out, without_columns
 from headway.workflows.load import load
+from headway.workflows.train.check import check_for_task
 
 SAME = 1e-4
 """Two measurements of one model on the same data differ by less than this."""
@@ -40,7 +41,7 @@ def evaluate(
     most: int | None = None,
     device: str = "auto",
     precision: str | None = FLOAT32,
-    **columns: str | None,
+    **columns: Any,
 ) -> dict[str, Any]:
     """The metrics of a saved model, with ``examples`` (texts or tokens counted) and ``on`` (what was measured).
 
@@ -66,7 +67,7 @@ def given_for(
     *,
     whole: bool = False,
     most: int | None = None,
-    columns: Mapping[str, str | None] = MappingProxyType({}),
+    columns: Mapping[str, Any] = MappingProxyType({}),
 ) -> EvaluationInputs:
     """The data that a saved model is measured on, read; as for ``evaluate``.  Raises InputError."""
     facts = read_facts(Path(run)) or {}
@@ -88,6 +89,7 @@ def given_for(
     options = _options(facts, files, pipe.task, named)
     given: dict[str, Any] = {key: value for key, value in columns.items() if value is not None}
     options = options.but(**given)
+    check_for_task(options, pipe.task)
     chat = room(pipe.task).reads_conversations(pipe)
     source, found = read_input(files, options, known_columns(facts), chat=chat)
     for line in rows_left_out(source):

@@ -3,33 +3,39 @@
 The csv module of the standard library cuts the fields; around it stand the checks it does not make: which delimiter,
 whether line 1 is a header, rows of another length, and quotes that are never closed.  Pieces of a file are read as a
 whole, and line by line only where something in them is unusual.
+
+A quote opens a field only at the field's beginning; anywhere else it is text.  A quoted field may have any number of
+lines, unless these lines are rows: a stray quote then closes at the next one and swallows all rows in between.  The
+lines are rows if the first and the last have as many fields as the row, and ROWS_AMONG of all lines fit the columns of
+the table (``_fits``).  Such a field is refused.
 """
 
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 
 from headway.data.formats.header import DELIMITERS, check_columns, check_header, no_header
 from headway.data.formats.tags import are_tagged, tagged
 from headway.data.open.column_names import HEADER_NAMES
+from headway.data.open.columns import MOST_LABELS
 from headway.data.records.chunks import Chunk, chunk_of
 from headway.data.records.rows import BadRows, OpenTable
 from headway.errors import InputError
 from headway.io.quantities import counted
 
-FIELD_LINES = 100
-"""A quoted field with more newlines is checked again: a missing quote may have swallowed rows."""
+ROWS_AMONG = 0.8
+"""The share of the lines of a quoted field that fit the columns where the field has swallowed rows."""
 
-FIELD_CHARACTERS = 1 << 20
 ROW_CHARACTERS = 64 << 20
 """A row of more characters than this is not read to its end."""
 
 SNIFF_ROWS = 50
 LOOKED_AT = 1000
-"""Rows in which a cell equal to a column's name is a sign that there is no header."""
+"""Rows in which a cell equal to a column's name is a sign that there is no header, and that show what columns hold."""
 
 
 class _Lines:
@@ -42,6 +48,8 @@ class _Lines:
         self.number = self.piece = 0
         """how many lines and pieces there were before"""
         self.row: list[str] = []
+        self.known: list[list[str]] = []
+        """the first rows of the table, LOOKED_AT at most"""
         self.size = 0
         self._pieces, self._begun = pieces, ""
 
@@ -207,8 +215,9 @@ def _usual_rows(feed: _Lines) -> tuple[Sequence[int], list[list[str]]]:
             ends.append(reader.line_num)
     except csv.Error:
         pass
+    lines = text.split("\n") if ends[-1] > len(rows) else []
     for at, (start, end) in enumerate(pairwise(ends)):
-        if end > start + 1 and (end - start > FIELD_LINES or max(map(len, rows[at])) > FIELD_CHARACTERS):
+        if end > start + 1 and _as_rows(lines[start:end], rows[at], feed.delimiter):
             del rows[at:], ends[at + 1 :]
             break
     feed.take(ends[-1])
@@ -271,21 +280,60 @@ def _check_long_row(feed: _Lines, row: list[str]) -> None:
         if "\0" in cell:
             at = line + cell.count("\n", 0, cell.index("\0"))
             raise InputError(f"{feed.path}, line {at}: a NUL byte; expected text. Remove it and run again.")
-        long = cell.count("\n") > FIELD_LINES or len(cell) > FIELD_CHARACTERS
-        if long and _swallowed(cell, row, feed.delimiter):
-            raise InputError(
-                f'{feed.path}, line {line}: the quote (") opened here closes only after {cell.count(chr(10)):,} '
-                "lines that look like rows. Close it where its field ends."
-            )
         line += cell.count("\n")
+    first, lines = feed.first, list(feed.row)
+    if rows := _as_rows(lines, row, feed.delimiter):
+        usual = [*feed.known[: SNIFF_ROWS * 4], *_lenient(feed.sample(SNIFF_ROWS * 4), feed.delimiter), row]
+        fit = [*map(_fits([one for one in usual if len(one) == len(row)], rows), rows)]
+        if sum(fit) >= ROWS_AMONG * len(fit):
+            raise InputError(
+                f'{feed.path}, line {first}: the quote (") opened here closes only '
+                f"{counted(len(lines) - 1, 'line')} later, and these lines look like rows. Remove it, or close it "
+                "where its field ends; if the lines are one text, save the table as .jsonl."
+            )
 
 
-def _swallowed(cell: str, row: list[str], delimiter: str) -> bool:
-    """Whether the lines inside a field look like rows: as many fields, and a first or last one in common."""
-    inside = [text.strip("\r\n") for text in cell.split("\n")[1:-1] if text.strip()]
-    whole = [text for text in inside if text.count(delimiter) == len(row) - 1]
-    shared = any(text.split(delimiter)[0] == row[0] or text.split(delimiter)[-1] == row[-1] for text in whole)
-    return len(row) > 1 and len(whole) > 0.8 * len(inside) and shared
+def _as_rows(lines: list[str], row: list[str], delimiter: str) -> list[list[str]]:
+    """The rows that the lines of one row are if the quote that joins them is text; none if the first or last is none.
+
+    A cell that begins with a blank, where the row's own does not, is the next words of a sentence.
+    """
+    *before, opened = _cells(lines[0], delimiter)
+    first = [*before, *opened.split(delimiter)]
+    last = _cells(lines[-1].replace('"', "", 1), delimiter)
+    if len(row) < 2 or not len(first) == len(last) == len(row):
+        return []
+    if any(cell[:1].isspace() > own[:1].isspace() for cell, own in zip(first[1:], row[1:], strict=True)):
+        return []
+    return [first, *(_cells(line, delimiter) for line in lines[1:-1] if line.strip()), last]
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    return next(iter(_lenient([line.rstrip("\r\n")], delimiter)), [""])
+
+
+def _fits(usual: list[list[str]], rows: list[list[str]]) -> Callable[[list[str]], bool]:
+    """What says whether a row, one of ``rows``, fits the columns of ``usual`` rows.
+
+    Each cell begins as others in its column do: with a blank, a digit or anything else, or it is empty.  In a column
+    of few values it is one of them.
+    """
+    whole = [one for one in rows if len(one) == len(usual[-1])]
+    starts = [{_start(cell) for cell in cells} for cells in zip(*usual, strict=True)]
+    counts = [Counter(cell.strip() for cell in cells) for cells in zip(*usual, *whole, strict=True)]
+    few = [2 * len(count) <= min(count.total(), 2 * MOST_LABELS) for count in counts]
+
+    def fits(row: list[str]) -> bool:
+        return len(row) == len(few) and all(
+            _start(cell) in starts[at] and (not few[at] or counts[at][cell.strip()] > 1) for at, cell in enumerate(row)
+        )
+
+    return fits
+
+
+def _start(cell: str) -> str:
+    first = cell[:1]
+    return "blank" if first.isspace() else "digit" if first.isdigit() else first and "other"
 
 
 def _open_quote(text: str, delimiter: str) -> int:
@@ -310,23 +358,20 @@ def _open_quote(text: str, delimiter: str) -> int:
 def _chunks(feed: _Lines, columns: list[str], bad: BadRows) -> Iterator[Chunk]:
     """The rows that have a value for every column."""
     unsure = {at: name for at, name in enumerate(columns) if name and name.casefold() not in HEADER_NAMES}
-    seen = 0
     while feed.at < len(feed.text) or feed.more():
-        if seen >= LOOKED_AT and (found := _plain_columns(feed, columns)) is not None:
+        if len(feed.known) == LOOKED_AT and (found := _plain_columns(feed, columns)) is not None:
             lines = range(feed.number + 1, feed.number + 1 + len(found[0]))
             feed.at, feed.number = len(feed.text), feed.number + len(lines)
             yield Chunk(dict(zip(columns, found, strict=True)), lines)
             continue
         for numbers, rows in _blocks(feed, bad):
-            kept = []
-            for at, (line, row) in enumerate(zip(numbers, rows, strict=True)):
-                if _is_whole(line, row, columns, bad):
-                    kept.append(at)
-                    seen += 1
-                    if seen <= LOOKED_AT and len(columns) > 1 and any(row[i].strip() == c for i, c in unsure.items()):
-                        raise no_header(feed.path, 1, columns)
+            kept = [at for at, row in enumerate(rows) if _is_whole(numbers[at], row, columns, bad)]
             if len(kept) < len(rows):
                 numbers, rows = [numbers[at] for at in kept], [rows[at] for at in kept]
+            new = rows[: LOOKED_AT - len(feed.known)]
+            if len(columns) > 1 and any(row[at].strip() == name for row in new for at, name in unsure.items()):
+                raise no_header(feed.path, 1, columns)
+            feed.known += new
             if rows:
                 yield chunk_of(columns, rows, numbers)
 

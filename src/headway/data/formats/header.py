@@ -1,13 +1,18 @@
 """The header of a delimited table: names, each once, and no values."""
 
 import re
+from itertools import combinations
 from pathlib import Path
 
+from headway.data.formats.aligned import are_sides
 from headway.data.open.column_names import HEADER_NAMES
 from headway.data.records.rows import shorten
 from headway.errors import InputError
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+LEAST = 5
+"""With fewer rows below it, a line is not compared with them."""
+SENTENCE_ENDS = tuple(".!?…。！？")
 
 
 def check_header(path: Path, line: int, columns: list[str], chosen: str, asked: str | None) -> None:
@@ -39,9 +44,11 @@ def check_header(path: Path, line: int, columns: list[str], chosen: str, asked: 
 def check_columns(path: Path, line: int, columns: list[str], rows: list[list[str]]) -> list[str]:
     """The columns; of several without a name, those after the last name get one.
 
-    Raises InputError for a title above the header, for rows that are quoted as a whole, and for columns without a
-    name that hold something.
+    Raises InputError for a title above the header, for rows that are quoted as a whole, for columns without a name that
+    hold something, and for a first line that reads like the rows below.
     """
+    if _is_row(columns, [row for row in rows if len(row) == len(columns) and [*map(str.strip, row)] != columns]):
+        raise no_header(path, line, columns)
     named = [cell for cell in columns if cell]
     if len(columns) == 1:
         for delimiter in DELIMITERS:
@@ -61,6 +68,30 @@ def check_columns(path: Path, line: int, columns: list[str], rows: list[list[str
     if len(empty) > 1 and any(row[at].strip() for row in rows[1:] if len(row) == len(columns) for at in empty):
         raise InputError(f"{path}, line {line}: {len(empty)} columns have no name; name each of them.")
     return [cell or (f"column {at + 1}" if len(empty) > 1 else "") for at, cell in enumerate(columns)]
+
+
+def _is_row(columns: list[str], rows: list[list[str]]) -> bool:
+    """Whether a first line reads like the rows below: no cell is a usual name, and every cell like its column."""
+    names = [cell.casefold() for cell in columns]
+    if len(rows) < LEAST or HEADER_NAMES & set(names) or any(are_sides(*two) for two in combinations(names[:20], 2)):
+        return False
+    cells = zip(columns, zip(*rows, strict=True), strict=True)
+    return all(_reads_like(cell, below, alone=len(columns) == 1) for cell, below in cells if cell)
+
+
+def _reads_like(cell: str, below: tuple[str, ...], *, alone: bool) -> bool:
+    """Whether a cell has as many words as others of its column, and either their words or the end of a sentence."""
+    count = len(cell.split())
+    if "_" in cell or count < min(len(other.split()) for other in below) or (alone and count == 1):
+        return False
+    words = _words(cell)
+    shared = words & {word for other in below for word in _words(other)}
+    ended = sum(other.rstrip().endswith(SENTENCE_ENDS) for other in below)
+    return 2 * len(shared) > len(words) or (cell.endswith(SENTENCE_ENDS) and 2 * ended > len(below))
+
+
+def _words(cell: str) -> set[str]:
+    return set(re.findall(r"[^\W\d_]+", cell.casefold()))
 
 
 def no_header(path: Path, line: int, columns: list[str]) -> InputError:

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ from headway.errors import InputError
 from headway.io.quantities import counted
 from headway.io.strict_json import parse_object, read_text
 
+MISSING = frozenset(["", "nan", "null", "<na>", "#n/a", "n/a"])
+"""Values that mean a missing label, in lower case; "NA" too, but only in capitals."""
 ALL = "all"
 """For --merge-labels: join whatever differs only in typing."""
 INVISIBLE = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]")
@@ -115,23 +117,32 @@ def _listed(words: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Merging:
-    """How labels are joined, as a run records it."""
+    """How labels are read and joined, as a run records it."""
 
     pairs: dict[str, str] = field(default_factory=dict)
     """the label that is meant by each that was found"""
     by_typing: bool = False
     """whether a label that was never seen is one that differs from it only in typing"""
+    as_text: bool = False
+    """whether a label is what is written, so that NA is a label, and blank space around it is a part of it"""
 
     def __call__(self, label: str, known: Mapping[str, str]) -> str:
         """The label that is meant; ``known`` are those that are meant by their keys."""
         meant = self.pairs.get(label)
         return meant or (known.get(typing_key(label), label) if self.by_typing else label)
 
-    def merged(self, labels: Sequence[str], classes: Iterable[str] = ()) -> list[str]:
+    def is_missing(self, cell: str) -> bool:
+        """Whether a cell means that there is no label."""
+        label = cell.strip()
+        is_word = label.casefold() in MISSING or label == "NA"
+        return not label or (is_word and not self.as_text and label not in self.pairs)
+
+    def merged(self, labels: Sequence[str], classes: Sequence[str] = ()) -> list[str]:
         """The labels after joining; ``classes`` are those of the run."""
+        labels = [label if self.as_text else label.strip() for label in labels]
         known = {typing_key(label): label for label in (*self.pairs.values(), *classes)}
         known |= {typing_key(found): meant for found, meant in self.pairs.items()}
-        meant = {label: self(label, known) for label in set(labels)}
+        meant = {label: self(label, known) for label in set(labels)} | {label: label for label in classes}
         return [meant[label] for label in labels]
 
     def plain(self) -> dict[str, Any]:
@@ -139,29 +150,42 @@ class Merging:
         return {"pairs": self.pairs, "by_typing": self.by_typing}
 
 
-def merging(asked: str | None, counts: Mapping[str, int]) -> Merging | None:
+def merging(asked: str | None, counts: Mapping[str, int], as_text: bool = False) -> Merging | None:
     """What ``--merge-labels`` asks for, given the rows of each label.  Raises InputError for a file without pairs."""
+    plain = Merging(as_text=as_text)
     if asked is None:
-        return None
+        return plain if as_text else None
     if asked == ALL:
-        return Merging({other: meant for meant, others in groups(counts).items() for other in others}, True)
+        counts = {label: count for label, count in counts.items() if not plain.is_missing(label)}
+        return Merging({other: meant for meant, others in groups(counts).items() for other in others}, True, as_text)
     pairs = read_pairs(asked)
     if not set(pairs) & set(counts):
         raise InputError(
             f"--merge-labels {asked}: none of the labels found in it, such as {shorten(next(iter(pairs)))}, is a label "
             f"here; there are {', '.join(map(repr, list(counts)[:SHOWN]))}."
         )
-    return Merging(pairs)
+    return Merging(pairs, as_text=as_text)
 
 
 def recorded(facts: Mapping[str, Any]) -> Merging | None:
-    """How the labels of a run were joined, by its headway.json."""
-    data = facts.get("data")
+    """How the labels of a run were read and joined, by its headway.json."""
+    data, options = facts.get("data"), facts.get("options")
+    as_text = isinstance(options, dict) and options.get("labels_as_text") is True
     kept = data.get("merged_labels") if isinstance(data, dict) else None
     if not isinstance(kept, dict) or not isinstance(kept.get("pairs"), dict):
-        return None
+        return merging(None, {}, as_text)
     pairs = {found: meant for found, meant in kept["pairs"].items() if isinstance(meant, str)}
-    return Merging(pairs, bool(kept.get("by_typing")))
+    return Merging(pairs, bool(kept.get("by_typing")), as_text)
+
+
+def as_measured(
+    facts: Mapping[str, Any], asked: str | None, as_text: bool, counts: Mapping[str, int], classes: Sequence[str]
+) -> Merging:
+    """How the labels to measure are read: as the run recorded, then as the options ask; a class stays itself."""
+    before = recorded(facts) or Merging()
+    often = dict.fromkeys(classes, 1 + 2 * TIMES * sum(counts.values()))  # every group is called as its class
+    more = merging(asked, {**counts, **often}, as_text) or Merging()
+    return Merging({**before.pairs, **more.pairs}, before.by_typing or more.by_typing, as_text)
 
 
 def read_pairs(place: str | Path) -> dict[str, str]:

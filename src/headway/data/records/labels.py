@@ -3,8 +3,9 @@
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from hashlib import sha256
 
 import numpy as np
@@ -18,9 +19,6 @@ from headway.data.records.table import Table
 from headway.data.records.text_checks import TextChecks
 from headway.errors import InputError
 from headway.io.quantities import counted, plural
-
-MISSING = frozenset(["", "nan", "null", "<na>", "#n/a", "n/a"])
-"""Values that mean a missing label, in lower case; "NA" too, but only in capitals."""
 
 RARE = 10
 """A class of fewer rows is warned about."""
@@ -99,31 +97,26 @@ class Labelled:
         return Labelled(self.table, self.text_column, self.classes, *found)
 
 
-def is_missing(label: str) -> bool:
-    """Whether a label, without the whitespace around it, means a missing one."""
-    return label.casefold() in MISSING or label == "NA"
-
-
-def label_counts(table: Table, label_column: str) -> Counter[str]:
-    """How many rows have each label as it is written, without the blank space around it."""
+def label_counts(table: Table, label_column: str, as_text: bool = False) -> Counter[str]:
+    """How many rows have each label as it is written, without the blank space around it unless ``as_text``."""
     table.check_column(label_column)
     (column,) = table.judged(label_column)
-    counts = column.counts
-    if counts is None:
-        counts = Counter(label.strip() for label in table.values(label_column))
-    return Counter({label: count for label, count in counts.items() if not is_missing(label)})
+    if column.counts is not None and not as_text:
+        return column.counts
+    return Counter(cell if as_text else cell.strip() for cell in table.values(label_column) if cell.strip())
 
 
 class _Numbers(dict[str, int]):
     """A number for each label as it is written, in the order in which they are first asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_missing: Callable[[str], bool]) -> None:
+        self._is_missing = is_missing
         self.missing: list[int] = []
         """the numbers of those that mean a missing label"""
 
     def __missing__(self, label: str) -> int:
         self[label] = number = len(self)
-        if is_missing(label.strip()):
+        if self._is_missing(label):
             self.missing.append(number)
         return number
 
@@ -131,10 +124,10 @@ class _Numbers(dict[str, int]):
 class _Rows:
     """The facts that one pass over the rows of a table finds."""
 
-    def __init__(self, table: Table, text_column: str, label_column: str):
+    def __init__(self, table: Table, text_column: str, label_column: str, is_missing: Callable[[str], bool]):
         for column in (text_column, label_column):
             table.check_column(column)
-        self.checks, self.written = TextChecks(), _Numbers()
+        self.checks, self.written = TextChecks(), _Numbers(is_missing)
         self.empty, self.missing = array("q"), array("q")
         """rows without a text, and rows without a label"""
         self.none: dict[str, None] = {}
@@ -193,22 +186,23 @@ def labelled(
 ) -> Labelled:
     """The texts and labels of a table; labels lose the blank space around them, texts stay as they are.
 
-    ``merging`` joins labels, also with ``classes`` that were known before.  Without ``as_labels`` they are values, of
-    which there may be any number, written in any way.  Rows with an empty text are left out with a
-    warning, 1 % of all at most.  Raises InputError for more of them and for missing labels ("skip" drops and counts
-    both), for labels that are the same number written twice (1 and 1.0) and, if they are ``to_learn`` from, for a
-    single label and for a column that is no label.  The table is read once, some rows at a time.
+    ``merging`` says how labels are read and joins them, also with ``classes`` that were known before.  Without
+    ``as_labels`` they are values, of which there may be any number, written in any way.  Rows with an empty text are
+    left out with a warning, 1 % of all at most.  Raises InputError for more of them and for missing labels ("skip"
+    drops and counts both), for labels that are the same number written twice (1 and 1.0) and, if they are ``to_learn``
+    from, for a single label and for a column that is no label.  The table is read once, some rows at a time.
     """
     check_policy(on_bad_row)
-    rows = _Rows(table, text_column, label_column)
+    merging = merging or Merging()
+    rows = _Rows(table, text_column, label_column, merging.is_missing)
     written = list(rows.written)
-    stripped = [label.strip() for label in written]
-    meant = dict(zip(written, stripped if merging is None else merging.merged(stripped, classes), strict=True))
+    meant = dict(zip(written, merging.merged(written, classes), strict=True))
+    words = " and ".join(dict.fromkeys(repr(cell.strip()) for cell in rows.none if cell.strip()))
     bad = sorted({*rows.empty, *rows.missing})
     if on_bad_row == "error":
         if len(rows.empty) > SKIP_SHARE * rows.count:
             _refuse(table, rows.empty, "empty text", f"column {text_column!r}")
-        _refuse(table, rows.missing, "no label", f"column {label_column!r}", [meant[label] for label in rows.none])
+        _refuse(table, rows.missing, "no label", f"column {label_column!r}", words)
         check_skipped(table.name, len(bad), len(rows.index), "without text or label")
     counts: Counter[str] = Counter()
     for label, count in rows.counts().items():
@@ -219,9 +213,12 @@ def labelled(
     place = {name: at for at, name in enumerate(names)}
     targets = np.array([place.get(meant[label], -1) for label in written], dtype=np.int32)[rows.numbers]
     found = Labelled(table, text_column, names, rows.index, targets, rows.hashes, rows.lengths)
+    if as_labels and not merging.as_text:
+        _check_numbers(found, label_column)
     warnings = []
     if bad:
-        warnings.append(f"{counted(len(bad), 'row')} without text or label left out ({table.places(bad)})")
+        read = f"; {words} there is read as no label without --labels-as-text" if words else ""
+        warnings.append(f"{counted(len(bad), 'row')} without text or label left out ({table.places(bad)}){read}")
     if rows.n_blank:
         warnings.append(f"{counted(rows.n_blank, 'row')} without anything in any column left out")
     warnings += _label_warnings(counts, rows.counts()) if as_labels else []
@@ -229,14 +226,14 @@ def labelled(
     return replace(found, warnings=warnings, dropped=len(bad) + rows.n_blank)
 
 
-def _refuse(table: Table, rows: Sequence[int], what: str, where: str, written: Sequence[str] = ()) -> None:
-    """Raise InputError for rows with empty cells, or with ``written`` values that mean a missing one."""
+def _refuse(table: Table, rows: Sequence[int], what: str, where: str, words: str = "") -> None:
+    """Raise InputError for rows with empty cells, or with ``words`` that mean a missing label."""
     if rows:
         have = "row has" if len(rows) == 1 else "rows have"
-        words = " and ".join(repr(word) for word in dict.fromkeys(written) if word)
         raise InputError(
             f"{table.name}: {len(rows):,} {have} {what} in {where} ({table.places(rows)})"
-            f"{f'; {words} there is read as {what}' if words else ''}. Fill them in, or pass --on-bad-row skip."
+            f"{f'; {words} there is read as {what}' if words else ''}. Fill them in, or pass --on-bad-row skip"
+            f"{', or --labels-as-text to make classes of them' if words else ''}."
         )
 
 
@@ -255,14 +252,18 @@ def _check_classes(name: str, column: str, counts: Counter[str], n_rows: int, to
             f"{name}: column {column!r} has {len(counts):,} distinct values in {n_rows:,} rows, which does not look "
             "like a label. Choose another with --label-column."
         )
-    numbers: dict[float, str] = {}
-    for label in counts:
-        if re.fullmatch(r"[-+]?\d+(\.\d+)?", label):
-            other = numbers.setdefault(float(label), label)
-            if other != label:
-                raise InputError(
-                    f"{name}: column {column!r} writes one label as {other!r} and {label!r}; use one form."
-                )
+
+
+def _check_numbers(rows: Labelled, column: str) -> None:
+    """Raise InputError for labels that are equal as numbers."""
+    numbers: dict[Decimal, int] = {}
+    for at, label in enumerate(rows.classes):
+        if re.fullmatch(r"[-+]?\d+(\.\d+)?", label) and (other := numbers.setdefault(Decimal(label), at)) != at:
+            first = [int(rows.index[(rows.targets == target).argmax()]) for target in (other, at)]
+            raise InputError(
+                f"{rows.name}: column {column!r} writes one label as {rows.classes[other]!r} and {label!r} "
+                f"({rows.table.places(first)}); use one form, or pass --labels-as-text to keep both."
+            )
 
 
 def _label_warnings(counts: Counter[str], written: Mapping[str, int]) -> list[str]:

@@ -4,8 +4,6 @@
 ``OUT/scaling.json`` what ``--json`` prints.
 """
 
-import csv
-import io
 import json
 import shutil
 import time
@@ -18,6 +16,7 @@ from headway.data.records.corpus import Corpus
 from headway.data.stream.streamed import Streamed
 from headway.errors import InputError
 from headway.io.atomic_write import write_json, write_whole
+from headway.io.csv_text import as_csv
 from headway.science.scaling.grid import KINDS, Grid, Text, plan_grid, shapes
 from headway.science.scaling.points import COUNTS, Run, read_points
 from headway.science.scaling.queue import run_queue
@@ -168,13 +167,12 @@ def write_points(path: Path, runs: Sequence[Run]) -> None:
     header = list(
         dict.fromkeys(["name", "parameters", COUNTS["blocks"], "tokens", "loss", "compute", "held_out", *more])
     )
-    file = io.StringIO()
-    table = csv.DictWriter(file, header, lineterminator="\n")
-    table.writeheader()
+    rows: list[list[Any]] = [header]
     for run in runs:
         own = {"name": run.name, "tokens": int(run.tokens), "loss": run.loss, "compute": run.compute}
-        table.writerow({"parameters": run.parameters, **run.more, **own, "held_out": str(run.held_out).lower()})
-    write_whole(path, lambda new: new.write_text(file.getvalue(), encoding="utf-8", newline=""))
+        row = {"parameters": run.parameters, **run.more, **own, "held_out": str(run.held_out).lower()}
+        rows.append([row.get(name, "") for name in header])
+    write_whole(path, lambda new: new.write_text(as_csv(rows), encoding="utf-8", newline=""))
 
 
 def task_of(place: Path) -> str:

@@ -76,10 +76,11 @@ class ClassificationData(TaskData):
         if self.base is not None:
             _check_base(self.base, self.options)
         columns = given.found.text_column or "", given.found.label_column or ""
-        written = label_counts(table, columns[1])
+        joins, as_text = self.options.for_tasks.merge_labels, self.options.for_tasks.labels_as_text
+        written = label_counts(table, columns[1], as_text)
         if isinstance(held_out, Table):
-            written += label_counts(held_out, columns[1])
-        merged = merging(self.options.for_tasks.merge_labels, written)
+            written += label_counts(held_out, columns[1], as_text)
+        merged = merging(joins, written, as_text)
         rows = labelled(table, *columns, on_bad_row=self.options.data.on_bad_row, merging=merged)
         warnings = list(rows.warnings)
         if isinstance(held_out, Table):
@@ -113,7 +114,7 @@ class ClassificationData(TaskData):
             "train": f"{len(train):,} rows",
             "validation": f"{len(held):,} rows{origin}",
             "warnings": warnings,
-            **({} if merged is None else {"merged_labels": merged.plain(), "merged": said(merged, written)}),
+            **({"merged_labels": merged.plain(), "merged": said(merged, written)} if joins and merged else {}),
             **vocabulary.facts,
         }
         few = len(held) < FEW and len(train) + len(held) <= MOST_ROWS

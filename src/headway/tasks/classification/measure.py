@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.records.label_typing import recorded
-from headway.data.records.labels import Labelled, labelled
+from headway.data.records.label_typing import as_measured, recorded
+from headway.data.records.labels import Labelled, label_counts, labelled
 from headway.data.records.repeats import shared
 from headway.data.records.table import Table
 from headway.errors import InputError
@@ -38,7 +38,8 @@ def measure(pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
         raise InputError(
             f"{given.source.name}: has labels that the model does not know: "
             f"{', '.join(_with_nearest(label, pipe.labels) for label in strange[:5])}; "
-            f"known: {', '.join(pipe.labels[:20])}{', ...' * (len(pipe.labels) > 20)}."
+            f"known: {', '.join(pipe.labels[:20])}{', ...' * (len(pipe.labels) > 20)}. "
+            "Correct them, or join spellings with --merge-labels."
         )
     ids = encoded_texts(rows, pipe.tokenizer)
     ids = ids.cut(given.length(pipe.model.config.max_length), pipe.tokenizer.special_ids)
@@ -60,10 +61,11 @@ def _held_out(pipe: Classifier, given: EvaluationInputs) -> Labelled:
     """The rows to measure.  Raises InputError for what is no table of texts and labels."""
     table, found = given.table("a classifier is measured on a table of texts and labels"), given.found
     columns = found.text_column or "", found.label_column or ""
-    merged = recorded(given.facts)
-    rows = labelled(
-        table, *columns, on_bad_row=given.options.data.on_bad_row, to_learn=False, merging=merged, classes=pipe.labels
-    )
+    asked, policy = given.options.for_tasks, given.options.data.on_bad_row
+    as_text = asked.labels_as_text or given.before.get("labels_as_text") is True
+    counts = label_counts(table, columns[1], as_text)
+    merged = as_measured(given.facts, asked.merge_labels, as_text, counts, pipe.labels)
+    rows = labelled(table, *columns, on_bad_row=policy, to_learn=False, merging=merged, classes=pipe.labels)
     return split_labelled(rows, split_seed(given.before))[1] if given.same else rows
 
 

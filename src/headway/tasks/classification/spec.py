@@ -21,7 +21,7 @@ SPEC = TaskSpec(
     models=("transformer", "rnn", "lstm", "gru", "cnn", "bow"),
     options=OF_TEXTS
     | OF_KINDS
-    | {"layout", "frozen", "contrastive", "adapt", "token_dropout", "merge_labels", "balance"}
+    | {"layout", "frozen", "contrastive", "adapt", "token_dropout", "merge_labels", "labels_as_text", "balance"}
     | {"r_drop", "label_smoothing"},
     searched=frozenset({"label_smoothing", "token_dropout", "r_drop", "tokenizer"}),
     transformers=("ForSequenceClassification",),

@@ -6,7 +6,7 @@ from headway.data.open.column_names import LABEL_NAMES, SCORE_NAMES
 from headway.data.open.columns import Column, number
 from headway.data.open.detected import Detected
 from headway.data.open.shapes import TEXT
-from headway.data.records.labels import MISSING
+from headway.data.records.label_typing import MISSING
 from headway.data.records.rows import shorten
 from headway.data.records.table import Table
 from headway.errors import InputError

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from pathlib import Path
 
 import numpy as np
 
 from headway.data.batches.cache import cache_key
-from headway.data.formats.tags import LOOKED_AT, Layout, is_comment, layout, listed, spans_of, usual_layout
+from headway.data.formats.tags import LOOKED_AT, Layout, Span, is_comment, layout, listed, spans_of, usual_layout
 from headway.data.open.detected import Detected
 from headway.data.records.chunks import ROWS
 from headway.data.records.corpus import Corpus, Source
@@ -20,6 +20,7 @@ from headway.data.records.repeats import text_hashes
 from headway.data.records.rows import SKIP, BadRows, check_skipped, counted, shorten
 from headway.data.records.split import HELD_OUT, split_rows
 from headway.data.records.table import Table
+from headway.data.records.text_checks import FIRST
 from headway.errors import InputError
 from headway.tasks.token_classification.schemes import OUTSIDE, in_labels, iob2, names_words
 from headway.tasks.token_classification.words import Place, split_words
@@ -225,7 +226,8 @@ def _of_table(
 ) -> Iterator[Sentence]:
     """Rows of tokens and as many tags, or of a text and its spans."""
     skipped: list[int] = []
-    widened = kept = 0
+    widened: list[int] = []
+    spans = kept = 0
     cells = ((chunk.columns[name] for name in columns) for chunk in table.chunks())
     rows = chain.from_iterable(zip(*parts, strict=True) for parts in cells)
     for index, (text, cell) in enumerate(rows):
@@ -238,7 +240,7 @@ def _of_table(
                 raise InputError(f"{_where(table, index)}: {error}. ({SKIP} leaves such rows out.)") from None
             skipped.append(index)
             continue
-        widened += wide
+        spans, widened = spans + wide, [*widened, index] if wide and len(widened) < FIRST else widened
         if made.words:
             kept += 1
             yield replace(made, place=partial(_where, table, index))
@@ -247,7 +249,8 @@ def _of_table(
         shown = ", ".join(map(table.place, skipped[:3])) + ", ..." * (len(skipped) > 3)
         warnings.append(f"{counted(len(skipped), 'malformed row')} left out ({shown})")
     if widened:
-        warnings.append(f"{counted(widened, 'span')} that begin or end inside a word: widened to whole words")
+        words = f"{counted(spans, 'span')} that begin or end inside a word: widened to whole words"
+        warnings.append(f"{words} ({table.places(widened)})")
 
 
 def _where(table: Table, index: int, number: int = 0) -> str:
@@ -280,12 +283,42 @@ def _of_lists(text: str, cell: str, text_column: str, label_column: str) -> Sent
 def _of_spans(text: str, cell: str, label_column: str) -> tuple[Sentence, int]:
     """A text with its spans, and how many of these were widened to whole words.
 
-    Raises ValueError for what is no list of spans, and for a span that lies outside the text or crosses another.
+    Raises ValueError for what is no list of spans, for a span that lies outside the text, has only blank space or
+    crosses another, and for spans that fit the words of the text only when they are counted in UTF-16.
     """
     if (spans := spans_of(cell)) is None:
         example = '[{"start": 0, "end": 4, "label": "PER"}]'
         raise ValueError(f"column {label_column!r} holds {shorten(cell)}; expected spans such as {example}")
-    words = split_words(text)
+    words, problem = split_words(text), ""
+    try:
+        tags, widened = _tags_of(spans, text, words)
+    except ValueError as error:
+        tags, widened, problem = [], 1, str(error)
+    if widened and (hint := _utf16_hint(spans, text, words)):
+        problem = f"{problem or 'a span begins or ends inside a word'}; {hint}"
+    if problem:
+        raise ValueError(problem)
+    return Sentence(text, words, tags, str), widened
+
+
+def _utf16_hint(spans: Sequence[Span], text: str, words: Sequence[Place]) -> str:
+    """What to do about spans that fit the words only if they are counted in UTF-16; nothing for any others."""
+    place = {unit: at for at, unit in enumerate(accumulate((1 + (one > "\uffff") for one in text), initial=0))}
+    try:
+        counted_so = [(place[start], place[end], label) for start, end, label in spans]
+        if counted_so == [*spans] or _tags_of(counted_so, text, words)[1]:
+            return ""
+    except (KeyError, ValueError):
+        return ""
+    start, end, label = next(one for one, other in zip(counted_so, spans, strict=True) if one != other)
+    return (
+        f"counted in UTF-16, as JavaScript and Java do, all spans fit ({label} is {shorten(text[start:end])}). Here a "
+        "character beyond U+FFFF, such as an emoji, counts as one: convert the spans"
+    )
+
+
+def _tags_of(spans: Sequence[Span], text: str, words: Sequence[Place]) -> tuple[list[str], int]:
+    """The tag of each word, and how many spans were widened.  Raises ValueError for spans that are no words."""
     tags = [OUTSIDE] * len(words)
     widened, reached = 0, 0
     for start, end, label in sorted(spans, key=lambda span: (span[0], span[1])):
@@ -296,7 +329,7 @@ def _of_spans(text: str, cell: str, label_column: str) -> tuple[Sentence, int]:
         reached = end
         inside = [number for number, (first, last) in enumerate(words) if first < end and start < last]
         if not inside:
-            continue  # blank space alone
+            raise ValueError(f"the span {start} to {end} ({label}) has only blank space")
         if any(tags[number] != OUTSIDE for number in inside):
             raise ValueError(f"the span {start} to {end} ({label}) begins in a word in which another one ends")
         cut = text[start:end]
@@ -304,4 +337,4 @@ def _of_spans(text: str, cell: str, label_column: str) -> tuple[Sentence, int]:
         widened += (words[inside[0]][0], words[inside[-1]][1]) != exact
         for number in inside:
             tags[number] = f"{'B' if number == inside[0] else 'I'}-{label}"
-    return Sentence(text, words, tags, str), widened
+    return tags, widened
