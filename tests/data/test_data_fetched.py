@@ -226,3 +226,27 @@ def test_a_file_that_is_out_of_reach_is_named(hub: Path, monkeypatch: pytest.Mon
 def test_without_the_library_the_extra_is_named(hub: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     assert "To fetch the dataset of this name from the hub: pip install 'headway[hub]'" in said("org/name")
+
+
+@pytest.mark.parametrize(
+    ("row", "task"),
+    [
+        ({"id": "0", "translation": {"en": "the cat {n} sat", "fr": "le chat {n}"}}, "translation"),
+        (
+            {"prompt": "a", "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "{n} b"}]},
+            "language_modeling",
+        ),
+    ],
+)
+def test_nested_rows_of_the_hub_are_read_as_those_of_jsonl(row: Any, task: str, hub: Path, tmp_path: Path):
+    rows = [json.loads(json.dumps(row).replace("{n}", str(n))) for n in range(31)]
+    (hub / "org" / "name" / "data").mkdir(parents=True)
+    datasets.Dataset.from_list(rows).to_parquet(hub / "org" / "name" / "data" / "train-00000-of-00001.parquet")
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (source, found), (other, again) = (
+        read_input([place], TrainOptions()) for place in ("org/name", tmp_path / "a.jsonl")
+    )
+    assert list(source.rows) == list(other.rows) and found.task == again.task == task
+    if task == "language_modeling":
+        with pytest.raises(InputError, match="these are conversations; --stream reads running text"):
+            read_input(["org/name"], TrainOptions().but(stream=True))

@@ -50,7 +50,7 @@ def test_what_is_written_comes_back(tmp_path: Path, cells: list[tuple[str, str]]
     assert changed.fingerprint != table.fingerprint
 
 
-def test_scalars_are_written_as_words_and_other_columns_left_out(tmp_path: Path):
+def test_values_are_written_as_words_and_an_index_is_left_out(tmp_path: Path):
     columns = {
         "text": pa.array(["a", None, "c"]),
         "whole": pa.array([1, None, -3], pa.int16()),
@@ -64,11 +64,11 @@ def test_scalars_are_written_as_words_and_other_columns_left_out(tmp_path: Path)
         "__index_level_0__": [7, 11, 13],
     }
     table = read(write(tmp_path / "a.parquet", columns))
-    assert table.columns == ["text", "whole", "real", "sure", "few", "day", "none"]
+    assert table.columns == ["text", "whole", "real", "sure", "few", "day", "none", "nested", "bytes"]
     assert [list(row.values()) for row in table.rows] == [
-        ["a", "1", "0.5", "true", "x", "1970-01-01", ""],
-        ["", "", "", "false", "y", "1970-01-02", ""],
-        ["c", "-3", "1e+300", "", "x", "", ""],
+        ["a", "1", "0.5", "true", "x", "1970-01-01", "", "[1]", "a"],
+        ["", "", "", "false", "y", "1970-01-02", "", "[2]", "b"],
+        ["c", "-3", "1e+300", "", "x", "", "", "[]", "c"],
     ]
 
 
@@ -203,8 +203,8 @@ def test_a_file_that_cannot_be_read_is_refused(how: str, tmp_path: Path):
 
 
 def test_columns_that_cannot_be_read_are_named(tmp_path: Path):
-    with pytest.raises(InputError, match=r"no column holds texts or numbers, only words \(list<.*string>\)"):
-        read(write(tmp_path / "a.parquet", {"words": [["a"], ["b"]]}))
+    with pytest.raises(InputError, match=r"no column holds texts, only none at all; not read: at \(list<.*double>\)"):
+        read(write(tmp_path / "a.parquet", {"at": [[0.5], [1.5]]}))
     twice = pa.table([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
     pq.write_table(twice, tmp_path / "b.parquet")
     with pytest.raises(InputError, match="has two columns 'text'"):

@@ -199,6 +199,7 @@ def test_a_wrong_field_is_named(client, how, param, code):
         ({"messages": [{"role": "user", "content": None}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0].type"),
         ({"tools": [{"type": "function"}]}, "tools"),
+        ({"messages": [{"role": "assistant", "content": "a", "reasoning_content": "so"}, *MESSAGES]}, None),
         ({"response_format": {"type": "json_object"}}, "response_format.type"),
         ({"top_logprobs": 2}, "top_logprobs"),
         ({"model": "text"}, None),

@@ -12,7 +12,6 @@ from bases import WORDS, make_base
 
 from headway.data.open.read import read
 from headway.data.records.dialogue_tables import Turns, as_dialogues, turns_of
-from headway.data.records.dialogues import Dialogues
 from headway.data.records.table import Table, table
 from headway.errors import InputError
 from headway.tasks.detect import detect
@@ -169,7 +168,8 @@ def test_judged_replies_are_refused(tmp_path: Path, in_process: Callable, talker
     path.write_text("".join(json.dumps(row) + "\n" for row in judged))
     status, _, err = in_process("train", path, "--from", talker, "--out", tmp_path / "run", *TINY)
     assert status == 2 and "classification or scoring of pairs" in err
-    assert isinstance(as_dialogues(read(path), Turns("prompt", "completion")), Dialogues)
+    with pytest.raises(InputError, match="line 2: 'label' is false: this reply is a bad example"):
+        as_dialogues(read(path), Turns("prompt", "completion"))
 
 
 def test_commands_of_a_chat(talker: Path, headway_command: Callable):

@@ -18,7 +18,7 @@ from headway.data.open.read import input_paths, read, text_corpus
 from headway.data.open.shapes import ALIGNED
 from headway.data.records.corpus import Corpus
 from headway.data.records.dialogue_tables import as_dialogues, turns_of
-from headway.data.records.dialogues import Dialogues
+from headway.data.records.dialogues import Dialogues, holds_messages
 from headway.data.records.rows import left_out
 from headway.data.records.table import Table
 from headway.data.stream.shards import LARGE, Shard, local_shard, sample_table
@@ -82,7 +82,8 @@ def _read_held(
     for name in ("stream", "encoding", "delimiter"):
         if options.value(name):
             raise InputError(f"{table.name}: this is already in memory; --{flag(name)} is for files.")
-    source = table if len(table.columns) > 1 else table_corpus(table, table.columns[0])
+    is_table = len(table.columns) > 1 or holds_messages(table)
+    source = table if is_table else table_corpus(table, table.columns[0])
     return _recognised(source, options, columns, known, chat)
 
 
@@ -138,6 +139,8 @@ def _conversations(
 
     Raises InputError, which says what is needed, if a table can be nothing else and no chat model is named.
     """
+    if holds_messages(source):
+        return as_dialogues(source, None, options.data.on_bad_row), columns
     task = options.data.task
     asked = chat or (task is not None and recogniser(named(task)).wants_conversations(task))
     if not asked and (task is not None or any(columns.values())):
@@ -183,6 +186,8 @@ def _streamed(
         if count > 1:
             raise InputError(f"{name}: this file was given twice; name each file once.")
     sample = sample_table(shards)
+    if holds_messages(sample) or (task is None and not any(columns.values()) and turns_of(sample.columns)):
+        raise InputError(f"{sample.name}: these are conversations; --stream reads running text. Leave it out.")
     if len(sample.columns) == 1:
         corpus, named = Streamed(shards, sample.columns[0]), (columns["text_column"], columns["label_column"])
         return corpus, detect(corpus, text_column=named[0], label_column=named[1], task=task)
@@ -205,7 +210,9 @@ def _large_text(inputs: Sequence[str | Path], task: str | None, columns: dict[st
     if len(shards[0].columns) == 1 or sum(shard.n_bytes for shard in shards) < LARGE:
         return None
     sample = sample_table(shards)
-    if turns_of(sample.columns, asked=True) is not None and task is None:
+    asked = task is None or recogniser(named(task)).wants_conversations(task)
+    turns = turns_of(sample.columns, columns["text_column"], columns["second_column"], asked=True)
+    if holds_messages(sample) or (asked and turns):
         return None
     return sample if recogniser(detect(sample, task=task, **columns).task).running_text else None
 

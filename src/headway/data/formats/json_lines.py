@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Never
+from typing import Any, Never
 
 from headway.data.records.chunks import chunked
 from headway.data.records.rows import BadRows, OpenTable, shorten
@@ -13,6 +13,8 @@ from headway.errors import InputError
 
 BLANK = " \t\n\r"
 """What may stand between values in JSON."""
+PAIRS = "translation"
+"""The key whose object holds a text in each language."""
 MOST_LIST = 1 << 30
 """Characters of a JSON list at most, which is held in memory while it is read."""
 
@@ -154,6 +156,15 @@ def _decode(text: str, at: int) -> tuple[object, int]:
         raise Malformed("this JSON is nested too deeply; expected an object of texts and numbers.") from None
 
 
+def from_json(cell: str) -> Any:
+    """The list or object that a cell holds as JSON; any other cell as it is."""
+    try:
+        value, end = _decode(cell, 0) if cell.startswith(("[", "{")) else (cell, len(cell))
+    except Malformed:
+        return cell
+    return cell if cell[end:].strip() else value
+
+
 def _checked(value: object, text: str) -> dict:
     """A value that is an object of texts and numbers, as it is in the file."""
     if not isinstance(value, dict):
@@ -165,8 +176,8 @@ def _checked(value: object, text: str) -> dict:
 
 def _flat(value: dict) -> dict:
     """An object whose "translation" holds the text in each language, with these as its own: Hugging Face's pairs."""
-    sides = value.get("translation")
-    return {**{k: v for k, v in value.items() if k != "translation"}, **sides} if isinstance(sides, dict) else value
+    sides = value.get(PAIRS)
+    return {**{k: v for k, v in value.items() if k != PAIRS}, **sides} if isinstance(sides, dict) else value
 
 
 def _check_escapes(value: dict) -> None:
@@ -212,15 +223,16 @@ def _values(
         expected, where = types.get(name, (kind, line))
         if kind not in (expected, "null"):
             raise Malformed(
-                f"{name!r} is {kind} ({shorten(_text(found[name]), 20)}), expected {expected} as in line {where}."
+                f"{name!r} is {kind} ({shorten(text_of(found[name]), 20)}), expected {expected} as in line {where}."
             )
     for name, kind in kinds.items():
         if kind != "null":
             types.setdefault(name, (kind, line))
-    return [_text(found[name]) for name in columns]
+    return [text_of(found[name]) for name in columns]
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
+    """A value of a JSON file as a cell of a table."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, _Number):

@@ -1,20 +1,20 @@
-"""Parquet: columns of scalars as rows of strings, read by row groups and never held whole.
+"""Parquet: columns as rows of strings, read by row groups and never held whole.
 
-A number is taken as Python writes it, true and false as those words, null and NaN as "", as the readers of .csv and
-.jsonl give them; the number of a class for which the file has a name as that name.  Nested columns and columns of bytes
-are left out, and so is the index that pandas writes; but lists of tokens and of their tags are read as JSON, as those
-of .jsonl are, so that they are recognised.
+Numbers are written as Python writes them, true and false as those words, null and NaN as "", lists and objects as JSON,
+as the readers of .csv and .jsonl do; a class as its name where the file has one; bytes are read as UTF-8.  Vectors and
+bytes that are no text are left out, and a warning names them; the index that pandas writes is left out too.
 """
 
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
-from headway.data.formats.tags import tagged_lists
+from headway.data.formats.json_lines import PAIRS
 from headway.data.open.diagnose import check_head
 from headway.data.open.files import Tally
 from headway.data.records.chunks import Chunk
@@ -29,6 +29,14 @@ BUFFER = 1 << 20
 MAGIC = b"PAR1"
 INDEX = re.compile(r"__index_level_\d+__")
 """What pandas calls an index without a name."""
+NO_TEXT = re.compile(rb"[\0-\x08\x0e-\x1a]")
+"""Control characters, which bytes that are no text hold."""
+NUMBERS = re.compile("u?int|float|double|halffloat|bool|decimal|date|time|duration|null")
+"""How the names of Arrow's types begin that hold no texts."""
+VECTOR = re.compile(r"(large_|fixed_size_)?list<\w+: (float|double|halffloat)\b")
+"""How the names of the types of lists of real numbers begin."""
+NAMED: set[tuple[Path, str]] = set()
+"""The folders whose columns that are not read were named, so that those of many files are named once."""
 
 
 class Unreachable(OSError):
@@ -36,9 +44,10 @@ class Unreachable(OSError):
 
 
 def pyarrow() -> Any:
-    """The library, with its part for Parquet.  Raises InputError where it is not installed."""
+    """The library, with its parts for computing and for Parquet.  Raises InputError where it is not installed."""
     try:
         import pyarrow
+        import pyarrow.compute
         import pyarrow.parquet
     except ImportError:
         raise InputError(EXTRA) from None
@@ -70,9 +79,7 @@ def opened(
         raise InputError(f"{name}: permission denied; check who may read this file.") from None
     except Unreachable as error:
         raise InputError(f"{name}: cannot be fetched now ({str(error).splitlines()[0][:200]}).") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{name}: a text in it is not UTF-8 ({error.reason}); write the file again.") from None
-    except (library.ArrowException, OSError) as error:
+    except (library.ArrowException, OSError, UnicodeDecodeError) as error:
         why = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise InputError(f"{name}: this Parquet file is cut short or damaged ({why}); copy it again.") from None
 
@@ -93,52 +100,59 @@ def _check_ends(name: str | Path, file: IO[bytes]) -> None:
     file.seek(0)
 
 
-def scalar_columns(name: str | Path, file: Any) -> list[str]:
-    """The columns of an open file that can be read.  Raises InputError where there is none, or two of one name."""
-    schema = file.schema_arrow
-    lists = tagged_lists([field.name for field in schema if is_list(field.type)])
-    read = [field.name for field in schema if is_scalar(field.type) or field.name in lists or is_spans(field.type)]
-    found = [column for column in read if not INDEX.fullmatch(column)]
-    if not found:
-        others = ", ".join(f"{field.name} ({field.type})" for field in schema)
-        raise InputError(
-            f"{name}: no column holds texts or numbers, only {others[:200] or 'none at all'}; nested columns are not "
-            "read. Write the texts into a column of their own."
-        )
-    if twice := sorted({column for column in found if schema.names.count(column) > 1}):
+def readable_columns(name: str | Path, file: Any) -> list[str]:
+    """The columns of an open file that can be read; warns of the others.
+
+    Raises InputError where there is none, or none of texts next to others that cannot be read, or two of one name.
+    """
+    fields = [field for field in file.schema_arrow if not INDEX.fullmatch(field.name)]
+    names = [field.name for field in fields]
+    if twice := sorted({column for column in names if names.count(column) > 1}):
         raise InputError(f"{name}: has two columns {twice[0]!r}; every column needs its own name.")
-    return found
+    unread = [field for field in fields if VECTOR.match(str(field.type)) or _is_binary(field, file)]
+    others = ", ".join(f"{field.name} ({field.type})" for field in unread)[:200]
+    read = [field for field in fields if field not in unread]
+    if not read or (unread and all(NUMBERS.match(str(field.type)) for field in read)):
+        only = ", ".join(f"{field.name} ({field.type})" for field in read) or "none at all"
+        raise InputError(
+            f"{name}: no column holds texts, only {only}; not read: {others or 'none'}. Write them into a column."
+        )
+    if unread and (once := (Path(name).parent, others)) not in NAMED:
+        NAMED.add(once)
+        warnings.warn(f"{name}: columns that are not read: {others}", stacklevel=2)
+    pairs = next((field.type for field in read if field.name == PAIRS and str(field.type).startswith("struct")), ())
+    return [*(field.name for field in read if field.name != PAIRS or not pairs), *(field.name for field in pairs)]
 
 
-def is_scalar(kind: Any) -> bool:
-    """Whether a type of Arrow's is that of texts, numbers, dates or truth values."""
-    types = pyarrow().types
-    if types.is_dictionary(kind):
-        return is_scalar(kind.value_type)
-    tests = ("string", "large_string", "string_view", "integer", "floating", "decimal", "boolean", "temporal", "null")
-    return any(getattr(types, f"is_{test}")(kind) for test in tests)
+def _is_binary(field: Any, file: Any) -> bool:
+    """Whether a column holds bytes that are no text, by its first values."""
+    batches = file.iter_batches(BATCH, columns=[field.name]) if "binary" in str(field.type) else ()
+    held: list[bytes] = []
+    for batch in islice(batches, 1):
+        json.dumps(batch.column(0).to_pylist(), default=lambda one: held.append(one) if isinstance(one, bytes) else "")
+    return NO_TEXT.search(b"".join(held)) is not None
 
 
-def is_list(kind: Any) -> bool:
-    """Whether a type of Arrow's is that of lists of texts, numbers and so on."""
-    types = pyarrow().types
-    tests = ("list", "large_list", "fixed_size_list")
-    return any(getattr(types, f"is_{test}")(kind) for test in tests) and is_scalar(kind.value_type)
+def paths_of(file: Any, columns: Sequence[str]) -> list[str]:
+    """Where columns are in an open file."""
+    return [column if column in file.schema_arrow.names else f"{PAIRS}.{column}" for column in columns]
 
 
-def is_spans(kind: Any) -> bool:
-    """Whether a type of Arrow's is that of lists of spans: objects of a start, an end and a label."""
-    types = pyarrow().types
-    structs = (types.is_list(kind) or types.is_large_list(kind)) and types.is_struct(kind.value_type)
-    return structs and {"start", "end", "label"} <= {field.name for field in kind.value_type}
+def column_of(part: Any, name: str) -> Any:
+    """A column of a part of a file, whose elements have ``.as_py()``."""
+    if name in part.schema.names:
+        return part.column(name)
+    return pyarrow().compute.struct_field(part.column(PAIRS), name)
 
 
 def cell(value: object) -> str:
     """A value of a column as a string."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list):
-        return json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=cell)
     if value is None or value != value:
         return ""
     if isinstance(value, bool):
@@ -157,17 +171,35 @@ def class_names(file: Any) -> dict[str, list[str]]:
     return {name: list(map(str, one["names"])) for name, one in classes.items() if one.get("_type") == "ClassLabel"}
 
 
-def cells(batch: Any, columns: Sequence[str], names: dict[str, list[str]]) -> list[list[str]]:
-    """The cells of these columns of a batch, column by column; ``names`` are those of classes."""
+def cells(
+    batch: Any, columns: Sequence[str], names: dict[str, list[str]], place: str | Path, before: int
+) -> list[list[str]]:
+    """The cells of these columns of a batch, column by column; ``names`` are those of classes.
+
+    Raises InputError, with ``place`` and the row, of which so many are ``before`` the batch, for what is not UTF-8.
+    """
     found = []
     for column in columns:
-        values, known = batch.column(column).to_pylist(), names.get(column)
-        if known is not None:
-            values = [
-                [_named(v, known) for v in row] if isinstance(row, list) else _named(row, known) for row in values
-            ]
-        found.append([cell(value) for value in values])
+        known, array = names.get(column), column_of(batch, column)
+        try:
+            values = array.to_pylist()
+            if known is not None:
+                values = [
+                    [_named(v, known) for v in row] if isinstance(row, list) else _named(row, known) for row in values
+                ]
+            found.append([cell(value) for value in values])
+        except UnicodeDecodeError:
+            for row in range(len(array)):
+                text_at(array, row, f"{place}, row {before + row + 1}, column {column!r}")
     return found
+
+
+def text_at(array: Any, row: int, place: str) -> str:
+    """One cell of a column.  Raises InputError, with its place, where it is not UTF-8."""
+    try:
+        return cell(array[row].as_py())
+    except UnicodeDecodeError as error:
+        raise InputError(f"{place}: this text is not UTF-8 ({error.reason}); write the file again as UTF-8.") from None
 
 
 def _named(value: object, names: Sequence[str]) -> str | None:
@@ -179,10 +211,10 @@ def open_parquet(path: Path, bad: BadRows, tally: Tally | None, columns: Sequenc
     """The columns of a Parquet file (or those named) and its rows, counted from 1.
 
     What is tallied are names and cells, not the bytes of the file.  Raises InputError as ``opened`` and
-    ``scalar_columns`` do, and through ``bad`` for a cell with a NUL.
+    ``readable_columns`` do, and through ``bad`` for a cell with a NUL.
     """
     with opened(path, lambda: path.open("rb")) as file:
-        found = scalar_columns(path, file)
+        found = readable_columns(path, file)
     for name in columns or ():
         if name not in found:
             raise missing_column(str(path), name, found)
@@ -196,9 +228,9 @@ def _chunks(path: Path, columns: list[str], bad: BadRows, tally: Tally | None) -
         tally.add("\0".join([*columns, ""]).encode())
     with opened(path, lambda: path.open("rb")) as file:
         names = class_names(file)
-        for batch in file.iter_batches(BATCH, columns=columns):
+        for batch in file.iter_batches(BATCH, columns=paths_of(file, columns)):
             found = Chunk(
-                dict(zip(columns, cells(batch, columns, names), strict=True)),
+                dict(zip(columns, cells(batch, columns, names, path, number), strict=True)),
                 range(number + 1, number + 1 + batch.num_rows),
             )
             number += batch.num_rows

@@ -40,6 +40,8 @@ class Column:
     """values without a letter"""
     first_blank: int | None = None
     """the row of the first of them, from 0"""
+    nested: bool = False
+    """whether all values that are not blank are written like lists or objects of JSON"""
 
     @property
     def key(self) -> str:
@@ -59,13 +61,13 @@ class Column:
 
     @property
     def label_like(self) -> bool:
-        """Few values, and more than one."""
-        return self.few and self.distinct > 1
+        """Few values, and more than one, which are no lists or objects."""
+        return self.few and self.distinct > 1 and not self.nested
 
     @property
     def text_like(self) -> bool:
         """Words, and more than one text where there is more than one row."""
-        return not self.numeric and self.mean_length > 0 and self.distinct > min(1, self.n_rows - 1)
+        return not self.numeric and not self.nested and self.mean_length > 0 and self.distinct > min(1, self.n_rows - 1)
 
 
 class Judging:
@@ -75,7 +77,7 @@ class Judging:
     """
 
     def __init__(self, name: str):
-        self.name, self.numeric = name, True
+        self.name, self.numeric, self.nested = name, True, True
         self._counts: Counter[str] | None = Counter()
         self._hashes = array("q")
         self._rows = self._filled = self._characters = 0
@@ -89,6 +91,7 @@ class Judging:
         self._rows, self._filled = self._rows + len(values), self._filled + len(filled)
         self._characters += sum(map(len, filled))
         self.numeric = self.numeric and all(map(NUMBER.fullmatch, filled))
+        self.nested = self.nested and all(value[0] + value[-1] in ("[]", "{}") for value in filled)
         if self._counts is not None:
             self._counts.update(filled)
             if len(self._counts) > MOST_COUNTED:
@@ -110,7 +113,8 @@ class Judging:
             distinct = len(self._counts)
         mean = self._characters / self._filled if self._filled else 0.0
         numeric, n_blank = self.numeric and self._filled > 0, self._rows - self._filled
-        return Column(self.name, distinct, mean, numeric, self._rows, self._counts, n_blank, self._first_blank)
+        nested = self.nested and self._filled > 0
+        return Column(self.name, distinct, mean, numeric, self._rows, self._counts, n_blank, self._first_blank, nested)
 
 
 def number(written: str) -> float:

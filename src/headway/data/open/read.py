@@ -2,7 +2,7 @@
 
 .txt (and any other extension that is text), .csv, .tsv, .jsonl, each also as .gz, .parquet, and folders of .txt or
 .parquet; folders of images by class, and .npz.  A table with one column is running text: every row is a document.  A
-.jsonl whose objects have a list of "messages" is conversations, and so is ShareGPT's with a list of "conversations".
+.jsonl or .parquet whose rows have a list of "messages" is conversations, and so is ShareGPT's "conversations".
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from headway.data.open.columns import Judging
 from headway.data.open.files import Tally, check_encoding, check_path, folder_files, kind, lines, pieces
 from headway.data.records.chunks import Chunk, LineNumbers, line_chunks
 from headway.data.records.corpus import Corpus, Document, Source, file_chunks, file_source, row_chunks
-from headway.data.records.dialogues import Dialogues, holds_dialogues, open_dialogues
+from headway.data.records.dialogues import Dialogues, Noticed, holds_dialogues, open_dialogues
 from headway.data.records.rows import BadRows, OpenTable, check_policy
 from headway.data.records.table import StreamedRows, Table
 from headway.errors import InputError
@@ -191,14 +191,14 @@ def _read_table(
 
 
 def _read_dialogues(paths: list[Path], encoding: str | None, on_bad_row: str) -> Dialogues:
-    renamed: set[Path] = set()
+    noticed = Noticed()
 
     def opened(path: Path, bad: BadRows, tally: Tally | None) -> OpenTable:
-        return open_dialogues(path, lines(path, encoding, tally), bad, renamed)
+        return open_dialogues(path, encoding, bad, tally, noticed)
 
     none = "there is no conversation in this file."
     found = _read_rows(paths, opened, on_bad_row, repr((encoding, on_bad_row)), none)
-    return Dialogues(**vars(found), renamed=bool(renamed))
+    return Dialogues(**vars(found), renamed=noticed.renamed, unread=noticed.unread)
 
 
 def _read_rows(

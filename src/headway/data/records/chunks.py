@@ -33,6 +33,11 @@ class Chunk:
         return sum(sum(map(len, values)) for values in self.columns.values())
 
 
+def numbered_rows(chunks: Iterable[Chunk]) -> Iterator[tuple[int, dict[str, str]]]:
+    """The rows of some chunks one by one, each with its number."""
+    return (row for chunk in chunks for row in zip(chunk.numbers, chunk.rows(), strict=True))
+
+
 def chunked(columns: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]]) -> Iterator[Chunk]:
     """Rows that come one by one, each with its number, as chunks."""
     numbers: list[int] = []

@@ -1,16 +1,16 @@
-"""Tables of prompts and replies as conversations: Alpaca's instruction, input and output; prompt and completion."""
+"""Tables as conversations: of messages, of Alpaca's instruction, input and output, of prompt and completion."""
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
 from itertools import chain, islice, pairwise
 
-from headway.data.formats.json_lines import Malformed
-from headway.data.records.chunks import Chunk, LineNumbers, chunked
-from headway.data.records.dialogues import KEY, REPLY, Dialogues, Message, as_json, checked
-from headway.data.records.rows import BadRows
+from headway.data.formats.json_lines import Malformed, from_json, text_of
+from headway.data.records.chunks import Chunk, LineNumbers, chunked, numbered_rows
+from headway.data.records.dialogues import KEY, REPLY, SYSTEM, Dialogues, Noticed, checked, conversations
+from headway.data.records.rows import BadRows, shorten
 from headway.data.records.table import StreamedRows, Table
 from headway.errors import InputError
+from headway.text.chat.template import Message
 
 JOINT = "\n\n"
 """What stands between an instruction and its input; an empty input is left out."""
@@ -21,7 +21,7 @@ FORMS = {
 """By the name of the column that is said to the model, what the column of its replies is called."""
 ASKED = {**FORMS, "question": ("answer", "response")}
 """The same where conversations are asked for; else a question with its answer is a text and its target."""
-INPUT, SYSTEM = "input", ("system", "system_prompt")
+INPUT, HISTORY = "input", "history"
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,14 @@ class Turns:
     """joined to the prompt, where it is not empty"""
     system: str | None = None
     """the message of the system, where it is not empty"""
+    history: str | None = None
+    """the turns before the prompt, a list of pairs"""
 
     @property
     def words(self) -> str:
         """The columns in words."""
         before = f"{self.system!r} as the system message, " if self.system else ""
+        before += f"{self.history!r} as the turns before, " if self.history else ""
         joined = f" and {self.input!r}" if self.input else ""
         return f"{before}{self.prompt!r}{joined} as the prompt, {self.reply!r} as the reply"
 
@@ -60,18 +63,22 @@ def turns_of(
         if one in names and other in names:
             system = next((names[name] for name in SYSTEM if name in names and name not in (one, other)), None)
             given = names.get(INPUT) if one == "instruction" and other != INPUT else None
-            return Turns(names[one], names[other], given, system)
+            history = names.get(HISTORY) if HISTORY not in (one, other) else None
+            return Turns(names[one], names[other], given, system, history)
     return None
 
 
-def as_dialogues(table: Table, turns: Turns, on_bad_row: str = "error") -> Dialogues:
-    """Each row of a table as a conversation.  Raises InputError, naming the row, for one without a prompt or reply."""
+def as_dialogues(table: Table, turns: Turns | None, on_bad_row: str = "error") -> Dialogues:
+    """Each row of a table as a conversation, its messages or these turns.  Raises InputError, naming the row."""
+    noticed = Noticed()
 
     def files(bads: Sequence[BadRows]) -> Iterator[Iterator[Chunk]]:
         """The conversations of each file."""
-        rows = (row for chunk in table.chunks() for row in zip(chunk.numbers, chunk.rows(), strict=True))
+        rows = numbered_rows(table.chunks())
         for bad, (start, end) in zip(bads, pairwise([*table.starts, len(table)]), strict=True):
-            yield chunked([KEY], _conversations(islice(rows, end - start), turns, bad))
+            filled = (row for row in islice(rows, end - start) if any(cell.strip() for cell in row[1].values()))
+            messages_of = checked if turns is None else lambda row: _messages(row, turns)
+            yield chunked([KEY], conversations(filled, messages_of, bad, noticed))
 
     def stream() -> Iterator[Chunk]:
         return chain.from_iterable(files([BadRows(path, on_bad_row) for path in table.paths]))
@@ -96,46 +103,40 @@ def as_dialogues(table: Table, turns: Turns, on_bad_row: str = "error") -> Dialo
         starts,
         stream=stream,
         reading=repr((table.reading, turns, on_bad_row)),
-        turns=turns.words,
+        held=table.held,
+        renamed=noticed.renamed,
+        unread=noticed.unread,
+        turns="" if turns is None else turns.words,
     )
 
 
-def _conversations(
-    rows: Iterable[tuple[int, dict[str, str]]], turns: Turns, bad: BadRows
-) -> Iterator[tuple[int, list[str]]]:
-    """The line of each conversation, and its messages as JSON; rows without anything are left out."""
-    for line, row in rows:
-        if not any(value.strip() for value in row.values()):
-            continue
-        try:
-            messages = _messages(row, turns)
-        except Malformed as error:
-            bad.add(line, str(error))
-            continue
-        yield line, [as_json(messages)]
-
-
-def _messages(row: dict[str, str], turns: Turns) -> list[Message]:
-    """The conversation of a row.  Raises Malformed."""
+def _messages(row: dict[str, str], turns: Turns) -> tuple[list[Message], list[str]]:
+    """The conversation of a row, as ``checked`` returns it.  Raises Malformed."""
     said, reply = _of_cell(row[turns.prompt], "user"), _of_cell(row[turns.reply], REPLY)
     given = row[turns.input] if turns.input else ""
-    if not any(message["content"].strip() for message in said):
+    if not any(text_of(message["content"]).strip() for message in said):
         raise Malformed(f"column {turns.prompt!r} is empty; expected a prompt.")
-    if not any(message["content"].strip() for message in reply):
+    if not any(text_of(message["content"]).strip() for message in reply):
         raise Malformed(f"column {turns.reply!r} is empty; expected a reply.")
     if given.strip():
-        said[-1] = {**said[-1], "content": said[-1]["content"] + JOINT + given}
+        said[-1] = {**said[-1], "content": text_of(said[-1]["content"]) + JOINT + given}
     system = [{"role": "system", "content": row[turns.system]}] if turns.system and row[turns.system].strip() else []
-    return checked({KEY: [*system, *said, *reply]})
+    history = _turns_before(row[turns.history], turns.history) if turns.history else []
+    others = {name: cell for name, cell in row.items() if name not in astuple(turns)}
+    return checked({**others, KEY: [*system, *history, *said, *reply]})
+
+
+def _turns_before(cell: str, name: str) -> list[Message]:
+    """A list of pairs, a prompt and its reply each, as messages.  Raises Malformed."""
+    pairs = from_json(cell) if cell.strip() else []
+    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        raise Malformed(f"column {name!r} holds {shorten(cell)}, expected a list of pairs of a prompt and a reply.")
+    return [{"role": role, "content": text} for pair in pairs for role, text in zip(("user", REPLY), pair, strict=True)]
 
 
 def _of_cell(cell: str, role: str) -> list[Message]:
     """A cell as a message of that role, or as the messages that it lists in JSON, as trl writes them."""
-    if cell.startswith("[{"):
-        try:
-            found = json.loads(cell)
-        except (ValueError, RecursionError):
-            found = []
-        if found and all(isinstance(one, dict) and {"role", "content"} <= set(one) for one in found):
-            return [{"role": one["role"], "content": str(one["content"])} for one in found]
+    found = from_json(cell) if cell.startswith("[{") else None
+    if isinstance(found, list) and all(isinstance(one, dict) and {"role", "content"} <= set(one) for one in found):
+        return found
     return [{"role": role, "content": cell}]

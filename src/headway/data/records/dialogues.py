@@ -1,21 +1,25 @@
-"""Conversations: JSON Lines whose objects have ``messages``, a list of {role, content} that ends with a reply.
+"""Conversations: objects or rows with ``messages``, a list of {role, content} that ends with a reply.
 
-ShareGPT's ``conversations``, a list of {from, value}, are read as these.
+ShareGPT's ``conversations``, a list of {from, value}, are read as these.  ``checked`` decides for every field, whatever
+the conversations are read from: it is read, it is refused, or it is named as not read.
 """
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from headway.data.formats.json_lines import Malformed, json_objects, json_type
-from headway.data.open.files import kind, lines
-from headway.data.records.chunks import chunked
+from headway.data.formats.json_lines import Malformed, from_json, json_objects, json_type, text_of
+from headway.data.formats.parquet import open_parquet
+from headway.data.open.files import Tally, kind, lines, unit
+from headway.data.records.chunks import chunked, numbered_rows
 from headway.data.records.rows import BadRows, OpenTable, shorten
 from headway.data.records.table import Table
 from headway.errors import InputError
+from headway.text.chat.template import MEANT, Message
 
 KEY = "messages"
 ROLES = ("system", "user", "assistant", "tool")
@@ -27,8 +31,26 @@ SHARE_ROLES = {"human": "user", "gpt": "assistant"}
 NAMES = (KEY, SHARE_KEY, "conversation", "dialogue", "dialog")
 """What columns of conversations are called."""
 MOST_MESSAGES = 10_000
-
-Message = dict[str, Any]
+SYSTEM = ("system", "system_prompt")
+"""What the system message of a conversation is called where it is not among the messages."""
+WEIGHT = "weight"
+"""Of a message, 0 where it is context and not a target: OpenAI's name, as which the others are kept."""
+WEIGHTS = (WEIGHT, "train", "training", "loss", "loss_scale")
+TARGET = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
+"""Whether a reply is a target, by its weight as it is written."""
+READ = ("role", "content", *WEIGHTS)
+"""The fields of a message that are read."""
+_PREFERENCE = "Headway has no task for preferences yet; keep the preferred reply as the last message and remove it"
+REFUSED = {
+    **MEANT,
+    **dict.fromkeys(("chosen", "rejected", "rejected_response", "rejected_messages"), _PREFERENCE),
+    "history": "write its turns into the messages",
+    **dict.fromkeys(("chat_template", "chat_template_kwargs"), "the template is that of the model; remove it"),
+    "train_detail": "a reply is trained on as a whole; use weight 0 to leave it out",
+}
+"""Fields that would change the result and are not read, of conversations and of messages, with what to do."""
+JUDGED = ("label", "kto_tag")
+"""Fields that are false where a reply is a bad example, as KTO has them."""
 
 
 @dataclass
@@ -37,6 +59,8 @@ class Dialogues(Table):
 
     renamed: bool = False
     """Whether some are written in the words of ShareGPT."""
+    unread: str = ""
+    """A line about the fields that were not read."""
     turns: str = ""
     """The columns that they were made of, in words, where they stood in a table."""
 
@@ -46,12 +70,36 @@ class Dialogues(Table):
         return map(json.loads, self.values(KEY))
 
 
+@dataclass
+class Noticed:
+    """What reading conversations has shown."""
+
+    renamed: bool = False
+    fields: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """In how many conversations each field is that was not read, and where the first of them is."""
+
+    @property
+    def unread(self) -> str:
+        """A line about these fields."""
+        named = [f"{name} ({count:,} times, the first in {place})" for name, (count, place) in self.fields.items()]
+        return f"fields of conversations that are not read: {', '.join(named)}" if named else ""
+
+
 def holds_dialogues(path: Path, encoding: str | None) -> bool:
-    """Whether the first object of a JSON Lines file has a list of messages; reads no further."""
-    if kind(path) != "jsonl":
-        return False
-    first = next(json_objects(path, lines(path, encoding, None), BadRows(path, "skip")), None)
+    """Whether the first object of a JSON Lines or Parquet file has a list of messages; reads no further."""
+    bad = BadRows(path, "skip")
+    if kind(path) == "parquet":
+        return holds_messages(open_parquet(path, bad, None))
+    first = next(json_objects(path, lines(path, encoding, None), bad), None) if kind(path) == "jsonl" else None
     return first is not None and isinstance(_in_our_words(first[1]).get(KEY), list)
+
+
+def holds_messages(table: Table | OpenTable) -> bool:
+    """Whether the first row of a table has a list of messages."""
+    if {KEY, SHARE_KEY}.isdisjoint(table.columns):
+        return False
+    rows = numbered_rows(table.chunks() if isinstance(table, Table) else table.chunks)
+    return any(isinstance(_in_our_words(row).get(KEY), list) for _, row in islice(rows, 1))
 
 
 def check_column(path: Path, column: str, first: str) -> None:
@@ -68,12 +116,13 @@ def check_column(path: Path, column: str, first: str) -> None:
         )
 
 
-def open_dialogues(path: Path, found: Iterator[str], bad: BadRows, renamed: set[Path]) -> OpenTable:
-    """The lines that were ``found`` in a file as a table of conversations, each of them checked.
-
-    The path joins ``renamed`` where some are in the words of ShareGPT.
-    """
-    return OpenTable([KEY], chunked([KEY], _conversations(path, found, bad, renamed)))
+def open_dialogues(path: Path, encoding: str | None, bad: BadRows, tally: Tally | None, noticed: Noticed) -> OpenTable:
+    """The conversations of a file as a table, each of them checked; what they show besides is ``noticed``."""
+    if kind(path) == "parquet":
+        objects = numbered_rows(open_parquet(path, bad, tally).chunks)
+    else:
+        objects = json_objects(path, lines(path, encoding, tally), bad)
+    return OpenTable([KEY], chunked([KEY], conversations(objects, checked, bad, noticed)))
 
 
 def without_oldest_turn(messages: list[Message]) -> list[Message] | None:
@@ -88,19 +137,23 @@ def without_oldest_turn(messages: list[Message]) -> list[Message] | None:
     return [message for number, message in enumerate(messages) if message["role"] == "system" or number >= users[0]]
 
 
-def _conversations(
-    path: Path, found: Iterator[str], bad: BadRows, renamed: set[Path]
+def conversations(
+    objects: Iterable[tuple[int, Any]],
+    messages_of: Callable[[Any], tuple[list[Message], list[str]]],
+    bad: BadRows,
+    noticed: Noticed,
 ) -> Iterator[tuple[int, list[str]]]:
-    """The line of each conversation, and its messages as JSON."""
-    for line, one in json_objects(path, found, bad):
-        ours = _in_our_words(one)
+    """The line of each conversation, and its messages as JSON; ``messages_of`` is or uses ``checked``."""
+    for line, found in objects:
         try:
-            messages = checked(ours)
+            messages, unread = messages_of(found)
         except Malformed as error:
             bad.add(line, str(error))
             continue
-        if ours is not one:
-            renamed.add(path)
+        noticed.renamed |= KEY not in found and SHARE_KEY in found
+        for name in dict.fromkeys(unread):
+            count, first = noticed.fields.get(name, (0, f"{bad.path.name}, {unit(bad.path)} {line}"))
+            noticed.fields[name] = count + 1, first
         yield line, [as_json(messages)]
 
 
@@ -110,11 +163,13 @@ def as_json(messages: list[Message]) -> str:
 
 
 def _in_our_words(found: dict[str, Any]) -> dict[str, Any]:
-    """ShareGPT's ``conversations`` as ``messages``; any other object as it is."""
-    said = found.get(SHARE_KEY)
-    if KEY in found or not isinstance(said, list):
-        return found
-    return {KEY: [_renamed(message) for message in said]}
+    """ShareGPT's ``conversations`` as ``messages``, and messages that a cell holds; any other object as it is."""
+    key = KEY if KEY in found else SHARE_KEY
+    said = from_json(found[key]) if isinstance(found.get(key), str) else found.get(key)
+    if key == KEY or not isinstance(said, list):
+        return {**found, key: said} if key in found else found
+    others = {name: value for name, value in found.items() if name != SHARE_KEY}
+    return {**others, KEY: [_renamed(message) for message in said]}
 
 
 def _renamed(message: Any) -> Any:
@@ -123,11 +178,16 @@ def _renamed(message: Any) -> Any:
         return message
     role = message["from"]
     role = SHARE_ROLES.get(role, role) if isinstance(role, str) else role
-    return {**message, "role": role, "content": message.get("value")}
+    others = {name: value for name, value in message.items() if name not in ("from", "value")}
+    return {**others, "role": role, "content": message.get("value")}
 
 
-def checked(found: dict[str, Any]) -> list[Message]:
-    """The messages of one object, role and content of each.  Raises Malformed."""
+def checked(found: dict[str, Any]) -> tuple[list[Message], list[str]]:
+    """The messages of one object, role and content of each, and the names of the fields that are not read.
+
+    A reply that is no target has a weight of 0.  Raises Malformed, also for unread fields that would change the result.
+    """
+    found = _in_our_words(found)
     if KEY not in found:
         raise Malformed(f"no {KEY!r} here; expected a list of messages, each with role and content.")
     messages = found[KEY]
@@ -137,24 +197,52 @@ def checked(found: dict[str, Any]) -> list[Message]:
         raise Malformed("the conversation is empty; expected at least a message and a reply.")
     if len(messages) > MOST_MESSAGES:
         raise Malformed(f"the conversation has {len(messages):,} messages; expected at most {MOST_MESSAGES:,}.")
+    _refuse("the conversation", found)
+    if judged := [key for key in JUDGED if text_of(found.get(key)).casefold() == "false"]:
+        raise Malformed(f"{judged[0]!r} is false: this reply is a bad example; leave such rows out.")
     kept = [_message(message, number) for number, message in enumerate(messages, start=1)]
-    if kept[-1]["role"] != REPLY:
-        raise Malformed(
-            f"the last message has the role {kept[-1]['role']!r}; a conversation must end with a reply (role "
-            f"{REPLY!r})."
-        )
+    kept = [*_system(found, kept[0]), *kept]
+    if (last := kept[-1]["role"]) != REPLY:
+        raise Malformed(f"the last message has the role {last!r}; a conversation must end with a reply ({REPLY!r}).")
     if len(kept) == 1:
         raise Malformed("the reply has no message before it that it answers.")
-    return kept
+    if not any(message["role"] == REPLY and message.get(WEIGHT, 1) for message in kept):
+        raise Malformed("no reply is trained on: all have the weight 0; leave the conversation out.")
+    unread = _unread(found, (KEY, *SYSTEM))
+    return kept, unread + [name for one in messages for name in _unread(one, READ, " of messages")]
+
+
+def _unread(fields: dict[str, Any], read: Sequence[str], place: str = "") -> list[str]:
+    return [f"{key!r}{place}" for key, value in fields.items() if key not in read and _filled(value)]
+
+
+def _filled(value: Any) -> bool:
+    """Whether a field says something; in tables, an empty list is "[]"."""
+    return bool(value) and value not in ("[]", "{}", "null")
+
+
+def _refuse(what: str, fields: dict[str, Any]) -> None:
+    """Raise Malformed for a field that would change the result."""
+    for key, value in fields.items():
+        if key in REFUSED and _filled(value):
+            raise Malformed(f"{what} has {key!r}, which is not read: {REFUSED[key]}.")
+
+
+def _system(found: dict[str, Any], first: Message) -> list[Message]:
+    """The system message that stands next to the messages, unless the first message is the same."""
+    system = next((found[key] for key in SYSTEM if _filled(found.get(key))), None)
+    if system is None or first == {"role": "system", "content": system}:
+        return []
+    if not isinstance(system, str) or first["role"] == "system":
+        raise Malformed(f"the system text {shorten(text_of(system))} is not the first message's; keep one of the two.")
+    return [{"role": "system", "content": system}]
 
 
 def _message(message: Any, number: int) -> Message:
     if not isinstance(message, dict):
         raise Malformed(f"message {number} is {json_type(message)}, expected an object with role and content.")
     role, content = message.get("role"), message.get("content")
-    for key in ("tool_calls", "function_call"):
-        if message.get(key):
-            raise Malformed(f"message {number} has {key!r}; conversations can hold only text.")
+    _refuse(f"message {number}", message)
     if role not in ROLES:
         shown = shorten(role) if isinstance(role, str) else json_type(role)
         raise Malformed(f"message {number} has the role {shown}; expected one of {', '.join(ROLES)}.")
@@ -164,4 +252,16 @@ def _message(message: Any, number: int) -> Message:
         raise Malformed(f"message {number} contains an escaped NUL or half a character; expected text. Remove it.")
     if role == REPLY and not content.strip():
         raise Malformed(f"message {number} is an empty reply; remove it, or write the reply.")
-    return {"role": role, "content": content}
+    kept = {"role": role, "content": content}
+    return kept if _is_target(message, number) else {**kept, WEIGHT: 0}
+
+
+def _is_target(message: dict[str, Any], number: int) -> bool:
+    """Whether a message is trained on if it is a reply.  Raises Malformed for weights other than 0 and 1."""
+    weights = {key: text_of(value).casefold() for key, value in message.items() if key in WEIGHTS and text_of(value)}
+    is_reply = message["role"] == REPLY
+    for key, value in weights.items():
+        if value not in TARGET or (TARGET[value] and not is_reply):
+            expected = "0 (context) or 1 (target)" if is_reply else "0, as only replies are trained on"
+            raise Malformed(f"message {number}: its {key!r} is {shorten(value)}, expected {expected}.")
+    return not is_reply or all(TARGET[value] for value in weights.values())

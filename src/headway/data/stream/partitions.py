@@ -13,7 +13,7 @@ import numpy as np
 
 from headway.data.batches.cache import cut
 from headway.data.batches.windows import Position
-from headway.data.formats.parquet import cell
+from headway.data.formats.parquet import text_at
 from headway.data.stream.streamed import Streamed
 from headway.errors import InputError
 
@@ -188,7 +188,7 @@ class Partition:
                 self._texts = None  # frees the previous one first
                 self._texts = self.reading.corpus.texts_of(group)
                 order = self.reading.row_order(epoch, group)
-                for numbers, texts in self._together(order, row):
+                for numbers, texts in self._together(order, row, group):
                     for number, ids in zip(numbers, self.reading.ids(texts), strict=True):
                         if len(ids):
                             found = True
@@ -199,13 +199,14 @@ class Partition:
                 raise InputError(f"{first_file.name}: there is no text in its rows, only blank space; leave it out.")
             epoch, first, found = epoch + 1, 0, False
 
-    def _together(self, order: np.ndarray, row: int) -> Iterator[tuple[list[int], list[str]]]:
-        """The rows of the row group from one on, in its order, as many at a time as are tokenised together."""
+    def _together(self, order: np.ndarray, row: int, group: int) -> Iterator[tuple[list[int], list[str]]]:
+        """The rows of a row group from one on, in its order, as many at a time as are tokenised together."""
         numbers: list[int] = []
         texts: list[str] = []
-        size = 0
+        size, corpus, place = 0, self.reading.corpus, self.reading.corpus.groups[group]
+        name = f"{corpus.shards[place.shard].place(place.number)}, column {corpus.column!r}"
         for number in range(row, len(order)):
-            text = cell(self._texts[int(order[number])].as_py())
+            text = text_at(self._texts, int(order[number]), f"{name}, row {order[number] + 1}")
             if text.strip():
                 numbers.append(number)
                 texts.append(text)

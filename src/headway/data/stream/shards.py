@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from headway.data.formats.parquet import BATCH, cells, class_names, opened, scalar_columns
+from headway.data.formats.parquet import BATCH, cells, class_names, column_of, opened, paths_of, readable_columns
 from headway.data.records.table import Table
 from headway.errors import InputError
 
@@ -37,7 +37,7 @@ class Shard:
     columns: tuple[str, ...]
     """those that can be read"""
     n_bytes: int
-    """of these columns, unpacked"""
+    """of all columns, unpacked"""
     fingerprint: str
     """SHA-256 of the file's name, its size and its footer, in hexadecimal; what lies between is not read.
 
@@ -50,12 +50,12 @@ class Shard:
         with _unchanged(self, group) as file:
             names = class_names(file)
             at, stop = 0, self.groups[group] if count is None else start + count
-            for batch in file.iter_batches(BATCH, row_groups=[group], columns=list(columns)):
+            for batch in file.iter_batches(BATCH, row_groups=[group], columns=paths_of(file, columns)):
                 low, high = max(start - at, 0), min(stop - at, batch.num_rows)
-                at += batch.num_rows
                 if low < high:
-                    part = batch.slice(low, high - low)
-                    yield from (list(row) for row in zip(*cells(part, columns, names), strict=True))
+                    part = cells(batch.slice(low, high - low), columns, names, self.place(group), at + low)
+                    yield from (list(row) for row in zip(*part, strict=True))
+                at += batch.num_rows
                 if at >= stop:
                     return
 
@@ -65,13 +65,17 @@ class Shard:
         Raises InputError, naming file and row group, where it cannot be read or the file has changed.
         """
         with _unchanged(self, group) as file:
-            return file.read_row_group(group, columns=[name]).column(name)
+            return column_of(file.read_row_group(group, columns=paths_of(file, [name])), name)
+
+    def place(self, group: int) -> str:
+        """A row group, for messages."""
+        return f"{self.name}, row group {group + 1} of {len(self.groups)}"
 
 
 @contextmanager
 def _unchanged(shard: Shard, group: int) -> Iterator[Any]:
     """The open file of a shard, to read a row group.  Raises InputError, naming both, where that fails."""
-    name = f"{shard.name}, row group {group + 1} of {len(shard.groups)}"
+    name = shard.place(group)
 
     def check(file: IO[bytes]) -> None:
         if _fingerprint(shard.name, file)[1] != shard.fingerprint:
@@ -88,11 +92,10 @@ def look_at(name: str, open_file: Callable[[], IO[bytes]]) -> Shard:
     """The facts in the footer of a file.  Raises InputError if it is not Parquet or is cut short."""
     known: list[tuple[int, str]] = []
     with opened(name, open_file, lambda file: known.append(_fingerprint(name, file))) as file:
-        columns = scalar_columns(name, file)
+        columns = readable_columns(name, file)
         found = file.metadata
         groups = [found.row_group(number) for number in range(found.num_row_groups)]
-        chunks = [group.column(at) for group in groups for at in range(group.num_columns)]
-        n_bytes = sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema in columns)
+        n_bytes = sum(group.total_byte_size for group in groups)
         rows = tuple(group.num_rows for group in groups)
     ((size, fingerprint),) = known
     return Shard(name, open_file, size, rows, tuple(columns), n_bytes, fingerprint)

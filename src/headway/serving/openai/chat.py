@@ -16,6 +16,7 @@ from headway.serving.openai.ways import SAMPLING, check_count, check_stream, uns
 from headway.serving.schema import Schema, optional
 from headway.serving.state import State
 from headway.serving.text import Token
+from headway.text.chat.template import MEANT
 
 PART: Schema = {
     "type": "object",
@@ -87,7 +88,8 @@ def _message(given: dict[str, Any]) -> dict[str, Any]:
     """A message as chat templates know it."""
     content = given["content"]
     text = content if isinstance(content, str) else "".join(part["text"] for part in content)
-    return {"role": "system" if given["role"] == "developer" else given["role"], "content": text}
+    meant = {key: given[key] for key in MEANT if given.get(key)}  # read or refused by the template
+    return {**meant, "role": "system" if given["role"] == "developer" else given["role"], "content": text}
 
 
 class _Work:

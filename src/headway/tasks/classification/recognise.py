@@ -37,9 +37,8 @@ class LabelledTexts(Recogniser):
                 f"{given.name}: no column looks like a label (a few values that repeat); besides the text {text!r}, "
                 f"the columns are: {names}. Name one with --label-column."
             )
-        unread = [
-            repr(column.name) for column in given.columns if column.text_like and column.name not in (text, label)
-        ]
+        others = [one for one in given.columns if one.name not in (text, label)]
+        unread = [repr(one.name) for one in others if one.text_like or one.nested]
         if unread:
             are = "is not read" if len(unread) == 1 else "are not read"
             reasons.append(f"{' and '.join(unread)} {are}; pairs of texts are for --task embedding or translation")

@@ -22,7 +22,8 @@ def likely_texts(given: Given) -> list[Column]:
     unnamed = [
         column for column in words if column.key not in (LABEL_NAMES if column.few_if_called_so else SURE_LABEL_NAMES)
     ]
-    found = sorted(named or unnamed or words, key=lambda column: column.mean_length, reverse=True)
+    nested = any(column.nested for column in others)  # which hold the texts rather than a label does
+    found = sorted(named or unnamed or ([] if nested else words), key=lambda column: column.mean_length, reverse=True)
     return found[:1] + [
         column for column in found[1:] if column.mean_length > 0.5 * found[0].mean_length and not column.label_like
     ]

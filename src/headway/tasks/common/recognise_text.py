@@ -1,10 +1,15 @@
 """Running text, as language models and masked language models recognise it: text, or one column of a table."""
 
+from itertools import islice
+
+from headway.data.formats.json_lines import from_json
+from headway.data.open.column_names import TEXT_NAMES
 from headway.data.open.detected import Detected
 from headway.data.open.shapes import TEXT
 from headway.data.records.dialogues import check_column
+from headway.data.records.rows import shorten
 from headway.errors import InputError
-from headway.tasks.common.columns import find_text, no_labels
+from headway.tasks.common.columns import find_text, likely_texts, no_labels
 from headway.tasks.common.given import Given
 from headway.tasks.common.unsupported import unread_lists
 from headway.tasks.recognise import Recogniser
@@ -26,9 +31,11 @@ class RunningText(Recogniser):
         if given.label is not None:
             raise InputError("a language model has no label; leave out --label-column, or use --task classification.")
         reasons: list[str] = []
+        if given.text is None:
+            _check_nested(given)
         text = find_text(given, reasons)
         if given.text is None:
-            check_column(given.table.path, text, next((value for value in given.values(text) if value.strip()), ""))
+            check_column(given.table.path, text, _first(given, text))
         if given.asked is not None:
             return Detected(self.task, text, None, [*reasons, f"task: {self.words}, as asked"])
         reasons.append(f"no column looks like a label: {self.words} (--label-column to classify)")
@@ -39,10 +46,35 @@ class RunningText(Recogniser):
             raise no_labels(given)
         column = given.only_column
         if column is not None and given.text is None:
-            check_column(given.corpus.paths[0], column, next((text for text, _ in given.corpus.chunks()), ""))
+            texts = [text for text, _ in islice(given.corpus.chunks(), 100)]
+            check_column(given.corpus.paths[0], column, next(iter(texts), ""))
+            if texts and all(isinstance(from_json(text.strip()), list | dict) for text in texts):
+                raise _not_text(given, column, texts[0])
         why = "running text" if column is None else f"one column, {column!r}: each row is a document"
         return Detected(self.task, column, None, [f"{why}: {self.ending(given)}"])
 
     def ending(self, given: Given) -> str:
         """The task in words, at the end of the reason for running text."""
         return f"{self.words}, as asked"
+
+
+def _first(given: Given, column: str) -> str:
+    return next((value for value in given.values(column) if value.strip()), "")
+
+
+def _check_nested(given: Given) -> None:
+    """Raise InputError where lists or objects hold more than the texts, which no usual name shows to be the texts."""
+    nested = max((one for one in given.columns if one.nested), key=lambda one: one.mean_length, default=None)
+    if nested is None:
+        return
+    check_column(given.table.path, nested.name, _first(given, nested.name))
+    texts = likely_texts(given)
+    if not texts or (texts[0].key not in TEXT_NAMES and texts[0].mean_length < nested.mean_length):
+        raise _not_text(given, nested.name, _first(given, nested.name))
+
+
+def _not_text(given: Given, column: str, value: str) -> InputError:
+    return InputError(
+        f"{given.name}: column {column!r} holds lists or objects ({shorten(value)}), expected texts. Write each part "
+        "into a column of its own; --text-column names a column to train on as plain text."
+    )

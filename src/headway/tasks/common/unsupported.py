@@ -70,6 +70,12 @@ def tagged_words(given: Given) -> str | None:
     return None
 
 
+def preferences(given: Given) -> str | None:
+    """A preferred and a rejected reply in each row."""
+    found = [column.name for column in given.columns if column.key in ("chosen", "rejected")]
+    return f"columns {found[0]!r} and {found[1]!r} are a preferred and a rejected reply" if len(found) > 1 else None
+
+
 PAIRS = {
     "premise": ("hypothesis",),
     **{"claim": ("evidence",), "sentence": ("paraphrase",), "context": ("response", "hypothesis")},
@@ -276,6 +282,11 @@ LISTS: tuple[tuple[str, Callable[[str], list[str] | None]], ...] = (
 """How lists of labels are written."""
 
 UNSUPPORTED = (
+    Unsupported(
+        preferences,
+        "this is learning from preferences, for which Headway has no task yet",
+        "To train on the preferred replies alone, rename their column to completion and remove the other one.",
+    ),
     Unsupported(
         tagged_words,
         "these are tagged tokens, one in each row of a table, without sentence boundaries",

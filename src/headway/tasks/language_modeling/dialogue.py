@@ -257,7 +257,7 @@ def encoded_talks(part: Talks, tokenizer: Tokenizer) -> Examples:
         for number, messages in zip(part.index, part, strict=True)
         for row in _encode(tokenizer, messages, part.source, int(number))
     )
-    return _stored(part, tokenizer, rows, cache_key(*read, *shown, "talks"))
+    return _stored(part, tokenizer, rows, cache_key(*read, *shown, "talks with weights"))
 
 
 def _stored(part: Talks, tokenizer: Tokenizer, rows: Iterator[list[int]], key: str) -> Examples:

@@ -43,6 +43,7 @@ class TextOrConversations(RunningText):
             reasons.append('"conversations" of ShareGPT are read as "messages": human as user, gpt as assistant')
         if dialogues.turns:
             reasons = [f"conversations: {dialogues.turns}; language modelling, trained on the replies only"]
+        reasons += [dialogues.unread] if dialogues.unread else []
         return Detected(self.task, None, None, reasons, chat=True)
 
     def ending(self, given: Given) -> str:

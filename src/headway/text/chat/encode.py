@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headway.errors import InputError
-from headway.text.chat.template import Message, check_messages, rendered
+from headway.text.chat.template import MEANT, Message, check_messages, rendered
 from headway.text.tokenizer import Tokenizer
 
 MARK = "\ue0f1\ue0f2"
@@ -16,7 +16,7 @@ MARK = "\ue0f1\ue0f2"
 def encode_chat(
     tokenizer: Tokenizer, messages: list[Message], *, add_generation_prompt: bool = False
 ) -> tuple[list[int], list[bool]]:
-    """(ids, is_reply) of a conversation; ``is_reply`` is true for the assistant's ids.
+    """(ids, is_reply) of a conversation; ``is_reply`` is true for the assistant's ids, but of a message of weight 0.
 
     A reply includes the special token that ends it, so that a model learns to stop.  It begins where a prompt for it
     would end, so that a model is trained to write exactly what it will be asked to write.  If the template marks
@@ -27,6 +27,8 @@ def encode_chat(
     conversation differently from those of a shorter one, so that they cannot be located.
     """
     template = _template_for(tokenizer, messages)
+    weights = [message.get("weight", 1) for message in messages if message["role"] == "assistant"]
+    messages = [{key: value for key, value in message.items() if key != "weight"} for message in messages]
 
     def render(some: list[Message], prompt: bool) -> tuple[str, list[tuple[int, int]]]:
         return rendered(template, some, prompt, tokenizer.special_tokens)
@@ -34,6 +36,10 @@ def encode_chat(
     text, spans = render(messages, add_generation_prompt)
     if not re.search(r"{%-?\s*generation\s*-?%}", template):
         spans = _spans(messages, text, lambda some, prompt: render(some, prompt)[0])
+    if not all(weights):
+        if len(spans) != len(weights):
+            raise InputError("chat template: it does not mark each reply, so those of weight 0 cannot be located")
+        spans = [span for span, weight in zip(spans, weights, strict=True) if weight]
     marked = _marked(tokenizer, messages, text, lambda some: render(some, add_generation_prompt)[0])
     return _encode(tokenizer, marked, _moved(spans, marked))
 
@@ -57,6 +63,10 @@ def _template_for(tokenizer: Tokenizer, messages: list[Message]) -> str:
     if tokenizer.chat_template is None:
         raise InputError("this tokenizer has no chat template; give it one with `with_chat`")
     check_messages(messages)
+    for number, message in enumerate(messages, start=1):
+        for key in MEANT.keys() & message.keys():
+            if message[key] and key not in tokenizer.chat_template:
+                raise InputError(f"message {number} has {key!r}, which the chat template does not read: {MEANT[key]}.")
     return tokenizer.chat_template
 
 

@@ -25,6 +25,15 @@ DEFAULT_TEMPLATE = (
 
 Message = dict[str, Any]
 
+_TOOLS, _MEDIA = "write it into a message as text, or remove it", "a language model reads only text"
+_THOUGHTS = "write it into the content as the chat template does, such as <think>...</think>, or remove it"
+MEANT = {
+    **dict.fromkeys(("tool_calls", "function_call", "tools", "functions", "documents"), _TOOLS),
+    **dict.fromkeys(("image", "images", "video", "videos", "audio", "audios"), _MEDIA),
+    **dict.fromkeys(("reasoning_content", "reasoning", "thinking"), _THOUGHTS),
+}
+"""Fields of messages that change what a conversation says, each with what to do where it is not read."""
+
 
 def render_chat(
     template: str,
