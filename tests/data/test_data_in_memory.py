@@ -134,5 +134,5 @@ def test_cells_of_arrays_and_tuples_are_lists_and_sets_are_refused():
     assert given_inputs([arrays])[0].column("tags") == ['["a"]', '["a", "b"]', '["c"]', '["d", 1]']
     with pytest.raises(InputError, match="row 1: column 'tags' holds set; expected texts or numbers"):
         given_inputs([[{"text": "a", "tags": {"b"}}]])
-    with pytest.raises(InputError, match="has float .* at position 1"):
+    with pytest.raises(InputError, match=r"has float .* at position 1"):
         given_inputs([(pandas.Series(["a", float("nan")], dtype=object), ["x", "y"])])

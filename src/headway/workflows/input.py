@@ -65,9 +65,9 @@ def read_input(
         return table, detect(table, task=options.data.task)
     if options.data.task is None and are_files_of_lines(inputs) and not are_images(inputs):
         _check_one_text(inputs, options.data.encoding)
-    source = _large_text(inputs, options.data.task, columns) or read(
-        inputs, encoding=options.data.encoding, delimiter=options.data.delimiter, on_bad_row=options.data.on_bad_row
-    )
+    reading = {name: options.value(name) for name in ("encoding", "delimiter", "on_bad_row")}
+    as_text = options.data.task is not None and recogniser(named(options.data.task)).running_text
+    source = _large_text(inputs, options.data.task, columns) or read(inputs, as_text=as_text, **reading)
     return _recognised(source, options, columns, known, chat)
 
 

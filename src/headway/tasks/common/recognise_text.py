@@ -1,12 +1,14 @@
 """Running text, as language models and masked language models recognise it: text, or one column of a table."""
 
+from dataclasses import replace
+
 from headway.data.open.detected import Detected
 from headway.data.open.shapes import TEXT
 from headway.data.records.dialogues import check_column
 from headway.errors import InputError
-from headway.tasks.common.columns import find_text, no_labels
+from headway.tasks.common.columns import check_plain, find_text, no_labels
 from headway.tasks.common.given import Given
-from headway.tasks.common.unsupported import unread_lists
+from headway.tasks.common.unsupported import refuse_targets
 from headway.tasks.recognise import Recogniser
 
 
@@ -31,15 +33,20 @@ class RunningText(Recogniser):
             check_column(given.table.path, text, next((value for value in given.values(text) if value.strip()), ""))
         if given.asked is not None:
             return Detected(self.task, text, None, [*reasons, f"task: {self.words}, as asked"])
+        check_plain(given, text, given.values(text))
+        refuse_targets(replace(given, text=text))
         reasons.append(f"no column looks like a label: {self.words} (--label-column to classify)")
-        return Detected(self.task, text, None, reasons, warnings=unread_lists(given))
+        return Detected(self.task, text, None, reasons)
 
     def _text(self, given: Given) -> Detected:
         if given.label is not None:
             raise no_labels(given)
         column = given.only_column
         if column is not None and given.text is None:
-            check_column(given.corpus.paths[0], column, next((text for text, _ in given.corpus.chunks()), ""))
+            first = next((text for text, _ in given.corpus.chunks()), "")
+            check_column(given.corpus.paths[0], column, first)
+            if given.asked is None:
+                check_plain(given, column, [first])
         why = "running text" if column is None else f"one column, {column!r}: each row is a document"
         return Detected(self.task, column, None, [f"{why}: {self.ending(given)}"])
 

@@ -1,0 +1,55 @@
+"""A folder of texts, one folder for each class: FOLDER/CLASS/1.txt."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from headway.data.images.folder import PARTS
+from headway.data.open.files import folder_files, kind
+from headway.errors import InputError
+
+AS_TEXT = "--task language_modeling reads all of them as running text"
+
+
+def are_class_folders(inputs: Sequence[str | Path]) -> bool:
+    """Whether the inputs are folders with a folder of texts for each class.
+
+    Raises InputError for inputs of both kinds, and as ``_classes``.
+    """
+    found = [given for given in inputs if Path(given).is_dir() and _holds_classes(Path(given))]
+    if found and len(found) < len(inputs):
+        other = next(given for given in inputs if given not in found)
+        raise InputError(f"{found[0]} has a folder of texts for each class, {other} has not; give inputs of one kind.")
+    return bool(found)
+
+
+def _holds_classes(folder: Path) -> bool:
+    """Whether the texts of a folder are in folders in it, at least two.
+
+    Raises InputError where these are parts of the data, such as train and test, where few texts are in no class, and
+    where no class has several texts.
+    """
+    files = [path.relative_to(folder) for path in folder_files(folder)]
+    if kind(files[0]) != "text":
+        return False
+    names = list(dict.fromkeys(path.parts[0] for path in files if len(path.parts) > 1))
+    if len(names) == 1 and all(len(path.parts) > 2 for path in files):
+        return _holds_classes(folder / names[0])
+    parts = [name for name in names if name.lower() in PARTS]
+    if len(parts) > 1:
+        train = next((name for name in parts if name.lower().startswith("train")), parts[0])
+        rest = " ".join(str(folder / name) for name in names if name != train)
+        raise InputError(
+            f"{folder}: {' and '.join(parts)} are parts of the data; train on {folder / train} and name the rest: "
+            f"--validation {rest}. {AS_TEXT}."
+        )
+    others = [path for path in files if len(path.parts) != 2]
+    if len(names) < 2 or len(others) > len(names):
+        return False
+    if others:
+        raise InputError(
+            f"{folder}: has folders of texts ({', '.join(names[:4])}) and texts that are in none of them "
+            f"({others[0]}); for classification, keep only a folder for each class. {AS_TEXT}."
+        )
+    if len(files) == len(names):
+        raise InputError(f"{folder}: has {len(names)} folders of one text each; a class needs several. {AS_TEXT}.")
+    return True
