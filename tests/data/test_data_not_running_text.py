@@ -87,15 +87,15 @@ def test_objects_are_no_texts(tmp_path: Path):
     path = tmp_path / "a.jsonl"
     rows = [{"data": {"text": sentence(), "label": "ab"[i % 2]}} for i in range(40)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(InputError, match=r"'data' holds JSON objects and no texts.*--text-column data"):
+    with pytest.raises(InputError, match=r"'data' holds JSON objects.*--text-column"):
         detect(read(path))
     assert detect(read(path), text_column="data").task == "language_modeling"
     path.write_text("".join(json.dumps({"text": sentence(), "meta": row["data"]}) + "\n" for row in rows))
-    with pytest.raises(InputError, match="'meta' holds JSON objects, whose keys are not read"):
+    with pytest.raises(InputError, match=r"'meta' holds JSON objects .*, whose keys are not read"):
         detect(read(path))
     assert detect(read(path), task="language_modeling").text_column == "text"
     path.write_text("".join(json.dumps({**row, "label": "ab"[i % 2]}) + "\n" for i, row in enumerate(rows)))
-    with pytest.raises(InputError, match="'data' holds JSON objects and no texts"):
+    with pytest.raises(InputError, match="'data' holds JSON objects"):
         detect(read(path))
 
 
@@ -178,13 +178,13 @@ def write_lines(path: Path, lines: list[str]) -> Path:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("__label__a __label__b two", r"line 41: 2 labels \(__label__a, __label__b\)"),
-        ("no label", "line 41: no label: 'no label'"),
-        ("a label __label__a", "line 41: 1 labels"),
+        ("__label__a __label__b two", "line 41: '__label__a __label__b two'"),
+        ("no label", "line 41: 'no label'"),
+        ("a label __label__a", "line 41: 'a label __label__a'"),
     ],
 )
 def test_a_line_has_one_label(line: str, words: str, tmp_path: Path):
     path = write_lines(tmp_path / "a.txt", [*(f"__label__{'ab'[i % 2]} {sentence()}" for i in range(40)), line])
-    with pytest.raises(InputError, match=f"{words}.*expected one at the start of the line.*--task language_modeling"):
+    with pytest.raises(InputError, match=f"{words}: expected one __label__ at the start.*--task language_modeling"):
         read([path])
     assert len(read([path], on_bad_row="skip").rows) == 40

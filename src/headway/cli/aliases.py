@@ -104,7 +104,7 @@ def check_once(command: click.Command, words: Sequence[str]) -> None:
         if (option := options.get(name)) is None or option.is_flag:
             continue
         value = value if equals else next(rest, "")
-        if not option.multiple and name in values:
+        if name in values and not option.multiple:
             raise click.UsageError(f"{name} is given twice, as {values[name]!r} and {value!r}; it takes one value.")
         values[name] = value
 

@@ -11,7 +11,7 @@ from headway.errors import InputError
 from headway.tasks.command import Command, Inputs
 
 SENTENCES = {
-    "text": 'one or more texts, a file (the text column of a .csv, .tsv or .jsonl, the lines of any other), a folder '
+    "text": "one or more texts, a file (the text column of a .csv, .tsv or .jsonl, the lines of any other), a folder "
     'of tables, or "-" for lines on standard input',
     "picture": "one or more images, or folders of images",
 }

@@ -286,7 +286,7 @@ def command(
     **options: Any,
 ) -> None:
     """Train a model on INPUT: .txt, .csv, .tsv, .jsonl, each also as .gz, .parquet, two aligned files, a folder of
-    such files or of images by class, .npz, or a data set of the hub (owner/name, owner/name@revision:split).
+    such files, of texts or images by class, .npz, or a data set of the hub (owner/name, owner/name@revision:split).
 
     The task, the columns, the tokenizer and the size are chosen automatically and printed, each with the option that
     changes it.  Run the same command again to resume a run that was stopped.

@@ -53,13 +53,10 @@ def _best(given: Given) -> str:
 
 def _unread(given: Given, found: Detected) -> list[str]:
     """A reason that names the columns of texts that the task does not read, other than those it names itself."""
-    read = (found.text_column, found.label_column, found.second_column)
-    texts = [repr(column.name) for column in given.columns if column.text_like and column.name not in read]
-    names = [name for name in texts if not any(f"{name} is not read" in reason for reason in found.reasons)]
-    if not names:
-        return []
+    known = (found.text_column, found.label_column, found.second_column, *" ".join(found.reasons).split("'"))
+    names = [repr(column.name) for column in given.columns if column.text_like and column.name not in known]
     pairs = "" if found.second_column else "; pairs of texts are for --task embedding or translation"
-    return [f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not read{pairs}"]
+    return [f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not read{pairs}"] if names else []
 
 
 def _check_named(given: Given) -> None:

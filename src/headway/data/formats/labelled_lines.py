@@ -26,12 +26,8 @@ def _rows(lines: Iterator[str], bad: BadRows) -> Iterator[tuple[int, list[str]]]
         words = line.split()
         labels = [word for word in words if word.startswith(PREFIX)]
         if words and (len(labels) != 1 or labels[0] != words[0]):
-            several = f"{len(labels)} labels ({', '.join(labels)})" if labels else f"no label: {shorten(line.strip())}"
-            bad.add(
-                number,
-                f"{several}; expected one at the start of the line, since Headway has no task yet for several labels "
-                "per text. --task language_modeling reads the file as it is.",
-            )
+            several = "no task takes several labels per text yet; --task language_modeling reads the file as it is."
+            bad.add(number, f"{shorten(line.strip())}: expected one {PREFIX} at the start of the line; {several}")
         elif "\0" in line:
             bad.add(number, "a NUL byte; expected text. Remove it and run again.")
         elif words:

@@ -11,13 +11,9 @@ AS_TEXT = "--task language_modeling reads all of them as running text"
 
 
 def are_class_folders(inputs: Sequence[str | Path]) -> bool:
-    """Whether the inputs are folders with a folder of texts for each class.
-
-    Raises InputError for inputs of both kinds, and as ``_classes``.
-    """
+    """Whether the inputs are folders with a folder of texts for each class.  Raises InputError for both kinds."""
     found = [given for given in inputs if Path(given).is_dir() and _holds_classes(Path(given))]
-    if found and len(found) < len(inputs):
-        other = next(given for given in inputs if given not in found)
+    if other := next((given for given in inputs if found and given not in found), None):
         raise InputError(f"{found[0]} has a folder of texts for each class, {other} has not; give inputs of one kind.")
     return bool(found)
 

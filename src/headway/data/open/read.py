@@ -237,10 +237,7 @@ def _read_rows(
     none: str,
     judged: Sequence[str] = (),
 ) -> Table:
-    """A table after one pass over it, with facts about the columns that are ``judged``.
-
-    A small one stays in memory, a large one is read again when needed.
-    """
+    """A table after one pass over it, with facts about columns; a large one is not held but read again when needed."""
     judging = [Judging(name) for name in judged]
     numbers = LineNumbers()
     held: list[Chunk] | None = []

@@ -5,9 +5,9 @@ from dataclasses import replace
 from headway.data.open.detected import Detected
 from headway.data.open.shapes import TABLE, TEXT
 from headway.errors import InputError
-from headway.tasks.common.columns import check_plain, find_label, find_text, likely_labels, likely_texts, no_labels
+from headway.tasks.common.columns import find_label, find_text, likely_labels, likely_texts, no_labels
 from headway.tasks.common.given import Given
-from headway.tasks.common.unsupported import judged_pair, losses, refuse
+from headway.tasks.common.unsupported import check_plain, judged_pair, losses, refuse
 from headway.tasks.recognise import BY_LABELS, Recogniser
 
 
@@ -37,7 +37,8 @@ class LabelledTexts(Recogniser):
                 f"{given.name}: no column looks like a label (a few values that repeat); besides the text {text!r}, "
                 f"the columns are: {names}. Name one with --label-column."
             )
-        check_plain(given, text, given.values(text))
+        if given.text is None:
+            check_plain(given.name, text, given.values(text))
         chosen = replace(given, text=text, label=label)
         if given.asked is None:
             refuse(chosen)

@@ -1,14 +1,11 @@
 """The columns of texts and of labels in a table, by rules that tasks share."""
 
-import shlex
-from collections.abc import Iterable
-
 from headway.data.open.column_names import LABEL_NAMES, SURE_LABEL_NAMES, TEXT_NAMES
 from headway.data.open.columns import Column
 from headway.errors import InputError
 from headway.io.quantities import counted
 from headway.tasks.common.given import Given
-from headway.tasks.common.unsupported import holds_objects, judged_pair
+from headway.tasks.common.unsupported import judged_pair
 
 OR_PAIRS = ", or use --task translation for pairs"
 """Another way to use a table in which several columns could be the text."""
@@ -80,15 +77,6 @@ def find_text(given: Given, reasons: list[str]) -> str:
         "taken as the text (--text-column to change)"
     )
     return best.name
-
-
-def check_plain(given: Given, column: str, values: Iterable[str]) -> None:
-    """Raise InputError where the values of a column that was taken for texts are objects of JSON."""
-    if given.text is None and holds_objects(values):
-        raise InputError(
-            f"{given.name}: column {column!r} holds JSON objects and no texts. Write the texts and the labels into "
-            f"columns of their own, or read the objects as texts with --text-column {shlex.quote(column)}."
-        )
 
 
 def find_label(given: Given, text: str, reasons: list[str]) -> str | None:

@@ -6,9 +6,9 @@ from headway.data.open.detected import Detected
 from headway.data.open.shapes import TEXT
 from headway.data.records.dialogues import check_column
 from headway.errors import InputError
-from headway.tasks.common.columns import check_plain, find_text, no_labels
+from headway.tasks.common.columns import find_text, no_labels
 from headway.tasks.common.given import Given
-from headway.tasks.common.unsupported import refuse_targets
+from headway.tasks.common.unsupported import check_plain, refuse_targets
 from headway.tasks.recognise import Recogniser
 
 
@@ -33,7 +33,8 @@ class RunningText(Recogniser):
             check_column(given.table.path, text, next((value for value in given.values(text) if value.strip()), ""))
         if given.asked is not None:
             return Detected(self.task, text, None, [*reasons, f"task: {self.words}, as asked"])
-        check_plain(given, text, given.values(text))
+        if given.text is None:
+            check_plain(given.name, text, given.values(text))
         refuse_targets(replace(given, text=text))
         reasons.append(f"no column looks like a label: {self.words} (--label-column to classify)")
         return Detected(self.task, text, None, reasons)
@@ -46,7 +47,7 @@ class RunningText(Recogniser):
             first = next((text for text, _ in given.corpus.chunks()), "")
             check_column(given.corpus.paths[0], column, first)
             if given.asked is None:
-                check_plain(given, column, [first])
+                check_plain(given.name, column, [first])
         why = "running text" if column is None else f"one column, {column!r}: each row is a document"
         return Detected(self.task, column, None, [f"{why}: {self.ending(given)}"])
 

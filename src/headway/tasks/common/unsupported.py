@@ -4,7 +4,6 @@
 ``--task`` is given; elsewhere one line says what is lost.  When a task is added, remove it from this list.
 """
 
-import json
 import re
 import shlex
 from collections import Counter
@@ -29,10 +28,6 @@ NO_TARGET = re.compile(
     "|[a-z](Id|ID)$|^(row|doc|user|tweet)id$"
 )
 """Names of columns of numbers that identify a row, or that count something of its text."""
-LARGE = 1e8
-"""Whole numbers from here on are identifiers or times."""
-LOOKED_AT = 10_000
-"""Rows that show whether numbers ascend."""
 HASHTAG = re.compile(r"#[^\s#]+")
 SHORT = 8
 """Characters: the texts of a pair are longer on average."""
@@ -71,13 +66,9 @@ def refuse_targets(given: Given) -> None:
         if column.name == given.text or column.distinct < 2 or (column.numeric and _is_metadata(given, column)):
             continue
         called = column.key in LABEL_NAMES | LISTED
-        if column.numeric or column.counts is not None or called:
+        if called or column.numeric or column.counts is not None:
             refuse(replace(given, label=column.name))
-        if holds_objects(given.values(column.name)):
-            raise InputError(
-                f"{given.name}: column {column.name!r} holds JSON objects, whose keys are not read. Write a label into "
-                f"a column of its own; {ONLY_TEXTS}."
-            )
+        check_plain(given.name, column.name, given.values(column.name))
         repeats = column.n_rows < TINY and column.distinct < column.n_rows
         if column.numeric or ((called or repeats) and column.mean_length <= LABEL_CHARACTERS):
             raise InputError(
@@ -87,24 +78,23 @@ def refuse_targets(given: Given) -> None:
             )
 
 
-def holds_objects(values: Iterable[str]) -> bool:
-    """Whether the first of these values that is not blank is an object of JSON."""
+def check_plain(name: str, column: str, values: Iterable[str]) -> None:
+    """Raise InputError where the first value of a column that is not blank is an object of JSON."""
     first = next((value for value in values if value.strip()), "").strip()
-    try:
-        return first.startswith("{") and isinstance(json.loads(first), dict)
-    except (ValueError, RecursionError):
-        return False
+    if first.startswith('{"') and first.endswith("}"):
+        raise InputError(
+            f"{name}: column {column!r} holds JSON objects ({shorten(first)}), whose keys are not read. Write texts "
+            "and labels into columns of their own; to read the objects as texts, use --text-column and --task."
+        )
 
 
 def _is_metadata(given: Given, column: Column) -> bool:
     """Whether numbers say which row it is or when it is from, and not what it means: ids, counts, times and years."""
     if NO_TARGET.search(column.name):
         return True
-    values = [number(_decimal(value)) for value in islice(given.values(column.name), LOOKED_AT) if value.strip()]
-    if any(value != np.floor(value) for value in values):
-        return False
-    ascending = all(a < b for a, b in pairwise(values))
-    return ascending or all(1800 <= value <= 2100 for value in values) or min(values) >= LARGE
+    values = [number(_decimal(value)) for value in islice(given.values(column.name), 10_000) if value.strip()]
+    ascending, years = all(a < b for a, b in pairwise(values)), all(1800 <= value <= 2100 for value in values)
+    return all(value == np.floor(value) for value in values) and (ascending or years or min(values) >= 1e8)
 
 
 def tagged_words(given: Given) -> tuple[str, str] | None:
@@ -149,11 +139,9 @@ JUDGED = (
 
 def judged_pairs(given: Given) -> tuple[str, str] | None:
     """Two columns of texts that are called like the two of a pair, and a label or a score of the pair."""
-    found = _judged(given)
-    if found is None:
-        return None
-    first, second, judged = found
-    return judged, f"columns {first!r} and {second!r} are pairs of texts, {judged!r} a label or score of each"
+    first, second, judged = _judged(given) or ("", "", "")
+    words = f"columns {first!r} and {second!r} are pairs of texts, {judged!r} a label or score of each"
+    return (judged, words) if judged else None
 
 
 def judged_pair(given: Given) -> tuple[str, str] | None:
@@ -226,8 +214,8 @@ def quantity(given: Given) -> tuple[str, str] | None:
         if column.name != given.label and (given.label is not None or column.key not in named):
             continue
         if _is_quantity(column, np.fromiter((number(_decimal(value)) for value in given.distinct(column)), float)):
-            words = f"column {column.name!r} holds {column.distinct:,} distinct numbers in {column.n_rows:,} rows"
-            return column.name, words
+            many = f"{column.distinct:,} distinct numbers in {column.n_rows:,} rows"
+            return column.name, f"column {column.name!r} holds {many}"
     return None
 
 
