@@ -87,15 +87,22 @@ def test_objects_are_no_texts(tmp_path: Path):
     path = tmp_path / "a.jsonl"
     rows = [{"data": {"text": sentence(), "label": "ab"[i % 2]}} for i in range(40)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(InputError, match=r"'data' holds JSON objects.*--text-column"):
+    with pytest.raises(InputError, match=r"'data' holds JSON.*--text-column"):
         detect(read(path))
     assert detect(read(path), text_column="data").task == "language_modeling"
     path.write_text("".join(json.dumps({"text": sentence(), "meta": row["data"]}) + "\n" for row in rows))
-    with pytest.raises(InputError, match=r"'meta' holds JSON objects .*, whose keys are not read"):
+    with pytest.raises(InputError, match=r"'meta' holds JSON .*, whose parts are not read"):
         detect(read(path))
     assert detect(read(path), task="language_modeling").text_column == "text"
+    path.write_text("".join(json.dumps({"tokens": sentence().split()}) + "\n" for row in rows))
+    with pytest.raises(InputError, match="'tokens' holds JSON"):
+        detect(read(path))
+    lists = [["a", "b"], ["b"], ["a"]]
+    path.write_text("".join(json.dumps({"text": sentence(), "tags": lists[i % 3]}) + "\n" for i in range(40)))
+    with pytest.raises(InputError, match="'tags' holds lists of labels, as JSON writes them"):
+        detect(read(path))
     path.write_text("".join(json.dumps({**row, "label": "ab"[i % 2]}) + "\n" for i, row in enumerate(rows)))
-    with pytest.raises(InputError, match="'data' holds JSON objects"):
+    with pytest.raises(InputError, match="'data' holds JSON"):
         detect(read(path))
 
 

@@ -79,12 +79,12 @@ def refuse_targets(given: Given) -> None:
 
 
 def check_plain(name: str, column: str, values: Iterable[str]) -> None:
-    """Raise InputError where the first value of a column that is not blank is an object of JSON."""
+    """Raise InputError where the first value of a column that is not blank is an object or a list of JSON."""
     first = next((value for value in values if value.strip()), "").strip()
-    if first.startswith('{"') and first.endswith("}"):
+    if first.startswith(('{"', '["')) and first.endswith(("}", "]")):
         raise InputError(
-            f"{name}: column {column!r} holds JSON objects ({shorten(first)}), whose keys are not read. Write texts "
-            "and labels into columns of their own; to read the objects as texts, use --text-column and --task."
+            f"{name}: column {column!r} holds JSON ({shorten(first)}), whose parts are not read. Write texts and "
+            "labels into columns of their own; to read the JSON as text, use --text-column and --task."
         )
 
 
@@ -283,7 +283,9 @@ def label_lists(given: Given) -> tuple[str, str] | None:
     values = set(given.distinct(column))
     for how, cut in LISTS:
         cells = {value: cut(value) for value in sorted(values)}
-        if _share_parts([parts for parts in cells.values() if parts is not None], len(cells)):
+        lists = [parts for parts in cells.values() if parts is not None]
+        sure = cut is listed and len(lists) == len(cells) and any(len(parts) > 1 for parts in lists)
+        if sure or _share_parts(lists, len(cells)):
             example = next(value for value, parts in cells.items() if parts and len(parts) > 1)
             return column.name, f"column {column.name!r} holds lists of labels, {how} ({shorten(example)})"
     return None
