@@ -174,8 +174,8 @@ def test_pipe_does_not_block(tmp_path):
 
 def test_folder_without_text(tmp_path):
     assert "empty" in message(tmp_path)
-    write(tmp_path, "a.rtf", CSV)
-    assert "a.rtf" in message(tmp_path)
+    write(tmp_path, "a.csv", CSV)
+    assert "a.csv" in message(tmp_path)
     write(tmp_path, "b.txt", "")
     assert "empty" in message(tmp_path)
 

@@ -174,7 +174,7 @@ def test_lines_of_fasttext_are_a_table(tmp_path: Path, in_process: Callable, cla
     (tmp_path / "b.txt").write_text("A text.\n")
     with pytest.raises(InputError, match=r"b.txt is running text, .*a.txt is a table"):
         read([path, tmp_path / "b.txt"])
-    assert len(read([path, write_lines(tmp_path / "c.txt", lines)]).rows) == 80
+    assert len(read_input([path, write_lines(tmp_path / "c.txt", lines)], TrainOptions())[0].rows) == 80
 
 
 def write_lines(path: Path, lines: list[str]) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.data.formats.aligned import are_files_of_lines, count_lines, read_aligned, share_a_name, sides_of
+from headway.data.formats.labelled_lines import holds_labels
 from headway.data.images.folder import are_images
 from headway.data.images.image_table import ImageTable
 from headway.data.open.detected import Detected
@@ -227,7 +228,8 @@ def _check_one_text(inputs: Sequence[str | Path], encoding: str | None) -> None:
     They could be if their names differ only in the ending, and if they have nearly as many lines.
     """
     fewer, more = sorted(counts := [count_lines(path, encoding) for path in inputs])
-    if fewer > 1 and (share_a_name(inputs) or more - fewer <= NEARLY * more):
+    alike = share_a_name(inputs) or more - fewer <= NEARLY * more
+    if fewer > 1 and alike and not holds_labels(Path(inputs[0]), encoding):
         (first, second), (one, other) = inputs, counts
         raise InputError(
             f"{first} has {one:,} lines, {second} {other:,}. If their lines correspond (a text and its translation), "

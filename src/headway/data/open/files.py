@@ -103,7 +103,6 @@ def _missing(path: Path) -> str:
 
 KINDS = {"text": "text", "csv": "CSV", "tsv": "TSV", "jsonl": "JSON Lines", "parquet": "Parquet"}
 """The kinds of files that are read from a folder, in words."""
-EXPECTED = ".txt, .csv, .tsv, .jsonl or .parquet files"
 
 
 def folder_files(folder: Path) -> list[Path]:
@@ -119,13 +118,15 @@ def folder_files(folder: Path) -> list[Path]:
     seen = [path for path in entries if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
     if not seen:
         raise InputError(
-            f"{folder}: this folder is empty; expected {EXPECTED} in it, or a folder of images for each class."
+            f"{folder}: this folder is empty; expected .txt or .parquet files in it, or a folder of images for each "
+            "class; .csv, .tsv and .jsonl files are read too."
         )
     read = [path for path in seen if kind(path) != "text" or path.name.lower().endswith((".txt", ".txt.gz"))]
     if not read:
         example = seen[0].relative_to(folder)
         raise InputError(
-            f"{folder}: no {EXPECTED} in this folder, only others such as {example}; name the file to read."
+            f"{folder}: no .txt, .csv, .tsv, .jsonl or .parquet files in this folder, only others such as {example}; "
+            "name the file to read."
         )
     if not (filled := [path for path in read if path.stat().st_size]):
         raise InputError(f"{folder}: every file in this folder is empty, such as {read[0].relative_to(folder)}.")

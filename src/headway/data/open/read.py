@@ -75,10 +75,7 @@ def read(
 
 
 def read_rows(path: Path, *, encoding: str | None = None) -> Table:
-    """A file as rows, whatever the number of its columns; the lines of running text are the column "text".
-
-    So is a folder of tables, or of texts by class.
-    """
+    """A file, or a folder of tables or of classes, as rows of any columns; lines of text are the column "text"."""
     check_encoding(encoding)
     paths = [path] if kind(path) == "text" and not path.is_dir() else input_paths([path])
     if path.is_dir() and are_class_folders([path]):
@@ -201,7 +198,7 @@ def _read_table(
     def opened(path: Path, bad: BadRows, tally: Tally | None) -> OpenTable:
         return _open(path, encoding, delimiter, bad, tally)
 
-    none = f"there are no rows in this file, only columns ({', '.join(columns)})."
+    none = f"this table is empty: there are no rows in this file, only columns ({', '.join(columns)})."
     return _read_rows(paths, opened, on_bad_row, repr((encoding, delimiter, on_bad_row)), none, columns)
 
 

@@ -334,7 +334,7 @@ UNSUPPORTED = (
         quantity,
         "this is a quantity to predict (regression), for which Headway has no task yet",
         "To classify, add a column of ranges such as low, medium and high. --task classification --label-column COLUMN "
-        f"takes each number as a class, {ONLY_TEXTS}.",
+        f"takes numbers that repeat as classes, {ONLY_TEXTS}.",
     ),
     Unsupported(
         label_lists,
