@@ -96,7 +96,7 @@ def in_our_words(command: click.Command, arguments: Sequence[str]) -> list[str]:
 
 def check_once(command: click.Command, words: Sequence[str]) -> None:
     """Raise click.UsageError for an option of one value that is given twice: click would take the last in silence."""
-    options = {name: one for one in command.params if isinstance(one, click.Option) for name in one.opts}
+    options = {name: param for param in command.params if isinstance(param, click.Option) for name in param.opts}
     values: dict[str, str] = {}
     rest = iter(words)
     for word in itertools.takewhile(lambda word: word != "--", rest):

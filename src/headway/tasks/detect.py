@@ -35,8 +35,9 @@ def detect(
         able = (name for name in NAMES if given.shape in recogniser(name).reads)
         trained = " or ".join(recogniser(name).trains or name for name in able)
         raise InputError(f"{given.name}: holds {given.shape}, which are data for {trained}, not for {task}.")
-    found = recogniser(chosen or _best(given)).columns(given)
-    return replace(found, reasons=[*found.reasons, *_unread(given, found)]) if given.shape == TABLE else found
+    detected = recogniser(chosen or _best(given)).columns(given)
+    unread = _unread(given, detected) if given.shape == TABLE else []
+    return replace(detected, reasons=[*detected.reasons, *unread])
 
 
 def _best(given: Given) -> str:
@@ -51,11 +52,12 @@ def _best(given: Given) -> str:
     return best
 
 
-def _unread(given: Given, found: Detected) -> list[str]:
+def _unread(given: Given, detected: Detected) -> list[str]:
     """A reason that names the columns of texts that the task does not read, other than those it names itself."""
-    known = (found.text_column, found.label_column, found.second_column, *" ".join(found.reasons).split("'"))
+    read = (detected.text_column, detected.label_column, detected.second_column)
+    known = (*read, *" ".join(detected.reasons).split("'"))
     names = [repr(column.name) for column in given.columns if column.text_like and column.name not in known]
-    pairs = "" if found.second_column else "; pairs of texts are for --task embedding or translation"
+    pairs = "" if detected.second_column else "; pairs of texts are for --task embedding or translation"
     return [f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not read{pairs}"] if names else []
 
 

@@ -12,10 +12,10 @@ AS_TEXT = "--task language_modeling reads all of them as running text"
 
 def are_class_folders(inputs: Sequence[str | Path]) -> bool:
     """Whether the inputs are folders with a folder of texts for each class.  Raises InputError for both kinds."""
-    found = [given for given in inputs if Path(given).is_dir() and _holds_classes(Path(given))]
-    if other := next((given for given in inputs if found and given not in found), None):
-        raise InputError(f"{found[0]} has a folder of texts for each class, {other} has not; give inputs of one kind.")
-    return bool(found)
+    folders = [path for path in inputs if Path(path).is_dir() and _holds_classes(Path(path))]
+    if other := next((path for path in inputs if folders and path not in folders), None):
+        raise InputError(f"{folders[0]} has a folder of texts for each class, {other} has not; give one kind.")
+    return bool(folders)
 
 
 def _holds_classes(folder: Path) -> bool:

@@ -55,7 +55,7 @@ def read(
         return read_images(inputs, on_bad_row)
     paths = input_paths(inputs)
     if not as_text and are_class_folders(inputs):
-        return _read_classes([Path(given) for given in inputs], paths, encoding, on_bad_row)
+        return _read_classes([Path(folder) for folder in inputs], paths, encoding, on_bad_row)
     texts = [path for path in paths if kind(path) == "text" and (as_text or not holds_labels(path, encoding))]
     if texts and len(texts) < len(paths):
         table = next(path for path in paths if path not in texts)
@@ -82,7 +82,7 @@ def read_rows(path: Path, *, encoding: str | None = None) -> Table:
         return _read_classes([path], paths, encoding, "error")
     if path.is_dir() and kind(paths[0]) == "text":
         raise InputError(f"{path}: this is a folder of texts; name a file in it.")
-    if any(holds_dialogues(one, encoding) for one in paths):
+    if any(holds_dialogues(file, encoding) for file in paths):
         return _read_dialogues(paths, encoding, "error")
     return _read_table(paths, _same_columns(paths, encoding, None, "error"), encoding, None, "error")
 
@@ -211,8 +211,8 @@ def _read_classes(folders: list[Path], paths: list[Path], encoding: str | None, 
         text = "".join(file_chunks(path, encoding, tally))
         return OpenTable(COLUMNS, iter([Chunk({"text": [text], "label": [path.parent.name]}, [1])]))
 
-    found = _read_rows(paths, opened, on_bad_row, repr((encoding, on_bad_row)), "there is no text here.", COLUMNS)
-    return replace(found, folders=tuple(folders))
+    table = _read_rows(paths, opened, on_bad_row, repr((encoding, on_bad_row)), "there is no text here.", COLUMNS)
+    return replace(table, folders=tuple(folders))
 
 
 def _read_dialogues(paths: list[Path], encoding: str | None, on_bad_row: str) -> Dialogues:

@@ -35,8 +35,8 @@ def as_list(inputs: Any, is_one: Callable[[Any], bool], expected: str) -> tuple[
 
 def text_list(texts: Any) -> tuple[list[str], bool]:
     """``as_list`` of texts.  Raises InputError, with its position from 0, for an element that is no text."""
-    found, alone = as_list(texts, lambda one: isinstance(one, str), "a text")
-    for number, text in enumerate(found):
+    values, alone = as_list(texts, lambda value: isinstance(value, str), "a text")
+    for number, text in enumerate(values):
         if not isinstance(text, str):
             raise InputError(f"text {number} is {type(text).__name__}; expected a text, not {shown(text)}.")
-    return found, alone
+    return values, alone

@@ -99,7 +99,7 @@ class Embedder:
 
     def _given(self, given: str | Iterable[str] | np.ndarray) -> Tensor:
         """The vectors of texts, or those that were given."""
-        vectors = isinstance(given, np.ndarray) and given.dtype.kind not in "OUT"
+        vectors = isinstance(given, np.ndarray) and given.dtype.kind in "iuf"
         return torch.tensor(given) if vectors else self._vectors(text_list(given)[0])
 
     def _vectors(self, texts: list[str]) -> Tensor:
