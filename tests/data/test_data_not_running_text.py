@@ -154,6 +154,10 @@ def test_folders_that_are_laid_out_otherwise(tmp_path: Path):
         classes(tmp_path / "b" / part, 3)
     with pytest.raises(InputError, match=r"train on .*b/train and name the rest: --validation .*b/test"):
         read([tmp_path / "b"])
+    for domain in ("books", "films"):
+        classes(tmp_path / "f" / domain, 3)
+    with pytest.raises(InputError, match=r"books and films look like parts.*--task language_modeling reads all"):
+        read([tmp_path / "f"])
     with pytest.raises(InputError, match="2 folders of one text each"):
         read([classes(tmp_path / "c", 1)])
     (tmp_path / "d.txt").write_text("A text.\n")

@@ -19,10 +19,9 @@ def are_class_folders(inputs: Sequence[str | Path]) -> bool:
 
 
 def _holds_classes(folder: Path) -> bool:
-    """Whether the texts of a folder are in folders in it, at least two.
+    """Whether the texts of a folder are in folders in it, at least two, or in those of its only folder.
 
-    Raises InputError where these are parts of the data, such as train and test, where few texts are in no class, and
-    where no class has several texts.
+    Raises InputError for parts of the data, such as train and test, for few texts in no class, and for classes of one.
     """
     files = [path.relative_to(folder) for path in folder_files(folder)]
     if kind(files[0]) != "text":
@@ -30,13 +29,15 @@ def _holds_classes(folder: Path) -> bool:
     names = list(dict.fromkeys(path.parts[0] for path in files if len(path.parts) > 1))
     if len(names) == 1 and all(len(path.parts) > 2 for path in files):
         return _holds_classes(folder / names[0])
+    inner = {path.parts[:2] for path in files if len(path.parts) > 2}
+    repeated = len({name for _, name in inner}) < len(inner)  # train/pos and test/pos
     parts = [name for name in names if name.lower() in PARTS]
-    if len(parts) > 1:
-        train = next((name for name in parts if name.lower().startswith("train")), parts[0])
+    if len(names) > 1 and (len(parts) > 1 or repeated or (parts and inner)):
+        train = next((name for name in names if name.lower().startswith("train")), names[0])
         rest = " ".join(str(folder / name) for name in names if name != train)
         raise InputError(
-            f"{folder}: {' and '.join(parts)} are parts of the data; train on {folder / train} and name the rest: "
-            f"--validation {rest}. {AS_TEXT}."
+            f"{folder}: {' and '.join(names)} look like parts of the data; train on {folder / train} and name the "
+            f"rest: --validation {rest}. {AS_TEXT}."
         )
     others = [path for path in files if len(path.parts) != 2]
     if len(names) < 2 or len(others) > len(names):

@@ -206,7 +206,7 @@ def _table(held: _Held) -> Table:
 def _cell(value: Any, name: str, column: str, row: int) -> str:
     """A value as a string.  Raises InputError for one that is no text and no number."""
     value = value.tolist() if hasattr(value, "tolist") else list(value) if isinstance(value, tuple) else value
-    if isinstance(value, bytes | dict | set):
+    if isinstance(value, bytes | dict | set | frozenset):
         raise InputError(
             f"{name}, row {row}: column {column!r} holds {type(value).__name__}; expected texts or numbers."
         )

@@ -1,9 +1,9 @@
 """One reader for every command: files in, a `Corpus` of running text or a `Table` out.
 
-.txt (and any other extension that is text), .csv, .tsv, .jsonl, each also as .gz, .parquet, and folders of files of
-one of these kinds; folders of texts or of images by class, and .npz.  Lines of fastText are a table of texts and
-labels.  A table with one column is running text: every row is a document.  A
-.jsonl whose objects have a list of "messages" is conversations, and so is ShareGPT's with a list of "conversations".
+.txt (and any other extension that is text), .csv, .tsv, .jsonl, each also as .gz, .parquet, folders of one of these
+kinds, folders of texts or images by class, and .npz.  A table with one column is running text: every row is a document;
+lines of fastText are texts with labels.  A .jsonl whose objects have a list of "messages" is conversations, and so is
+ShareGPT's with a list of "conversations".
 """
 
 import hashlib

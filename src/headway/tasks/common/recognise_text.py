@@ -46,8 +46,7 @@ class RunningText(Recogniser):
         if column is not None and given.text is None:
             first = next((text for text, _ in given.corpus.chunks()), "")
             check_column(given.corpus.paths[0], column, first)
-            if given.asked is None:
-                check_plain(given.name, column, [first])
+            check_plain(given.name, column, [] if given.asked else [first])
         why = "running text" if column is None else f"one column, {column!r}: each row is a document"
         return Detected(self.task, column, None, [f"{why}: {self.ending(given)}"])
 
