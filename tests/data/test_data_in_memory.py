@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy
 import pandas
 import pytest
 
@@ -105,3 +106,33 @@ def test_names_of_files_stay_names(tmp_path):
 def test_anything_else_is_one_message(given, words):
     with pytest.raises(InputError, match=words):
         given_inputs(given)
+
+
+class Series:
+    """What a Series of polars can do, as far as it is needed."""
+
+    def __init__(self, values: list):
+        self.to_list = lambda: values
+
+
+def column():
+    return data_set()["text"]
+
+
+@pytest.mark.parametrize("kind", [tuple, pandas.Series, numpy.array, Series, lambda texts: column()], ids=str)
+def test_a_series_or_an_array_is_a_list(kind):
+    if kind is not tuple:
+        (found,) = given_inputs([kind(TEXTS)])
+        assert found.columns == ["text"] and found.column("text") == TEXTS
+    for given in ([(kind(TEXTS), pandas.Series(LABELS))], [pandas.Series(TEXTS), numpy.array(LABELS)]):
+        if kind is not tuple:
+            assert list(given_inputs(given)[0].rows) == ROWS
+
+
+def test_cells_of_arrays_and_tuples_are_lists_and_sets_are_refused():
+    arrays = pandas.DataFrame({"text": TEXTS, "tags": [numpy.array(["a"]), numpy.array(["a", "b"]), ["c"], ("d", 1)]})
+    assert given_inputs([arrays])[0].column("tags") == ['["a"]', '["a", "b"]', '["c"]', '["d", 1]']
+    with pytest.raises(InputError, match="row 1: column 'tags' holds set; expected texts or numbers"):
+        given_inputs([[{"text": "a", "tags": {"b"}}]])
+    with pytest.raises(InputError, match=r"has float .* at position 1"):
+        given_inputs([(pandas.Series(["a", float("nan")], dtype=object), ["x", "y"])])

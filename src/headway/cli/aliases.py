@@ -1,11 +1,15 @@
 """Option names of other tools: accepted where they mean the same, otherwise answered with a hint to ours."""
 
+import itertools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
+from headway.errors import InputError
 from headway.training.option_fields import RENAMED
+from headway.training.options import OPTIONS
 
 NAMES = {
     "learning-rate": ("lr", "learningrate"),
@@ -74,7 +78,8 @@ def in_our_words(command: click.Command, arguments: Sequence[str]) -> list[str]:
     found: list[str] = []
     for number, word in enumerate(arguments):
         if word == "--":
-            return [*found, *arguments[number:]]
+            found += arguments[number:]
+            break
         name, equals, value = word.partition("=")
         if name.startswith("--") and name not in ours:
             plain = name[2:].replace("_", "-")
@@ -86,16 +91,38 @@ def in_our_words(command: click.Command, arguments: Sequence[str]) -> list[str]:
                 warnings.warn(f"{name} is now called {spelled}", stacklevel=2)
             word = f"{spelled}{equals}{value}" if spelled is not None else word
         found.append(word)
+    check_once(command, found)
     return found
 
 
-def our_name(name: str) -> str:
-    """Our name of an option given as a Python keyword: lr -> learning_rate."""
-    plain = name.replace("_", "-")
-    ours = ELSEWHERE.get(plain, plain).replace("-", "_")
-    if name in RENAMED:
-        warnings.warn(f"{name} is now called {ours}", stacklevel=4)
-    return ours
+def check_once(command: click.Command, words: Sequence[str]) -> None:
+    """Raise click.UsageError for an option of one value that is given twice: click would take the last in silence."""
+    options = {name: param for param in command.params if isinstance(param, click.Option) for name in param.opts}
+    values: dict[str, str] = {}
+    rest = iter(words)
+    for word in itertools.takewhile(lambda word: word != "--", rest):
+        name, equals, value = word.partition("=")
+        if (option := options.get(name)) is None or option.is_flag:
+            continue
+        value = value if equals else next(rest, "")
+        if name in values and not option.multiple:
+            raise click.UsageError(f"{name} is given twice, as {values[name]!r} and {value!r}; it takes one value.")
+        values[name] = value
+
+
+def in_our_names(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options given as Python keywords, by our names: lr -> learning_rate.  Raises InputError for one given twice."""
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        plain = name.replace("_", "-")
+        ours = name if name in OPTIONS else ELSEWHERE.get(plain, plain).replace("-", "_")
+        ours = "from_model" if ours == "from" else ours  # "from" is a Python keyword
+        if name in RENAMED:
+            warnings.warn(f"{name} is now called {ours}", stacklevel=3)
+        if ours in found:
+            raise InputError(f"{ours} is given twice, as {found[ours]!r} and as {name}={value!r}; it takes one value.")
+        found[ours] = value
+    return found
 
 
 def _words(hint: str) -> list[str]:

@@ -177,10 +177,11 @@ def standard_input(encoding: str | None = None) -> str:
         raise InputError(f"standard input is not {encoding or 'UTF-8'} text{at}; {other}.") from None
 
 
-def is_file(argument: str) -> bool:
-    """Whether an argument names a file rather than being a text."""
+def is_file(argument: str, or_folder: bool = False) -> bool:
+    """Whether an argument names a file, or also a folder other than "." and "..", rather than being a text."""
     try:
-        return Path(argument).is_file()
+        folder = or_folder and argument.strip(". ") != "" and Path(argument).is_dir()
+        return folder or Path(argument).is_file()
     except (OSError, ValueError):
         return False
 
@@ -191,7 +192,7 @@ def check_not_path(argument: str) -> None:
     if "\n" in argument or "\0" in argument or len(argument) > 255:
         return
     if os.sep in argument and path.is_dir():
-        raise InputError(f"{argument}: this is a folder; name a file in it.")
+        raise InputError(f"{argument}: this is a folder; give it alone, or name a file in it.")
     meant = argument.startswith(("./", "../", "/", "~/")) and path.parent.expanduser().is_dir()
     if " " not in argument and (meant or path.suffix in ENDINGS):
         raise InputError(f"{argument}: there is no such file. (If this is the text itself, give `-` and pipe it in.)")

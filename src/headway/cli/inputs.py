@@ -11,8 +11,8 @@ from headway.errors import InputError
 from headway.tasks.command import Command, Inputs
 
 SENTENCES = {
-    "text": 'one or more texts, a file (the text column of a .csv, .tsv or .jsonl, the lines of any other), or "-" for '
-    "lines on standard input",
+    "text": "one or more texts, a file (the text column of a .csv, .tsv or .jsonl, the lines of any other), a folder "
+    'of tables, or "-" for lines on standard input',
     "picture": "one or more images, or folders of images",
 }
 """What TEXT can be, by what the task reads."""
@@ -35,7 +35,7 @@ def read_inputs(
         files = [file for word in words for file in _images(word)]
         return Inputs(run, files, len(files) > 1, "file", known_by=_states(files))
     texts = _texts(run, words, text_column, encoding)
-    several = len(words) > 1 or words[0] == "-" or is_file(words[0])
+    several = len(words) > 1 or words[0] == "-" or is_file(words[0], or_folder=True)
     known_by: tuple[str, ...] = ()
     if isinstance(texts, Texts):
         (column,) = texts.table.judged(texts.column)
@@ -69,7 +69,7 @@ def _texts(run: str, words: Sequence[str], text_column: str | None, encoding: st
         from headway.data.records.chunks import line_chunks
 
         return [line for chunk in line_chunks("text", [standard_input(encoding)]) for line in chunk.columns["text"]]
-    if not is_file(text):
+    if not is_file(text, or_folder=True):
         check_not_path(text)
         return [text]
     from headway.data.open.files import kind
@@ -129,4 +129,4 @@ def _place(words: Sequence[str], number: int) -> str:
         return f"standard input, line {number + 1}"
     from headway.data.open.files import kind
 
-    return f"{text}, {'line' if kind(Path(text)) == 'text' else 'row'} {number + 1}"
+    return f"{text}, {'line' if is_file(text) and kind(Path(text)) == 'text' else 'row'} {number + 1}"

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 import click
 
-from headway.cli.aliases import our_name
+from headway.cli.aliases import in_our_names
 from headway.cli.common import emit, output_options
 from headway.cli.headed_help import Headed, HeadedCommand
 from headway.cli.plan import PLANNED, lines, plan, plan_options
@@ -43,13 +43,10 @@ def train(
     ``d_model=128`` and so on, and ``from_model`` for ``--from``.  Without ``out`` the run directory is ``runs/`` and
     the input's name.  Raises InputError for input that cannot be used.
     """
-    given: dict[str, Any] = dict(options)
-    if "from" in given:  # a Python keyword: only **{"from": ...} can pass it
-        given["from_model"] = given.pop("from")
     from headway.data.open.in_memory import given_inputs
 
     held_out = given_inputs([validation]) if not isinstance(validation, list | tuple) or validation else []
-    return _train(given_inputs(inputs), out, held_out, quiet, given, clock.monotonic(), [])
+    return _train(given_inputs(inputs), out, held_out, quiet, in_our_names(options), clock.monotonic(), [])
 
 
 def _train(
@@ -62,7 +59,6 @@ def _train(
     command_line: list[str],
 ) -> dict[str, Any]:
     known = list(OPTIONS)
-    options = {name if name in known else our_name(name): value for name, value in options.items()}
     unknown = sorted(set(options) - set(known))
     if unknown:
         close = get_close_matches(unknown[0], known, n=1)
@@ -290,7 +286,7 @@ def command(
     **options: Any,
 ) -> None:
     """Train a model on INPUT: .txt, .csv, .tsv, .jsonl, each also as .gz, .parquet, two aligned files, a folder of
-    such files or of images by class, .npz, or a data set of the hub (owner/name, owner/name@revision:split).
+    such files, of texts or images by class, .npz, or a data set of the hub (owner/name, owner/name@revision:split).
 
     The task, the columns, the tokenizer and the size are chosen automatically and printed, each with the option that
     changes it.  Run the same command again to resume a run that was stopped.

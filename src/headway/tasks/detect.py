@@ -1,5 +1,7 @@
 """Find the task of data, and the columns that hold its inputs and labels: every task is asked for its own."""
 
+from dataclasses import replace
+
 from headway.data.open.detected import Detected
 from headway.data.open.shapes import TABLE, TEXT, WITHOUT_COLUMNS
 from headway.data.records.corpus import Corpus
@@ -33,7 +35,9 @@ def detect(
         able = (name for name in NAMES if given.shape in recogniser(name).reads)
         trained = " or ".join(recogniser(name).trains or name for name in able)
         raise InputError(f"{given.name}: holds {given.shape}, which are data for {trained}, not for {task}.")
-    return recogniser(chosen or _best(given)).columns(given)
+    detected = recogniser(chosen or _best(given)).columns(given)
+    unread = _unread(given, detected) if given.shape == TABLE else []
+    return replace(detected, reasons=[*detected.reasons, *unread])
 
 
 def _best(given: Given) -> str:
@@ -46,6 +50,16 @@ def _best(given: Given) -> str:
     if given.shape == TABLE and given.second is None and fits[best] < BY_VALUES:
         refuse(given)
     return best
+
+
+def _unread(given: Given, detected: Detected) -> list[str]:
+    """A reason that names the columns of texts that the task does not read, other than those it names itself."""
+    read = (detected.text_column, detected.label_column, detected.second_column)
+    known = (*read, *" ".join(detected.reasons).split("'"))
+    texts = [column.name for column in given.columns if column.text_like or column.nested]
+    names = [repr(name) for name in texts if name not in known]
+    pairs = "" if detected.second_column else "; pairs of texts are for --task embedding or translation"
+    return [f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not read{pairs}"] if names else []
 
 
 def _check_named(given: Given) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.data.formats.aligned import are_files_of_lines, count_lines, read_aligned, share_a_name, sides_of
+from headway.data.formats.labelled_lines import holds_labels
 from headway.data.images.folder import are_images
 from headway.data.images.image_table import ImageTable
 from headway.data.open.detected import Detected
@@ -65,9 +66,9 @@ def read_input(
         return table, detect(table, task=options.data.task)
     if options.data.task is None and are_files_of_lines(inputs) and not are_images(inputs):
         _check_one_text(inputs, options.data.encoding)
-    source = _large_text(inputs, options.data.task, columns) or read(
-        inputs, encoding=options.data.encoding, delimiter=options.data.delimiter, on_bad_row=options.data.on_bad_row
-    )
+    reading = {name: options.value(name) for name in ("encoding", "delimiter", "on_bad_row")}
+    as_text = options.data.task is not None and recogniser(named(options.data.task)).running_text
+    source = _large_text(inputs, options.data.task, columns) or read(inputs, as_text=as_text, **reading)
     return _recognised(source, options, columns, known, chat)
 
 
@@ -234,7 +235,8 @@ def _check_one_text(inputs: Sequence[str | Path], encoding: str | None) -> None:
     They could be if their names differ only in the ending, and if they have nearly as many lines.
     """
     fewer, more = sorted(counts := [count_lines(path, encoding) for path in inputs])
-    if fewer > 1 and (share_a_name(inputs) or more - fewer <= NEARLY * more):
+    alike = share_a_name(inputs) or more - fewer <= NEARLY * more
+    if fewer > 1 and alike and not holds_labels(Path(inputs[0]), encoding):
         (first, second), (one, other) = inputs, counts
         raise InputError(
             f"{first} has {one:,} lines, {second} {other:,}. If their lines correspond (a text and its translation), "

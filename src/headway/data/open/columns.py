@@ -15,8 +15,8 @@ MOST_LABELS = 100
 MOST_COUNTED = 1000
 """Distinct values of a column that are held to count how often each occurs."""
 
-NUMBER = re.compile(r"[-+]?[\d.,]*\d([eE][-+]?\d+)?")
-"""What is written like a number."""
+NUMBER = re.compile(r"[-+]?([$€£¥] ?)?[\d.,]*\d([eE][-+]?\d+)?( ?[$€£¥%])?")
+"""What is written like a number, an amount of money or a percentage."""
 
 TINY = 10
 """In a table of fewer rows nothing has to repeat: a column that is called like a label may be one."""

@@ -101,32 +101,41 @@ def _missing(path: Path) -> str:
     return f"{path}: there is no such file.{hint}"
 
 
-def folder_files(folder: Path) -> list[Path]:
-    """The .txt and .txt.gz files below a folder, or else the .parquet files, in the order of their relative paths.
+KINDS = {"text": "text", "csv": "CSV", "tsv": "TSV", "jsonl": "JSON Lines", "parquet": "Parquet"}
+"""The kinds of files that are read from a folder, in words."""
 
-    Hidden ones are left out.  Raises InputError where there are none, or of both kinds.
+
+def folder_files(folder: Path) -> list[Path]:
+    """The .txt files below a folder, or the tables of one kind, also as .gz, in the order of their relative paths.
+
+    Hidden files, empty ones and those of other endings are left out; so are .json files next to others, since they
+    describe them.  Raises InputError where no file is left, or where they are of several kinds.
     """
     try:
         entries = sorted(path for path in folder.rglob("*") if path.is_file())
     except OSError as error:
         raise InputError(f"{folder}: this folder cannot be read ({error.strerror}).") from None
     seen = [path for path in entries if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
-    files = [path for path in seen if path.name.lower().endswith((".txt", ".txt.gz"))]
-    shards = [path for path in seen if kind(path) == "parquet"]
-    if files and shards:
-        one, other = (found[0].relative_to(folder) for found in (files, shards))
-        raise InputError(f"{folder}: contains text files ({one}) and Parquet files ({other}); name the files to read.")
-    if files or shards:
-        return files or shards
     if not seen:
         raise InputError(
             f"{folder}: this folder is empty; expected .txt or .parquet files in it, or a folder of images for each "
-            "class."
+            "class; .csv, .tsv and .jsonl files are read too."
         )
-    example = seen[0].relative_to(folder)
-    raise InputError(
-        f"{folder}: no .txt or .parquet files in this folder, only others such as {example}; name the file to read."
-    )
+    read = [path for path in seen if kind(path) != "text" or path.name.lower().endswith((".txt", ".txt.gz"))]
+    if not read:
+        example = seen[0].relative_to(folder)
+        raise InputError(
+            f"{folder}: no .txt, .csv, .tsv, .jsonl or .parquet files in this folder, only others such as {example}; "
+            "name the file to read."
+        )
+    if not (filled := [path for path in read if path.stat().st_size]):
+        raise InputError(f"{folder}: every file in this folder is empty, such as {read[0].relative_to(folder)}.")
+    files = [path for path in filled if not path.name.lower().endswith((".json", ".json.gz"))] or filled
+    first = {kind(path): path.relative_to(folder) for path in reversed(files)}
+    if len(first) > 1:
+        several = " and ".join(f"{words} files ({first[name]})" for name, words in KINDS.items() if name in first)
+        raise InputError(f"{folder}: contains {several}; name the files to read, or keep one kind in a folder.")
+    return files
 
 
 def check_encoding(encoding: str | None) -> str:

@@ -21,8 +21,8 @@ from headway.errors import InputError
 from headway.io.quantities import counted
 
 EXPECTED = (
-    "expected names of files, a pandas or polars frame, a datasets.Dataset, a list of texts, a pair of a list of "
-    "texts and a list of labels, or a list of dicts"
+    "expected names of files, a pandas or polars frame, a datasets.Dataset, a list or Series of texts, a pair of a "
+    "list of texts and a list of labels, or a list of dicts"
 )
 
 
@@ -41,6 +41,7 @@ def given_inputs(given: Sequence[Any]) -> list[Any]:
 
     Raises InputError for anything else.
     """
+    given = [_listed(one) for one in given]
     if len(given) == 2 and all(isinstance(one, list) for one in given) and _are_texts(given[0]):
         given = [(given[0], given[1])]
     held = [_held(one) for one in given]
@@ -55,6 +56,16 @@ def given_inputs(given: Sequence[Any]) -> list[Any]:
             raise InputError(f"the input {what} {alone} {EXPECTED}.")
         found += files
     return found
+
+
+def _listed(data: Any) -> Any:
+    """A Series, an array or a column of a data set as a list, alone or in a pair; anything else as it is."""
+    if isinstance(data, tuple):
+        return tuple(map(_listed, data))
+    to_list = getattr(data, "tolist", None) or getattr(data, "to_list", None)
+    if to_list is not None and not (hasattr(data, "columns") or hasattr(data, "column_names")):
+        return to_list()
+    return list(data) if hasattr(data, "column_name") else data
 
 
 def _held(data: Any) -> _Held | None:
@@ -127,9 +138,9 @@ def _named(value: Any, names: list[str] | None) -> Any:
 
 def _texts(texts: list[Any], labels: list[Any] | None = None) -> _Held:
     if not all(isinstance(text, str) for text in texts):
-        other = next(text for text in texts if not isinstance(text, str))
+        at, other = next((at, text) for at, text in enumerate(texts) if not isinstance(text, str))
         raise InputError(
-            f"a list of texts has {type(other).__name__} ({str(other)[:40]!r}) in it; expected only texts."
+            f"a list of texts has {type(other).__name__} ({str(other)[:40]!r}) at position {at}; expected only texts."
         )
     if labels is None:
         return _Held("a list of texts", ["text"], len(texts), lambda start, stop: {"text": texts[start:stop]})
@@ -194,8 +205,8 @@ def _table(held: _Held) -> Table:
 
 def _cell(value: Any, name: str, column: str, row: int) -> str:
     """A value as a string.  Raises InputError for one that is no text and no number."""
-    value = value.item() if hasattr(value, "item") else value
-    if isinstance(value, bytes | dict):
+    value = value.tolist() if hasattr(value, "tolist") else list(value) if isinstance(value, tuple) else value
+    if isinstance(value, bytes | dict | set | frozenset):
         raise InputError(
             f"{name}, row {row}: column {column!r} holds {type(value).__name__}; expected texts or numbers."
         )

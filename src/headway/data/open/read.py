@@ -1,18 +1,22 @@
 """One reader for every command: files in, a `Corpus` of running text or a `Table` out.
 
-.txt (and any other extension that is text), .csv, .tsv, .jsonl, each also as .gz, .parquet, and folders of .txt or
-.parquet; folders of images by class, and .npz.  A table with one column is running text: every row is a document.  A
-.jsonl or .parquet whose rows have a list of "messages" is conversations, and so is ShareGPT's "conversations".
+.txt (and any other extension that is text), .csv, .tsv, .jsonl, each also as .gz, .parquet, folders of one of these
+kinds, folders of texts or images by class, and .npz.  A table with one column is running text: every row is a document;
+lines of fastText are texts with labels.  A .jsonl or .parquet whose rows have a list of "messages" is conversations,
+and so is ShareGPT's with a list of "conversations".
 """
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from headway.data.formats.delimited import open_delimited
 from headway.data.formats.json_lines import open_json_lines
+from headway.data.formats.labelled_lines import COLUMNS, holds_labels, open_labelled_lines
 from headway.data.formats.parquet import open_parquet
 from headway.data.images.folder import are_images, read_images
+from headway.data.open.class_folders import are_class_folders
 from headway.data.open.columns import Judging
 from headway.data.open.files import Tally, check_encoding, check_path, folder_files, kind, lines, pieces
 from headway.data.records.chunks import Chunk, LineNumbers, line_chunks
@@ -35,13 +39,14 @@ def read(
     encoding: str | None = None,
     delimiter: str | None = None,
     on_bad_row: str = "error",
+    as_text: bool = False,
 ) -> Corpus | Table:
     """Read what the user named, and check all of it before anything is trained.
 
     Several inputs of the same kind are joined in order; tables must have the same columns.  `encoding` is that of files
     which are not UTF-8, None for none; `delimiter` None tries , ; tab and | ; `on_bad_row` "skip" leaves malformed rows
-    out, at most 1 % of them or five.  Raises InputError, naming file and line, for anything that cannot be
-    used as it is.
+    out, at most 1 % of them or five; with `as_text`, folders of texts by class and lines of fastText are running text.
+    Raises InputError, naming file and line, for anything that cannot be used as it is.
     """
     check_policy(on_bad_row)
     check_encoding(encoding)
@@ -49,9 +54,11 @@ def read(
     if are_images(inputs):
         return read_images(inputs, on_bad_row)
     paths = input_paths(inputs)
-    texts = [path for path in paths if kind(path) == "text"]
+    if not as_text and are_class_folders(inputs):
+        return _read_classes([Path(folder) for folder in inputs], paths, encoding, on_bad_row)
+    texts = [path for path in paths if kind(path) == "text" and (as_text or not holds_labels(path, encoding))]
     if texts and len(texts) < len(paths):
-        table = next(path for path in paths if kind(path) != "text")
+        table = next(path for path in paths if path not in texts)
         raise InputError(f"{texts[0]} is running text, {table} is a table; give inputs of one kind.")
     if texts:
         return _checked(Corpus([file_source(path, encoding) for path in paths]))
@@ -61,26 +68,23 @@ def read(
         raise InputError(f"{talks[0]} holds conversations, {other} does not; give inputs of one kind.")
     if talks:
         return _read_dialogues(paths, encoding, on_bad_row)
-    columns = [_columns(path, encoding, delimiter, on_bad_row) for path in paths]
-    for path, found in zip(paths, columns, strict=True):
-        if sorted(found) != sorted(columns[0]):
-            raise InputError(
-                f"{path}: its columns are {', '.join(found)}, but {paths[0]} has {', '.join(columns[0])}; "
-                "files read together need the same columns."
-            )
-    if len(columns[0]) == 1:
+    columns = _same_columns(paths, encoding, delimiter, on_bad_row)
+    if len(columns) == 1:
         return _checked(Corpus([_row_source(path, encoding, delimiter, on_bad_row) for path in paths]))
-    return _read_table(paths, columns[0], encoding, delimiter, on_bad_row)
+    return _read_table(paths, columns, encoding, delimiter, on_bad_row)
 
 
 def read_rows(path: Path, *, encoding: str | None = None) -> Table:
-    """One file as rows, whatever the number of its columns; the lines of running text are the column "text"."""
+    """A file, or a folder of tables or of classes, as rows of any columns; lines of text are the column "text"."""
     check_encoding(encoding)
-    if kind(path) != "text":
-        input_paths([path])
-    if holds_dialogues(path, encoding):
-        return _read_dialogues([path], encoding, "error")
-    return _read_table([path], _columns(path, encoding, None, "error"), encoding, None, "error")
+    paths = [path] if kind(path) == "text" and not path.is_dir() else input_paths([path])
+    if path.is_dir() and are_class_folders([path]):
+        return _read_classes([path], paths, encoding, "error")
+    if path.is_dir() and kind(paths[0]) == "text":
+        raise InputError(f"{path}: this is a folder of texts; name a file in it.")
+    if any(holds_dialogues(file, encoding) for file in paths):
+        return _read_dialogues(paths, encoding, "error")
+    return _read_table(paths, _same_columns(paths, encoding, None, "error"), encoding, None, "error")
 
 
 def text_corpus(
@@ -108,10 +112,7 @@ def input_paths(inputs: Sequence[str | Path]) -> list[Path]:
                 raise InputError(f"{path}: this file is empty (0 bytes).")
             found.append(path)
             continue
-        files = [file for file in folder_files(path) if file.stat().st_size]
-        if not files:
-            raise InputError(f"{path}: every text file in this folder is empty.")
-        found.extend(files)
+        found.extend(folder_files(path))
     seen: set[Path] = set()
     for path in found:
         if path.resolve() in seen:
@@ -140,6 +141,8 @@ def _open(
         return open_parquet(path, bad, tally, None if column is None else [column])
     if kind(path) == "jsonl":
         return open_json_lines(path, lines(path, encoding, tally), bad)
+    if kind(path) == "text" and holds_labels(path, encoding):
+        return open_labelled_lines(path, lines(path, encoding, tally), bad)
     if kind(path) == "text":
         return OpenTable([LINES], line_chunks(LINES, file_chunks(path, encoding, tally)))
     return open_delimited(path, pieces(path, encoding, tally), delimiter, kind(path) == "tsv", bad)
@@ -147,6 +150,18 @@ def _open(
 
 def _columns(path: Path, encoding: str | None, delimiter: str | None, on_bad_row: str) -> list[str]:
     return _open(path, encoding, delimiter, BadRows(path, on_bad_row), None).columns
+
+
+def _same_columns(paths: list[Path], encoding: str | None, delimiter: str | None, on_bad_row: str) -> list[str]:
+    """The columns of the first table.  Raises InputError, naming the file, where another one has other columns."""
+    columns = [_columns(path, encoding, delimiter, on_bad_row) for path in paths]
+    for path, found in zip(paths, columns, strict=True):
+        if sorted(found) != sorted(columns[0]):
+            raise InputError(
+                f"{path}: its columns are {', '.join(found)}, but {paths[0]} has {', '.join(columns[0])}; "
+                "files read together need the same columns."
+            )
+    return columns[0]
 
 
 def _row_source(
@@ -183,11 +198,21 @@ def _read_table(
     def opened(path: Path, bad: BadRows, tally: Tally | None) -> OpenTable:
         return _open(path, encoding, delimiter, bad, tally)
 
-    facts = [Judging(name) for name in columns]
-    none = f"there are no rows in this file, only columns ({', '.join(columns)})."
-    read = _read_rows(paths, opened, on_bad_row, repr((encoding, delimiter, on_bad_row)), none, facts)
-    read.facts = [one.column() for one in facts]
-    return read
+    none = f"this table is empty: there are no rows in this file, only columns ({', '.join(columns)})."
+    return _read_rows(paths, opened, on_bad_row, repr((encoding, delimiter, on_bad_row)), none, columns)
+
+
+def _read_classes(folders: list[Path], paths: list[Path], encoding: str | None, on_bad_row: str) -> Table:
+    """Texts in folders by class: a row for each file, with the name of its folder as the label."""
+
+    def opened(path: Path, bad: BadRows, tally: Tally | None) -> OpenTable:
+        if tally is not None:
+            tally.add(f"{path.parent.name}\0".encode("utf-8", "surrogateescape"))
+        text = "".join(file_chunks(path, encoding, tally))
+        return OpenTable(COLUMNS, iter([Chunk({"text": [text], "label": [path.parent.name]}, [1])]))
+
+    table = _read_rows(paths, opened, on_bad_row, repr((encoding, on_bad_row)), "there is no text here.", COLUMNS)
+    return replace(table, folders=tuple(folders))
 
 
 def _read_dialogues(paths: list[Path], encoding: str | None, on_bad_row: str) -> Dialogues:
@@ -207,9 +232,10 @@ def _read_rows(
     on_bad_row: str,
     reading: str,
     none: str,
-    judging: Sequence[Judging] = (),
+    judged: Sequence[str] = (),
 ) -> Table:
-    """A table after one pass over it; a small one stays in memory, a large one is read again when needed."""
+    """A table after one pass over it, with facts about columns; a large one is not held but read again when needed."""
+    judging = [Judging(name) for name in judged]
     numbers = LineNumbers()
     held: list[Chunk] | None = []
     states, starts, digests, columns = [], [], [], list[str]()
@@ -262,6 +288,7 @@ def _read_rows(
         starts,
         stream=stream,
         reading=reading,
+        facts=[one.column() for one in judging] or None,
     )
 
 

@@ -71,6 +71,8 @@ class Table:
     """(line, reason) of each malformed row that was left out."""
     starts: list[int] = field(default_factory=lambda: [0])
     """The index of the first row of each file."""
+    folders: tuple[Path, ...] = ()
+    """The folders that were given, where each file is one row and its folder the label."""
     paired: Path | None = None
     """The file whose lines are the second column, where each column is a file of its own."""
     stream: Callable[[], Iterator[Chunk]] | None = field(default=None, repr=False, compare=False)
@@ -85,7 +87,7 @@ class Table:
     @property
     def inputs(self) -> list[str]:
         """All files, as they were given."""
-        return [str(path) for path in (*self.paths, *([] if self.paired is None else [self.paired]))]
+        return [str(path) for path in self.folders or (*self.paths, *([] if self.paired is None else [self.paired]))]
 
     @property
     def path(self) -> Path:
@@ -97,8 +99,8 @@ class Table:
         """The files in a few words, for messages."""
         if self.paired is not None:
             return f"{self.path} and {self.paired}"
-        more = len(self.paths) - 1
-        return str(self.path) + (f" and {more} more" if more else "")
+        paths = self.folders or self.paths
+        return str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -156,6 +158,8 @@ class Table:
     def place(self, index: int) -> str:
         """Where row `index` stands: "line 7", with the file when there are several."""
         path = self.paths[bisect_right(self.starts, index) - 1]
+        if self.folders:
+            return f"{path.parent.name}/{path.name}"
         line = f"{self._unit(path)} {self.row_numbers[index]}"
         return line if len(self.paths) == 1 else f"{path.name} {line}"
 

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.errors import InputError
 from headway.models.adapt.ensemble import Ensemble
 from headway.models.transformer import Decoder, Encoder
 from headway.runtime.runtime import Output, Runtime
 from headway.runtime.windows import frame, framed
+from headway.tasks.common.as_list import text_list
 from headway.tasks.common.labels import label_answers
 from headway.text.tokenizer import Tokenizer
 
@@ -25,18 +25,15 @@ class Classifier:
         self.model, self.tokenizer, self.labels = model, tokenizer, list(labels)
         self.runtime = Runtime(model)
 
-    def __call__(self, text: str | Sequence[str]) -> Any:
+    def __call__(self, text: str | Iterable[str]) -> Any:
         """{"label", "score", "scores"} of a text, or a list of them, in order.
 
         ``scores`` has the probability of every label; they sum to one.  A text longer than the model was trained for is
         read in overlapping windows, whose probabilities are averaged.
         """
-        texts = [text] if isinstance(text, str) or not isinstance(text, Iterable) else list(text)
-        for i, one in enumerate(texts):
-            if not isinstance(one, str):
-                raise InputError(f"text {i} is {type(one).__name__}; expected a text.")
+        texts, alone = text_list(text)
         results = label_answers(self.labels, self.probabilities(texts))
-        return results[0] if isinstance(text, str) else results
+        return results[0] if alone else results
 
     def probabilities(self, texts: Sequence[str]) -> Tensor:
         """(N, C) float32, rows in the order of the texts."""

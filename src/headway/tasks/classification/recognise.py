@@ -7,7 +7,7 @@ from headway.data.open.shapes import TABLE, TEXT
 from headway.errors import InputError
 from headway.tasks.common.columns import find_label, find_text, likely_labels, likely_texts, no_labels
 from headway.tasks.common.given import Given
-from headway.tasks.common.unsupported import judged_pair, losses
+from headway.tasks.common.unsupported import judged_pair, losses, refuse
 from headway.tasks.recognise import BY_LABELS, Recogniser
 
 
@@ -37,16 +37,13 @@ class LabelledTexts(Recogniser):
                 f"{given.name}: no column looks like a label (a few values that repeat); besides the text {text!r}, "
                 f"the columns are: {names}. Name one with --label-column."
             )
-        others = [one for one in given.columns if one.name not in (text, label)]
-        unread = [repr(one.name) for one in others if one.text_like or one.nested]
-        if unread:
-            are = "is not read" if len(unread) == 1 else "are not read"
-            reasons.append(f"{' and '.join(unread)} {are}; pairs of texts are for --task embedding or translation")
+        chosen = replace(given, text=text, label=label)
+        if given.asked is None:
+            refuse(chosen)
         reasons.append(
             f"a text and a label in every row: {self.task} (--task language_modeling to train on the text only)"
         )
-        lost = losses(replace(given, text=text, label=label))
-        return Detected(self.task, text, label, reasons, warnings=lost)
+        return Detected(self.task, text, label, reasons, warnings=losses(chosen))
 
 
 RECOGNISER = LabelledTexts("classification")

@@ -1,5 +1,6 @@
 """Running text, as language models and masked language models recognise it: text, or one column of a table."""
 
+from dataclasses import replace
 from itertools import islice
 
 from headway.data.formats.json_lines import from_json
@@ -11,7 +12,7 @@ from headway.data.records.rows import shorten
 from headway.errors import InputError
 from headway.tasks.common.columns import find_text, likely_texts, no_labels
 from headway.tasks.common.given import Given
-from headway.tasks.common.unsupported import unread_lists
+from headway.tasks.common.unsupported import refuse_targets
 from headway.tasks.recognise import Recogniser
 
 
@@ -38,8 +39,9 @@ class RunningText(Recogniser):
             check_column(given.table.path, text, _first(given, text))
         if given.asked is not None:
             return Detected(self.task, text, None, [*reasons, f"task: {self.words}, as asked"])
+        refuse_targets(replace(given, text=text))
         reasons.append(f"no column looks like a label: {self.words} (--label-column to classify)")
-        return Detected(self.task, text, None, reasons, warnings=unread_lists(given))
+        return Detected(self.task, text, None, reasons)
 
     def _text(self, given: Given) -> Detected:
         if given.label is not None:

@@ -9,7 +9,7 @@ class Stars(TextRows):
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,6 +31,7 @@ from headway.hub.directory import model_config
 from headway.io.quantities import counted
 from headway.models.own import OwnConfig
 from headway.runtime.runtime import Runtime
+from headway.tasks.common.as_list import text_list
 from headway.tasks.common.lengths import cut_warning, usual_longest
 from headway.tasks.common.material import Material, MaterialInputs, made_up_table
 from headway.tasks.common.row_loss import RowLoss, averages, units
@@ -222,12 +223,9 @@ class TextPipeline:
         self.runtime = Runtime(model)
         self._answers: Callable[[Tensor], list[Any]] = task.answers
 
-    def __call__(self, text: str | Sequence[str]) -> Any:
+    def __call__(self, text: str | Iterable[str]) -> Any:
         """The answer to a text, or a list of them, in order; a long text is cut as in training, with a warning."""
-        texts = [text] if isinstance(text, str) else list(text)
-        for i, one in enumerate(texts):
-            if not isinstance(one, str):
-                raise InputError(f"text {i} is {type(one).__name__}; expected a text.")
+        texts, alone = text_list(text)
         if not texts:
             return []
         longest: int = model_config(self.model).max_length
@@ -238,4 +236,4 @@ class TextPipeline:
         rows = [cut_row(row, longest, ends) if len(row) > longest else row or [0] for row in rows]
         read = self.runtime.read(rows, lambda output, ids, mask, _: output(ids, mask).float())
         found = self._answers(torch.stack(read))
-        return found[0] if isinstance(text, str) else found
+        return found[0] if alone else found

@@ -5,22 +5,30 @@
 """
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 
 from headway.data.formats.tags import are_tags, listed
 from headway.data.open.column_names import LABEL_NAMES, SCORE_NAMES, SURE_LABEL_NAMES, TEXT_NAMES
-from headway.data.open.columns import MOST_LABELS, Column, number
+from headway.data.open.columns import LABEL_CHARACTERS, MOST_LABELS, TINY, Column, number
 from headway.data.records.rows import shorten
 from headway.errors import InputError
 from headway.tasks.common.given import Given
 
+ONLY_TEXTS = "--task language_modeling reads only the texts"
 FEW_NUMBERS = 20
 """The most distinct numbers that can be classes; more are a quantity."""
+NO_TARGET = re.compile(
+    r"(^|[\W_])(id|idx|index|uid|key|(up|down)?votes|likes|views|shares|retweets|replies|length|count|words|tokens)$"
+    "|[a-z](Id|ID)$|^(row|doc|user|tweet)id$"
+)
+"""Names of columns of numbers that identify a row, or that count something of its text."""
+HASHTAG = re.compile(r"#[^\s#]+")
 SHORT = 8
 """Characters: the texts of a pair are longer on average."""
 
@@ -29,51 +37,69 @@ SHORT = 8
 class Unsupported:
     """One kind of data for which there is no task."""
 
-    evidence: Callable[[Given], str | None]
-    """the evidence, in words; None where there is none"""
+    evidence: Callable[[Given], tuple[str, str] | None]
+    """a column, and the evidence in words; None where there is none"""
     what: str
     """what the data are or, where training continues, what is lost"""
     instead: str = ""
-    """what to do; empty where training continues"""
+    """what to do, with the column for COLUMN; empty where training continues"""
 
 
 def refuse(given: Given) -> None:
     """Raise InputError for data that would be trained for the wrong task."""
     for one in UNSUPPORTED:
         if one.instead and (evidence := one.evidence(given)):
-            raise InputError(f"{given.name}: {evidence}: {one.what}. {one.instead}")
+            column, words = evidence
+            instead = one.instead.replace("COLUMN", shlex.quote(column))
+            raise InputError(f"{given.name}: {words}: {one.what}. {instead}")
 
 
 def losses(given: Given) -> list[str]:
     """A line for each thing that is lost when the labels of a column are trained as classes."""
     found = ((one, one.evidence(given)) for one in UNSUPPORTED if not one.instead)
-    return [f"{evidence}: {one.what}" for one, evidence in found if evidence]
+    return [f"{evidence[1]}: {one.what}" for one, evidence in found if evidence]
 
 
-def unread_lists(given: Given) -> list[str]:
-    """A line for each column that is called and looks like lists of labels, of a table whose texts alone are read."""
-    found = [replace(given, label=column.name) for column in given.columns if column.key in LISTED]
-    return [
-        f"{evidence}: not read, since Headway has no task yet for several labels per text; "
-        f"--label-column {one.label} treats each list as a class"
-        for one in found
-        if (evidence := label_lists(one))
-    ]
+def refuse_targets(given: Given) -> None:
+    """Raise InputError for a table of which only the texts would be read, where another column could be the target."""
+    for column in given.columns:
+        if column.name == given.text or column.distinct < 2 or (column.numeric and _is_metadata(given, column)):
+            continue
+        called = column.key in LABEL_NAMES | LISTED
+        if called or column.numeric or column.counts is not None:
+            refuse(replace(given, label=column.name))
+        repeats = column.n_rows < TINY and column.distinct < column.n_rows
+        if column.numeric or ((called or repeats) and column.mean_length <= LABEL_CHARACTERS):
+            raise InputError(
+                f"{given.name}: column {column.name!r} ({column.distinct:,} distinct values in {column.n_rows:,} rows) "
+                f"could be the label of the texts in {given.text!r}. To classify, add --label-column "
+                f"{shlex.quote(column.name)}; {ONLY_TEXTS}."
+            )
 
 
-def tagged_words(given: Given) -> str | None:
+def _is_metadata(given: Given, column: Column) -> bool:
+    """Whether numbers say which row it is or when it is from, and not what it means: ids, counts, times and years."""
+    if NO_TARGET.search(column.name):
+        return True
+    values = [number(_decimal(value)) for value in islice(given.values(column.name), 10_000) if value.strip()]
+    ascending, years = all(a < b for a, b in pairwise(values)), all(1800 <= value <= 2100 for value in values)
+    return all(value == np.floor(value) for value in values) and (ascending or years or min(values) >= 1e8)
+
+
+def tagged_words(given: Given) -> tuple[str, str] | None:
     """Rows of a word and its tag each, without sentence boundaries."""
     for column in given.columns:
         if given.text != column.name and column.few and column.counts and are_tags(column.counts):
             shown = ", ".join(tag for tag, _ in column.counts.most_common(4))
-            return f"column {column.name!r} holds tags of single tokens ({shown})"
+            return column.name, f"column {column.name!r} holds tags of single tokens ({shown})"
     return None
 
 
-def preferences(given: Given) -> str | None:
+def preferences(given: Given) -> tuple[str, str] | None:
     """A preferred and a rejected reply in each row."""
-    found = [column.name for column in given.columns if column.key in ("chosen", "rejected")]
-    return f"columns {found[0]!r} and {found[1]!r} are a preferred and a rejected reply" if len(found) > 1 else None
+    replies = [column.name for column in given.columns if column.key in ("chosen", "rejected")]
+    words = "columns {0!r} and {1!r} are a preferred and a rejected reply"
+    return (replies[0], words.format(*replies)) if len(replies) > 1 else None
 
 
 PAIRS = {
@@ -107,10 +133,11 @@ JUDGED = (
 """Names of columns that label or score pairs."""
 
 
-def judged_pairs(given: Given) -> str | None:
+def judged_pairs(given: Given) -> tuple[str, str] | None:
     """Two columns of texts that are called like the two of a pair, and a label or a score of the pair."""
-    found = _judged(given)
-    return found and f"columns {found[0]!r} and {found[1]!r} are pairs of texts, {found[2]!r} a label or score of each"
+    first, second, judged = _judged(given) or ("", "", "")
+    words = f"columns {first!r} and {second!r} are pairs of texts, {judged!r} a label or score of each"
+    return (judged, words) if judged else None
 
 
 def judged_pair(given: Given) -> tuple[str, str] | None:
@@ -172,7 +199,7 @@ QUANTITIES = frozenset(
 """Names of columns of numbers to predict, other than labels."""
 
 
-def quantity(given: Given) -> str | None:
+def quantity(given: Given) -> tuple[str, str] | None:
     """A column of many distinct numbers where the label is expected."""
     if given.label is None and any(column.label_like and _may_be_label(column) for column in given.columns):
         return None
@@ -183,7 +210,8 @@ def quantity(given: Given) -> str | None:
         if column.name != given.label and (given.label is not None or column.key not in named):
             continue
         if _is_quantity(column, np.fromiter((number(_decimal(value)) for value in given.distinct(column)), float)):
-            return f"column {column.name!r} holds {column.distinct:,} distinct numbers in {column.n_rows:,} rows"
+            many = f"{column.distinct:,} distinct numbers in {column.n_rows:,} rows"
+            return column.name, f"column {column.name!r} holds {many}"
     return None
 
 
@@ -218,18 +246,18 @@ STARS = re.compile("[★☆⭐✩✭\ufe0f]+|\\*{1,5}|[1-5](?:[.,]5)? ?stars?|(?
 """Ratings that are written with stars or out of a maximum."""
 
 
-def ratings(given: Given) -> str | None:
+def ratings(given: Given) -> tuple[str, str] | None:
     """A few consecutive numbers, or stars: ordered classes."""
     column = given.column(given.label)
     if column is None or not 3 <= column.distinct <= FEW_NUMBERS:
         return None
     written = sorted(set(given.distinct(column)))
     if all(STARS.fullmatch(value.casefold()) for value in written):
-        return f"the labels in column {column.name!r} are ratings ({', '.join(written[:11])})"
+        return column.name, f"the labels in column {column.name!r} are ratings ({', '.join(written[:11])})"
     values = sorted(number(_decimal(value)) for value in written) if column.numeric else []
     if not values or not (column.key in RATED or values == [1, 2, 3, 4, 5]) or not _in_a_row(values):
         return None
-    return f"the labels in column {column.name!r} look like ratings ({values[0]:g} to {values[-1]:g})"
+    return column.name, f"the labels in column {column.name!r} look like ratings ({values[0]:g} to {values[-1]:g})"
 
 
 def _in_a_row(values: Sequence[float]) -> bool:
@@ -243,7 +271,7 @@ LISTED = frozenset(["tags", "genres", "genre", "categories", "topics", "labels",
 """Names of columns with several labels per text."""
 
 
-def label_lists(given: Given) -> str | None:
+def label_lists(given: Given) -> tuple[str, str] | None:
     """Labels that are lists of labels, each of which occurs in several lists or alone: "delay", "delay;cancel"."""
     column = given.column(given.label)
     if column is None or column.numeric:
@@ -251,9 +279,11 @@ def label_lists(given: Given) -> str | None:
     values = set(given.distinct(column))
     for how, cut in LISTS:
         cells = {value: cut(value) for value in sorted(values)}
-        if _share_parts([parts for parts in cells.values() if parts is not None], len(cells)):
+        lists = [parts for parts in cells.values() if parts is not None]
+        sure = cut is listed and len(lists) == len(cells) and any(len(parts) > 1 for parts in lists)
+        if sure or _share_parts(lists, len(cells)):
             example = next(value for value, parts in cells.items() if parts and len(parts) > 1)
-            return f"column {column.name!r} holds lists of labels, {how} ({shorten(example)})"
+            return column.name, f"column {column.name!r} holds lists of labels, {how} ({shorten(example)})"
     return None
 
 
@@ -270,7 +300,8 @@ def _share_parts(lists: Sequence[Sequence[str]], count: int) -> bool:
     places = {(part, at) for parts in several for at, part in enumerate(parts)}
     free = len({len(parts) for parts in cut}) > 1 or len(places) > len(atoms)  # no table of fixed places
     shared = sum(occurs[part] > 1 for part in atoms)
-    return free and len(atoms) > 1 and shared >= 0.8 * len(atoms)
+    reordered = len(set(map(frozenset, several))) < len(set(map(tuple, several)))  # "a, b" and "b, a"
+    return free and len(atoms) > 1 and (reordered or shared >= 0.8 * len(atoms))
 
 
 LISTS: tuple[tuple[str, Callable[[str], list[str] | None]], ...] = (
@@ -278,6 +309,7 @@ LISTS: tuple[tuple[str, Callable[[str], list[str] | None]], ...] = (
     ("separated by ;", lambda value: value.split(";")),
     ("separated by |", lambda value: value.split("|")),
     ("separated by ,", lambda value: value.split(",")),
+    ("as hashtags", lambda value: words if all(map(HASHTAG.fullmatch, words := value.split())) else None),
 )
 """How lists of labels are written."""
 
@@ -302,8 +334,13 @@ UNSUPPORTED = (
     Unsupported(
         quantity,
         "this is a quantity to predict (regression), for which Headway has no task yet",
-        "To classify, add a column of ranges such as low, medium and high. --task classification takes "
-        "each number as a class, --task language_modeling reads only the texts.",
+        "To classify, add a column of ranges such as low, medium and high. --task classification --label-column COLUMN "
+        f"takes numbers that repeat as classes, {ONLY_TEXTS}.",
+    ),
+    Unsupported(
+        label_lists,
+        "these are several labels for a text, for which Headway has no task yet",
+        f"--task classification --label-column COLUMN takes each list as a class, {ONLY_TEXTS}.",
     ),
     Unsupported(ratings, "trained as unordered classes, so mistaking 5 for 1 counts no more than mistaking 5 for 4"),
     Unsupported(

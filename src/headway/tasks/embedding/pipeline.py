@@ -1,20 +1,20 @@
 """Texts as vectors, near each other when the texts mean alike."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from headway.errors import InputError
 from headway.generation.sampling import check_number
 from headway.hub.sentence_transformers import sequence_length
 from headway.models.heads import MaskedTokenHead, PoolingHead
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
 from headway.runtime.windows import frame, framed
+from headway.tasks.common.as_list import text_list
 from headway.text.tokenizer import Tokenizer
 
 
@@ -63,13 +63,14 @@ class Embedder:
         dense = head.dense if isinstance(head, PoolingHead) else None
         return self.model.config.d_model if dense is None else dense.out_features
 
-    def __call__(self, text: str | Sequence[str]) -> np.ndarray:
+    def __call__(self, text: str | Iterable[str]) -> np.ndarray:
         """The vector of a text, float32 (D,), or of each of a list, (N, D), in order."""
-        found = self._vectors(_texts(text)).numpy()
-        return found[0] if isinstance(text, str) else found
+        texts, alone = text_list(text)
+        found = self._vectors(texts).numpy()
+        return found[0] if alone else found
 
     def similarity(
-        self, a: str | Sequence[str] | np.ndarray, b: str | Sequence[str] | np.ndarray | None = None
+        self, a: str | Iterable[str] | np.ndarray, b: str | Iterable[str] | np.ndarray | None = None
     ) -> np.ndarray:
         """The cosine of every text of ``a`` with every one of ``b`` (by default ``a``): float32 (N, M).
 
@@ -80,7 +81,7 @@ class Embedder:
         return (first @ second.T).numpy()
 
     def nearest(
-        self, query: str | Sequence[str], texts: Sequence[str], k: int = 5, vectors: np.ndarray | None = None
+        self, query: str | Iterable[str], texts: Iterable[str], k: int = 5, vectors: np.ndarray | None = None
     ) -> Any:
         """The ``k`` of ``texts`` that are nearest to ``query``: [{"text", "score", "index"}, ...], best first.
 
@@ -88,17 +89,18 @@ class Embedder:
         given.  A list of queries gives a list of such lists.
         """
         check_number("k", k, 1, 1 << 31, "a whole number, 1 or more", whole=True)
-        among = _texts(texts)
-        cosines = self.similarity(_texts(query), among if vectors is None else vectors)
+        (queries, alone), among = text_list(query), text_list(texts)[0]
+        cosines = self.similarity(queries, among if vectors is None else vectors)
         results = []
         for row in cosines:
             order = np.argsort(-row, kind="stable")[:k].tolist()
             results.append([{"text": among[i], "score": float(row[i]), "index": i} for i in order])
-        return results[0] if isinstance(query, str) else results
+        return results[0] if alone else results
 
-    def _given(self, given: str | Sequence[str] | np.ndarray) -> Tensor:
+    def _given(self, given: str | Iterable[str] | np.ndarray) -> Tensor:
         """The vectors of texts, or those that were given."""
-        return torch.tensor(given) if isinstance(given, np.ndarray) else self._vectors(_texts(given))
+        vectors = isinstance(given, np.ndarray) and given.dtype.kind in "iuf"
+        return torch.tensor(given) if vectors else self._vectors(text_list(given)[0])
 
     def _vectors(self, texts: list[str]) -> Tensor:
         """(N, D) float32, rows in the order of the texts."""
@@ -125,15 +127,6 @@ class Embedder:
         if self._pool is None and not (isinstance(head, PoolingHead) and head.normalise):
             return mean
         return torch.where(counts[:, None] > 1, _units(mean), mean)
-
-
-def _texts(text: str | Sequence[str]) -> list[str]:
-    """One text or several as a list.  Raises InputError for what is no text."""
-    texts = [text] if isinstance(text, str) or not isinstance(text, Iterable) else list(text)
-    for number, one in enumerate(texts):
-        if not isinstance(one, str):
-            raise InputError(f"text {number} is {type(one).__name__}; expected a text.")
-    return texts
 
 
 def _units(vectors: Tensor) -> Tensor:

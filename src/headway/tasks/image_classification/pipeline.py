@@ -1,7 +1,7 @@
 """Predict the class of an image."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,16 @@ from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
+from headway.tasks.common.as_list import as_list
 from headway.tasks.common.labels import label_answers
 
 Image = str | Path | np.ndarray
+
+
+def _is_image(image: object) -> bool:
+    """Whether this is one image: an array of names, or one with four dimensions, is several."""
+    one = isinstance(image, np.ndarray) and image.ndim < 4 and image.dtype.kind not in "OUT"
+    return one or isinstance(image, str | Path)
 
 
 class ImageClassifier:
@@ -30,16 +37,16 @@ class ImageClassifier:
         self.model, self.preprocessor, self.labels = model, preprocessor, list(labels)
         self.runtime = Runtime(model)
 
-    def __call__(self, image: Image | Sequence[Image]) -> Any:
+    def __call__(self, image: Image | Iterable[Image]) -> Any:
         """{"label", "score", "scores"} of an image, or a list of them, in order.
 
         An image is the name of a file, or an array (H, W) or (H, W, 1 or 3) of bytes, or of numbers from 0 to 1; an
         array (N, H, W, 1 or 3) counts as a list.  ``scores`` has the probability of every class; they sum to one.
         Raises InputError for a file that is no image, and for an array of another kind.
         """
-        one = isinstance(image, str | Path) or (isinstance(image, np.ndarray) and image.ndim < 4)
-        results = label_answers(self.labels, self.probabilities([image] if one else list(image)))  # type: ignore[list-item, arg-type]
-        return results[0] if one else results
+        images, alone = as_list(image, _is_image, "an image: the name of a file, or an array")
+        results = label_answers(self.labels, self.probabilities(images))
+        return results[0] if alone else results
 
     def probabilities(self, images: Sequence[Image]) -> Tensor:
         """(N, C) float32, rows in the order of the images."""

@@ -11,6 +11,7 @@ from headway.generation.sampling import Sampling, check_number
 from headway.models.transformer import Decoder
 from headway.runtime.runtime import Runtime
 from headway.runtime.windows import frame
+from headway.tasks.common.as_list import text_list
 from headway.tasks.common.prompt import Prompt
 from headway.tasks.language_modeling.chat import chat_tokenizer, end_ids, end_of_turn, fit, forgetting
 from headway.text.chat import Message
@@ -28,14 +29,14 @@ class Generator:
         self.model, self.tokenizer, self.runtime = model, tokenizer, Runtime(model)
         self.ends = end_ids(model, tokenizer)
 
-    def __call__(self, prompt: str | Sequence[str], **options: Any) -> Any:
+    def __call__(self, prompt: str | Iterable[str], **options: Any) -> Any:
         """The continuation of a prompt, or of each of a list, without the prompt itself; options as for ``stream``."""
-        prompts = [prompt] if isinstance(prompt, str) or not isinstance(prompt, Iterable) else list(prompt)
+        prompts, alone = text_list(prompt)
         results = [""] * len(prompts)
         if prompts:
             for row, piece in self._pieces(prompts, **options):
                 results[row] += piece
-        return results[0] if isinstance(prompt, str) else results
+        return results[0] if alone else results
 
     def stream(self, prompt: str, **options: Any) -> Iterator[str]:
         """The continuation piece by piece; joined, the pieces equal the call's result.

@@ -1,7 +1,7 @@
 """Predict the masked words of a text."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from headway.generation.sampling import check_number
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
 from headway.runtime.windows import frame, framed, framed_around
+from headway.tasks.common.as_list import text_list
 from headway.text.tokenizer import Tokenizer
 
 SPELLINGS = ("[MASK]", "<mask>")
@@ -42,7 +43,7 @@ class MaskFiller:
         self._offered = torch.tensor([*known, *[False] * (rows - len(known))])
         self._offered[sorted(tokenizer.special_ids)] = False
 
-    def __call__(self, text: str | Sequence[str], *, k: int = 5) -> Any:
+    def __call__(self, text: str | Iterable[str], *, k: int = 5) -> Any:
         """The ``k`` likeliest tokens for the mask: [{"token", "score"}, ...], best first.
 
         The mask is written [MASK] or <mask>.  A text with several gives such a list for each, in order; a list of
@@ -52,12 +53,12 @@ class MaskFiller:
         """
         most = int(self._offered.sum())
         check_number("k", k, 1, 1 << 31, "a whole number, 1 or more", whole=True)
-        texts = [text] if isinstance(text, str) or not isinstance(text, Iterable) else list(text)
-        bodies = [self._encode(one, number) for number, one in enumerate(texts)]
+        texts, alone = text_list(text)
+        bodies = [self._encode(one) for one in texts]
         results: list[Any] = []
         for answers in self._answers(bodies, min(k, most)):
             results.append(answers if len(answers) > 1 else answers[0])
-        return results[0] if isinstance(text, str) else results
+        return results[0] if alone else results
 
     def is_open(self, text: str) -> bool:
         """Whether a text has an open place."""
@@ -72,10 +73,8 @@ class MaskFiller:
         front, back = self._around
         return [*front, *self._ids(text), *back]
 
-    def _encode(self, text: str, number: int) -> list[int]:
+    def _encode(self, text: str) -> list[int]:
         """Ids without the frame.  What spells another special token is text."""
-        if not isinstance(text, str):
-            raise InputError(f"text {number} is {type(text).__name__}; expected a text with [MASK] in it.")
         if not self.is_open(text):
             raise InputError(f"{shown(text)}: {NOTHING_OPEN}")
         return self._ids(text)

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.errors import InputError
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
 from headway.runtime.windows import frame
+from headway.tasks.common.as_list import text_list
 from headway.tasks.token_classification.schemes import OUTSIDE, entities
 from headway.tasks.token_classification.words import first_tokens, split_words
 from headway.text.tokenizer import Tokenizer
@@ -28,24 +28,21 @@ class Tagger:
         self.model, self.tokenizer, self.labels = model, tokenizer, list(labels)
         self.runtime = Runtime(model)
 
-    def __call__(self, text: str | Sequence[str]) -> Any:
+    def __call__(self, text: str | Iterable[str]) -> Any:
         """The spans of a text in order, {"text", "label", "start", "end", "score"}; of several texts a list for each.
 
         ``start`` and ``end`` are characters [start, end) of the text; a word has the tag of its first token; ``score``
         is the mean probability of the tags of the span's words.  A text longer than the model reads is read in
         overlapping windows, each word in the one where it is farthest from an end.
         """
-        texts = [text] if isinstance(text, str) or not isinstance(text, Iterable) else list(text)
-        for i, one in enumerate(texts):
-            if not isinstance(one, str):
-                raise InputError(f"text {i} is {type(one).__name__}; expected a text.")
+        texts, alone = text_list(text)
         found = list(self.tokenizer.encode_places(texts))
         likely = self._probabilities([ids for ids, _ in found])
         whole = OUTSIDE not in self.labels
         results = [
             self._spans(one, places, each, whole) for one, (_, places), each in zip(texts, found, likely, strict=True)
         ]
-        return results[0] if isinstance(text, str) else results
+        return results[0] if alone else results
 
     def _spans(self, text: str, places: list[tuple[int, int]], likely: Tensor, whole: bool) -> list[dict[str, Any]]:
         """The spans of a text by the probabilities of its tokens (N, C)."""

@@ -13,6 +13,7 @@ from headway.hub.generation_config import TargetRules
 from headway.models.baselines import RecurrentEncoderDecoder
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.runtime.runtime import Runtime
+from headway.tasks.common.as_list import text_list
 from headway.tasks.translation.alignment import Alignment, align
 from headway.text.tokenizer import Tokenizer
 
@@ -61,7 +62,7 @@ class Translator:
         found.runtime = self.runtime
         return found
 
-    def __call__(self, text: str | Sequence[str], beam: int = 5, n_best: int = 1, length_penalty: float = 1.0) -> Any:
+    def __call__(self, text: str | Iterable[str], beam: int = 5, n_best: int = 1, length_penalty: float = 1.0) -> Any:
         """The translation of a text, or those of a list, in order; with ``n_best`` above 1 lists of {"text", "score"}.
 
         ``beam`` is the width of the search (1 is greedy); a score is ln p of a translation divided by its length to the
@@ -71,13 +72,10 @@ class Translator:
         check_number("beam", beam, 1, 1000, "from 1 to 1000", whole=True)
         check_number("n_best", n_best, 1, beam, f"from 1 to {beam}, the width of the beam", whole=True)
         check_number("length_penalty", length_penalty, -10, 10, "from -10 to 10")
-        texts = [text] if isinstance(text, str) or not isinstance(text, Iterable) else list(text)
-        for i, one in enumerate(texts):
-            if not isinstance(one, str):
-                raise InputError(f"text {i} is {type(one).__name__}; expected a text.")
+        texts, alone = text_list(text)
         found = self.hypotheses(texts, beam, n_best, length_penalty)
         results = [each if n_best > 1 else each[0]["text"] for each in found]
-        return results[0] if isinstance(text, str) else results
+        return results[0] if alone else results
 
     def hypotheses(
         self,
