@@ -14,7 +14,15 @@ from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.hub.adapters.config import AdapterConfig, read_adapter
-from headway.hub.directory import family_of, family_weights, load_model, model_config, read_json, save_config
+from headway.hub.directory import (
+    batch_settings,
+    family_of,
+    family_weights,
+    load_model,
+    model_config,
+    read_json,
+    save_config,
+)
 from headway.hub.download import ADAPTER_WEIGHTS
 from headway.hub.families.family import Family
 from headway.hub.fine_tune import for_classification, for_token_classification
@@ -73,7 +81,7 @@ def write_merged(directory: Path, base: Path, out: Path) -> None:
     write_modules(out, bare, head)
     of_processor = directory if any((directory / name).exists() for name in TOKENIZERS) else base
     if getattr(bare, "patches", None) is None:
-        Tokenizer.load(of_processor, rows=model_config(bare).vocab_size).save(out)
+        Tokenizer.load(of_processor, rows=model_config(bare).vocab_size).save(out, **batch_settings(bare))
     elif (base / PREPROCESSOR).is_file():
         write_json(out / PREPROCESSOR, read_object(base / PREPROCESSOR))
 
