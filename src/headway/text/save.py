@@ -32,8 +32,9 @@ def write(
 ) -> None:
     """Write the files of a backend and ``tokenizer_config.json``, each atomically."""
     folder.mkdir(parents=True, exist_ok=True)
-    inputs = config.get("model_input_names", ["input_ids", "token_type_ids", "attention_mask"])
-    inputs = [name for name in inputs if segments or name != "token_type_ids"]
+    known = config.get("model_input_names")
+    segments = segments and (not isinstance(known, list) or "token_type_ids" in known)
+    inputs = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
     translates = backend.transformers_class != RustBackend.transformers_class
     kept = (*KEPT, *(KEPT_FOR_TRANSLATION if translates else ()))
     said = {
