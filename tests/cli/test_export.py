@@ -160,7 +160,7 @@ def test_other_ids_are_status_one(lm_run: Path, tmp_path: Path, in_process: Call
     other = Tokenizer.load(lm_run)
     monkeypatch.setattr("headway.workflows.export.export.Tokenizer.load", lambda *_, **__: other)
 
-    def save(to: Path, max_length: int | None = None) -> None:
+    def save(to: Path, **_: object) -> None:
         shutil.copy(lm_run / "tokenizer_config.json", to)
         spec = json.loads((lm_run / "tokenizer.json").read_text())
         spec["normalizer"] = {"type": "Lowercase"}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 import headway
 from headway.errors import InputError
@@ -151,3 +153,88 @@ def test_what_was_merged_is_forgotten_a_month_after_its_last_use(tmp_path: Path,
     assert locate.locate_model(places[0]).path == merged[0], "which is a use of it"
     third = locate.locate_model(places[2]).path
     assert {path.name for path in folder.iterdir()} == {merged[0].name, third.name}
+
+
+TABLES = {  # loader, task, an attention matrix, the embedding, the head
+    "qwen3": (*LM, "q_proj", "embed_tokens", "lm_head"),
+    "gpt2": (*LM, "c_attn", "wte", "lm_head"),
+    "t5": (*ADAPTERS["t5"][1], "q", "shared", "lm_head"),
+    "bert": ("AutoModelForMaskedLM", None, {}, "query", "word_embeddings", "cls.predictions.decoder"),
+}
+CHANGES: dict[str, Callable[[str, str], dict[str, Any]]] = {
+    "embedding saved": lambda embedding, head: {"modules_to_save": [embedding]},
+    "head saved": lambda embedding, head: {"modules_to_save": [head]},
+    "both saved": lambda embedding, head: {"modules_to_save": [embedding, head]},
+    "embedding updated": lambda embedding, head: {"target_modules": [embedding]},
+    "head updated": lambda embedding, head: {"target_modules": [head]},
+    "both updated": lambda embedding, head: {"target_modules": [embedding, head]},
+    "tokens": lambda embedding, head: {"trainable_token_indices": {embedding: [5, 7]}},
+}
+MATRIX = "embed_tokens|wte|shared|word_embeddings|lm_head|predictions.decoder|trainable_token_indices"
+
+
+def tied_adapter(kind: str, place: Path, ties: bool = False, **settings: Any) -> tuple[Path, Any]:
+    """An adapter of a model whose head is tied to its embedding, and the model that PEFT loads it as."""
+    loader, task, _, matrix, _, _ = TABLES[kind]
+    make_base(kind, place / "base")
+    torch.manual_seed(7)
+    model = getattr(transformers, loader).from_pretrained(place / "base")
+    targets = [matrix, *settings.pop("target_modules", [])]
+    words = {"target_modules": targets, "fan_in_fan_out": kind == "gpt2", "ensure_weight_tying": ties, **settings}
+    model = peft.get_peft_model(model, peft.LoraConfig(task_type=task, r=RANK, lora_alpha=7, **words))
+    with torch.no_grad():
+        for p in model.parameters():
+            if p.requires_grad:
+                p.normal_(0.0, 0.2)
+    model.save_pretrained(place / "adapter")
+    base = getattr(transformers, loader).from_pretrained(place / "base")
+    return place / "adapter", peft.PeftModel.from_pretrained(base, place / "adapter").eval()
+
+
+@pytest.mark.parametrize("ties", [False, True], ids=["", "ensure_weight_tying"])
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("kind", TABLES)
+@torch.no_grad()
+def test_a_change_of_a_tied_matrix_is_that_of_peft_or_refused(kind: str, change: str, ties: bool, tmp_path: Path):
+    place, theirs = tied_adapter(kind, tmp_path, ties, **CHANGES[change](*TABLES[kind][4:]))
+    refused = kind == "t5" or change == "tokens" or (ties and change in ("head updated", "both updated"))
+    try:
+        model: Any = headway.load_model(place)
+    except InputError as error:
+        assert refused and re.search(MATRIX, str(error)), error
+        return
+    x = ids().clamp(max=70)
+    expected = theirs(input_ids=x).logits
+    assert (model(x) - expected).abs().max() <= 1e-4 and kind != "t5" and change != "tokens"
+
+
+@torch.no_grad()
+def test_the_matrices_of_a_base_in_an_adapter_stay_tied(tmp_path: Path):
+    """``save_embedding_layers`` writes what the base has; PEFT reads it into the one matrix."""
+    place, _ = tied_adapter("qwen3", tmp_path)
+    file = place / "adapter_model.safetensors"
+    table = torch.randn(331, 24, generator=torch.Generator().manual_seed(3))
+    save_file({**load_file(file), "base_model.model.model.embed_tokens.weight": table}, file)
+    base = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "base")
+    expected = peft.PeftModel.from_pretrained(base, place).eval()(input_ids=ids()).logits
+    model: Any = headway.load_model(place)
+    assert (model(ids()) - expected).abs().max() <= 1e-4
+
+
+@pytest.mark.parametrize("kind", ["a head", "a classifier", "a classifier, of a base that has one"])
+def test_what_modules_to_save_promises_and_the_file_lacks_is_refused(kind: str, tmp_path: Path, in_process: Callable):
+    if kind == "a head":
+        place, _ = tied_adapter("gpt2", tmp_path, modules_to_save=["lm_head"])
+    else:
+        place, model = adapter("classifier", tmp_path)
+        if kind != "a classifier":
+            model.get_base_model().score = model.get_base_model().score.original_module
+            model.unload().save_pretrained(tmp_path / "base")
+    name = "lm_head.weight" if kind == "a head" else "score.weight"
+    file = place / "adapter_model.safetensors"
+    tensors = load_file(file)
+    del tensors[f"base_model.model.{name}"]
+    save_file(tensors, file)
+    status, out, err = in_process("predict", place, "the cat")
+    expected = "has no classifier" if kind == "a classifier" else f"modules_to_save promises {name}"
+    assert status == 2 and out == "" and expected in err and err.count("\n") == 1, err

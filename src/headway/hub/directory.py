@@ -23,7 +23,11 @@ from headway.io.regular_file import inside
 from headway.io.strict_json import read_object
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
+from headway.models.heads import TokenHead
 from headway.models.own import OwnConfig
+from headway.models.transformer import Decoder
+from headway.text.special_tokens import padding
+from headway.text.tokenizer import Tokenizer
 
 
 def load_model(
@@ -161,6 +165,18 @@ def family_of(model: nn.Module) -> tuple[Family, dict[str, Any]]:
     raise ValueError(
         "no Hugging Face family can express this model: " + ("; ".join(differences) or type(model).__name__)
     )
+
+
+def batch_settings(model: Any) -> Json:
+    """What ``Tokenizer.save`` says of a model's batches: texts are continued on the right of padding on the left."""
+    side = ("left" if isinstance(model.head, TokenHead) else "right") if isinstance(model, Decoder) else None
+    return {"segments": getattr(model.config, "segments", 0) > 1, "padding_side": side}
+
+
+def padding_entry(model: nn.Module, tokenizer: Tokenizer | None) -> Json:
+    """The entry of ``config.json`` for what pads a decoder's batches, as the files of its tokenizer say it."""
+    pad = padding(tokenizer.special_tokens) if tokenizer is not None and isinstance(model, Decoder) else None
+    return {} if tokenizer is None or pad is None else {"pad_token_id": tokenizer.backend.vocabulary[pad]}
 
 
 def model_config(model: nn.Module) -> Any:

@@ -46,7 +46,7 @@ def entries_to_write(model: nn.Module, theirs: Json, entries: Json) -> dict[str,
             config.pop(key, None)
     generation = kept.get(GENERATION, {})
     if generation:  # transformers then reads the ids only there; Headway reads both
-        known = {**theirs, **config}
+        known = {**theirs, **config, **entries}
         generation = {**{key: known[key] for key in WRITING_IDS if known.get(key) is not None}, **generation}
     return {
         CONFIG: {**config, **entries},

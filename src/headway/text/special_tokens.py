@@ -52,6 +52,11 @@ def special_names(role: str, unknown: bool) -> dict[str, str]:
     return {**DECODER, "unk_token": UNKNOWN} if unknown else dict(DECODER)
 
 
+def padding(names: dict[str, str]) -> str | None:
+    """The token that pads a batch: without one of its own, the one that ends, begins or stands for unknown text."""
+    return next((names[role] for role in ("pad_token", "eos_token", "bos_token", "unk_token") if role in names), None)
+
+
 def encoder_template(specials: list[str]) -> processors.TemplateProcessing:
     """``[CLS] text [SEP]`` and ``[CLS] first [SEP] second [SEP]``, the second with type id 1.
 

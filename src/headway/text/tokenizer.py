@@ -70,15 +70,24 @@ class Tokenizer:
             probe(side, found.path)
         return tokenizer
 
-    def save(self, directory: str | Path, *, max_length: int | None = None, segments: bool = False) -> None:
+    def save(
+        self,
+        directory: str | Path,
+        *,
+        max_length: int | None = None,
+        segments: bool = False,
+        padding_side: str | None = None,
+    ) -> None:
         """Write ``tokenizer.json`` and ``tokenizer_config.json``; ``transformers.AutoTokenizer`` reads them.
 
         The tokenizers of Marian and M2M-100 have no ``tokenizer.json``: the files they were loaded from are written
         unchanged, which is what their classes in transformers read.  ``max_length``: the model's context in tokens
         (default: as loaded). ``segments``: the model takes ``token_type_ids``, so that other programs pass them.
+        ``padding_side``: "left" or "right", where other programs pad a batch (default: as loaded); with it, a tokenizer
+        without a padding token pads with the token that ends a text.
         """
-        length = max_length or self.max_length
-        write(Path(directory), self._backend, self._names, self._config, max_length=length, segments=segments)
+        length, sides = max_length or self.max_length, {"segments": segments, "padding_side": padding_side}
+        write(Path(directory), self._backend, self._names, self._config, max_length=length, **sides)
 
     def to_json(self) -> str:
         """The text of ``tokenizer.json``.  Raises InputError for a tokenizer that has none."""

@@ -7,12 +7,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import torch
+import transformers
 from doors_kit import MODELS, made
-from export_kit import BERT, BOTH, BPE, KINDS, classifier_head, decoder, encoder, translator
+from export_kit import BERT, BOTH, BPE, KINDS, PIECES, classifier_head, decoder, encoder, translator
 from torch import nn
+from transformers import AutoTokenizer
 
 import headway
 from headway.errors import InputError
@@ -87,6 +91,55 @@ def test_inputs_and_outputs_have_the_names_that_users_know(exported: Callable):
     past = [f"past_key_values.{pair}" for side in sides for pair in side]
     assert inputs == ["input_ids", "encoder_attention_mask", *past]
     assert outputs == ["logits", *(f"present.{pair}" for pair in sides[0])]
+
+
+def run_by_others(place: Path, file: str = "model.onnx") -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
+    """The outputs of a graph for exactly what its tokenizer gives in ``transformers``, and the latter."""
+    session = onnxruntime.InferenceSession(str(place / file))
+    words = AutoTokenizer.from_pretrained(place)(
+        ["the cat sat", "old dogs ran past"], return_tensors="np", padding=True
+    )
+    past = {one.name: one.shape for one in session.get_inputs() if one.name.startswith("past_")}
+    empty = {name: np.zeros((2, shape[1], 0, shape[3]), np.float32) for name, shape in past.items()}
+    return session.run(None, {**words, **empty}), dict(words)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_graph_reads_what_its_tokenizer_gives(kind: str, exported: Callable):
+    run_by_others(exported(kind)[1].out, "encoder.onnx" if kind == "translator" else "model.onnx")
+
+
+SIZES = {
+    **{"vocab_size": PIECES.vocab_size, "hidden_size": 24, "intermediate_size": 17},
+    **{"num_hidden_layers": 1, "num_attention_heads": 3},
+}
+DISTIL = {"vocab_size": PIECES.vocab_size, "dim": 24, "n_layers": 1, "n_heads": 3, "hidden_dim": 17}
+FAMILIES = {
+    "bert": ("BertForMaskedLM", SIZES),
+    "bert with one segment": ("BertForTokenClassification", {**SIZES, "type_vocab_size": 1}),
+    "roberta": ("RobertaForMaskedLM", {**SIZES, "pad_token_id": 0}),
+    "xlm-roberta": ("XLMRobertaForSequenceClassification", {**SIZES, "type_vocab_size": 1, "pad_token_id": 0}),
+    "distilbert": ("DistilBertForMaskedLM", DISTIL),
+    "modernbert": ("ModernBertForMaskedLM", {**SIZES, "pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3}),
+}
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_an_encoder_of_every_family_reads_what_its_tokenizer_gives(kind: str, tmp_path: Path):
+    """And the model that ``transformers`` loads answers the same."""
+    name, settings = FAMILIES[kind]
+    source = getattr(transformers, name)
+    source(source.config_class(**settings)).eval().save_pretrained(tmp_path / "a")
+    PIECES.save(tmp_path / "a", segments=kind != "distilbert")
+    found = export(tmp_path / "a", tmp_path / "b", to="onnx")
+    assert found.parity.passed, found.parity
+    (logits, *_), words = run_by_others(tmp_path / "b")
+    assert ("token_type_ids" in words) == (kind == "bert")
+    theirs = source.from_pretrained(tmp_path / "a").eval()
+    with torch.no_grad():
+        expected = theirs(**{key: torch.from_numpy(value) for key, value in words.items()}).logits.numpy()
+    mask = words["attention_mask"].astype(bool) if logits.ndim == 3 else slice(None)
+    assert abs(logits[mask] - expected[mask]).max() < 1e-4
 
 
 def test_a_graph_names_no_file_of_this_machine_and_no_operation_of_its_own(exported: Callable):
@@ -332,7 +385,7 @@ def test_a_model_that_cannot_be_traced_is_one_message(
     source, _ = exported("classifier")
     graph = onnx_graphs.graphs_of(load_model(source))[0]
     inputs = {name: graph.inputs[name] for name in ("input_ids", "attention_mask")}
-    monkeypatch.setattr(target, "graphs_of", lambda model: [onnx_graphs.Graph("model.onnx", Turning(), inputs, ["y"])])
+    monkeypatch.setattr(target, "graphs_of", lambda *_: [onnx_graphs.Graph("model.onnx", Turning(), inputs, ["y"])])
     with pytest.raises(InputError, match="torch cannot trace this model for onnx: ") as error:
         export(source, tmp_path / "b", to="onnx")
     assert "\n" not in str(error.value) and not list(tmp_path.iterdir())

@@ -14,12 +14,12 @@ from headway.io.strict_json import read_object
 NO_EFFECT = {
     *("task_type", "auto_mapping", "peft_version", "inference_mode", "exclude_modules", "lora_dropout"),
     *("fan_in_fan_out", "layers_to_transform", "layers_pattern", "megatron_core", "qalora_group_size"),
-    *("target_modules", "modules_to_save", "ensure_weight_tying", "loftq_config", "eva_config", "megatron_config"),
+    *("target_modules", "loftq_config", "eva_config", "megatron_config"),
 }
 """Entries that say how an adapter was trained or made, or that its tensors show."""
 READ = {
     *("peft_type", "base_model_name_or_path", "revision", "r", "lora_alpha", "use_rslora", "rank_pattern"),
-    *("alpha_pattern", "bias", "init_lora_weights"),
+    *("alpha_pattern", "bias", "init_lora_weights", "modules_to_save", "ensure_weight_tying"),
 }
 """Entries that are checked or used below.  Any other that is set means something that Headway lacks."""
 STARTS = (None, True, False, "gaussian", "eva", "orthogonal")
@@ -47,6 +47,15 @@ class AdapterConfig:
     """by the ends of names of modules, where they are others"""
     rslora: bool
     """whether alpha is divided by the root of the rank (Kalajdzievski 2023)"""
+    saved: tuple[str, ...]
+    """``modules_to_save``: the ends of names of modules whose weights the adapter replaces"""
+    ties: bool
+    """``ensure_weight_tying``"""
+
+    def replaces(self, weight: str) -> bool:
+        """Whether a weight is in a module that the adapter replaces."""
+        parts = weight.split(".")
+        return any(".".join(parts[:end]).endswith(self.saved) for end in range(1, len(parts)))
 
     def rank_of(self, module: str) -> int:
         return int(self._of(module, self.ranks, self.rank))
@@ -106,7 +115,16 @@ def read_adapter(directory: Path) -> AdapterConfig:
         _pattern(found, "rank_pattern", path, whole=True),
         _pattern(found, "alpha_pattern", path),
         found.get("use_rslora") is True,
+        _modules(found, path),
+        found.get("ensure_weight_tying") is True,
     )
+
+
+def _modules(found: dict[str, Any], path: Path) -> tuple[str, ...]:
+    names = found.get("modules_to_save") or []
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise InputError(f"{path}: modules_to_save is {shown(names)}, expected a list of names of modules.")
+    return tuple(names)
 
 
 def _number(found: dict[str, Any], key: str, path: Path, usual: Any, *, whole: bool = False) -> Any:

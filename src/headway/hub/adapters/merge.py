@@ -3,6 +3,7 @@
 Letters: I input width of a matrix, O its output width, R rank, C classes.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,20 @@ from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.hub.adapters.config import AdapterConfig, read_adapter
-from headway.hub.directory import family_of, family_weights, load_model, model_config, read_json, save_config
+from headway.hub.directory import (
+    batch_settings,
+    family_of,
+    family_weights,
+    load_model,
+    model_config,
+    read_json,
+    save_config,
+)
 from headway.hub.download import ADAPTER_WEIGHTS
 from headway.hub.families.family import Family
 from headway.hub.fine_tune import for_classification, for_token_classification
 from headway.hub.kept_entries import LABELS
+from headway.hub.name_table import expand
 from headway.hub.preprocessor import FILE as PREPROCESSOR
 from headway.hub.safe.safetensors_file import SafetensorsFile
 from headway.hub.safe.weights import FILE, Weights
@@ -26,12 +36,17 @@ from headway.io.atomic_write import write_json, write_whole
 from headway.io.regular_file import inside
 from headway.io.strict_json import read_object
 from headway.models.heads import ClassificationHead, PoolingHead, TokenClassificationHead, TokenHead, VectorHead
-from headway.models.transformer import Decoder, Encoder
+from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.text.tokenizer import Tokenizer
 
 START = "base_model.model."
 """The prefix of all names in the file of an adapter."""
 DOWN, UP = ".lora_A.weight", ".lora_B.weight"
+OF_TABLE = ".lora_embedding_A", ".lora_embedding_B"
+"""The same of a table of vectors (V, D), whose update is transposed: A (R, V) and B (D, R)."""
+BASE = ".base_layer"
+"""Behind the name of a module with an update, in the name of its weight in the base."""
+CLASSIFIERS = ClassificationHead, TokenClassificationHead
 OUTPUTS = ("classifier.weight", "score.weight", "out_proj.weight")
 """The ends of names of a classifier's last matrix (C, I)."""
 LABELS_FILE = "labels.json"
@@ -51,18 +66,22 @@ def write_merged(directory: Path, base: Path, out: Path) -> None:
         names = _stored_names(model)
         model = _for_task(model, adapter, stored, directory)
         bare, head = without_modules(model)
+        places = _untie(bare, adapter, stored)
         family, theirs = family_of(bare)
         weights = family_weights(bare, family, theirs)
-        given = _add(weights, adapter, stored, family)
+        given = _add(weights, adapter, stored, family, places)
+    lacking = sorted(name for name in set(weights) - given if adapter.replaces(name))
+    if lacking:
+        raise InputError(f"{adapter.path}: modules_to_save promises {lacking[0]}, and {stored.source} lacks it.")
     drawn = sorted({name.removeprefix(family.prefix) for name in set(weights) - given} - names)
-    if drawn:
+    if drawn and not places:
         raise InputError(f"{directory}: {drawn[0]} is neither in the adapter nor in its base, {base}.")
     save_config(model, out, **_labels(directory, model))
     write_whole(out / FILE, lambda file: save_file(weights, file, metadata={"format": "pt"}))
     write_modules(out, bare, head)
     of_processor = directory if any((directory / name).exists() for name in TOKENIZERS) else base
     if getattr(bare, "patches", None) is None:
-        Tokenizer.load(of_processor, rows=model_config(bare).vocab_size).save(out)
+        Tokenizer.load(of_processor, rows=model_config(bare).vocab_size).save(out, **batch_settings(bare))
     elif (base / PREPROCESSOR).is_file():
         write_json(out / PREPROCESSOR, read_object(base / PREPROCESSOR))
 
@@ -78,6 +97,8 @@ def _for_task(model: Any, adapter: AdapterConfig, stored: Weights, directory: Pa
     """The base with the head of the adapter's task."""
     classes = [stored.shape(name)[0] for name in stored.names if name.endswith(OUTPUTS) and len(stored.shape(name)) > 1]
     head = getattr(model, "head", None)
+    if adapter.task in ("SEQ_CLS", "TOKEN_CLS") and not (classes or isinstance(head, CLASSIFIERS)):
+        raise InputError(f"{stored.source}: has no classifier, and task_type {adapter.task} needs one.")
     try:
         if adapter.task == "SEQ_CLS" and classes:
             fits = isinstance(head, ClassificationHead) and head.out.out_features == classes[0]
@@ -98,42 +119,79 @@ def _for_task(model: Any, adapter: AdapterConfig, stored: Weights, directory: Pa
     return model
 
 
+def _untie(model: Any, adapter: AdapterConfig, stored: Weights) -> set[str]:
+    """The names of a tied table of vectors, each with a matrix of its own from now on; none where it stays as it is.
+
+    PEFT changes the embedding or the head, and never the other with it.  Raises InputError where an encoder and a
+    decoder share the table.
+    """
+    family, theirs = family_of(model)
+    tokens = getattr((model.decoder if isinstance(model, EncoderDecoder) else model.stack).embedding, "tokens", None)
+    ours = [name for name, p in model.named_parameters(remove_duplicate=False) if p is getattr(tokens, "weight", None)]
+    places = {entry.theirs[0].name for entry in expand(family.rows(theirs), ours)}
+    places |= {name for pair in family.copies(theirs).items() for name in pair if places.intersection(pair)}
+    short = {name.removeprefix(family.prefix): name for name in places}
+    touched = {key: short.get(f"{_module(key).removeprefix(family.prefix)}.weight") for key in stored.names}
+    updated = {name for key, name in touched.items() if name and ".lora_" in key}
+    changed = {name for name in places if adapter.replaces(name) or name in touched.values()}
+    if len(places) < 2 or not changed:
+        return set()
+    head, of_file = getattr(model.head, "token", model.head), f"{adapter.path}: it changes {min(changed)}"
+    if isinstance(model, EncoderDecoder) or not isinstance(head, TokenHead):
+        others = ", ".join(sorted(places - {min(changed)}))
+        raise InputError(f"{of_file}, which is one matrix with {others} in its base; merge it with PEFT first.")
+    if adapter.ties and len(updated) > 1 and not any("embed_tokens" in name for name in places):
+        raise InputError(f"{of_file} with ensure_weight_tying, which PEFT loads without it; merge it with PEFT first.")
+    head.matrix.weight, head.tied = nn.Parameter(tokens.weight.detach().clone()), False  # type: ignore[union-attr]
+    model.config = model.stack.config = model.config.but(tied=False)
+    return places
+
+
+def _module(key: str) -> str:
+    """The module of a tensor of an adapter."""
+    return re.sub(r"(\.lora_(embedding_)?[AB]|\.base_layer)?(\.weight|\.bias)?$", "", key.removeprefix(START))
+
+
 @torch.no_grad()
-def _add(weights: dict[str, Tensor], adapter: AdapterConfig, stored: Weights, family: Family) -> set[str]:
-    """Add every update to the weights, in place, and put whole tensors in their place; returns the names of these."""
+def _add(
+    weights: dict[str, Tensor], adapter: AdapterConfig, stored: Weights, family: Family, places: set[str]
+) -> set[str]:
+    """Put whole tensors in the place of weights, and add every update, in place; returns the names of the former.
+
+    What the file has of a tied table in the base is for all its ``places``.
+    """
     whole = set()
-    for key in stored.names:
-        module = key.removeprefix(START)
-        if module.endswith(UP):
-            if key.removesuffix(UP) + DOWN not in stored:
-                raise InputError(f"{stored.source}: {key} has no {DOWN[1:]} beside it.")
-            continue
+    for key in sorted(stored.names, key=lambda key: (".lora_" in key, adapter.replaces(key))):  # first the base's own
         stored.check_weight(key)
-        if not module.endswith(DOWN):
-            name = _name_in(weights, module, family, stored, key)
+        module, (down, up) = _module(key), OF_TABLE if key.endswith(OF_TABLE) else (DOWN, UP)
+        if not key.endswith((down, up)):
+            name = _name_in(weights, key.removeprefix(START).replace(BASE, ""), family, stored, key)
             if stored.shape(key) != tuple(weights[name].shape):
                 raise InputError(
                     f"{stored.source}: {key} has shape {list(stored.shape(key))}, and the base's "
                     f"{list(weights[name].shape)}: if the vocabulary was extended, merge the adapter with PEFT first."
                 )
-            weights[name] = stored.weight(key)
+            of_base = BASE in key or not adapter.replaces(key)
+            weights |= {each: stored.weight(key) for each in (places if of_base and name in places else (name,))}
             whole.add(name)
             continue
-        module = module.removesuffix(DOWN)
-        up = key.removesuffix(DOWN) + UP
-        if up not in stored:
-            raise InputError(f"{stored.source}: {key} has no {UP[1:]} beside it.")
+        other = key.removesuffix(down) + up if key.endswith(down) else key.removesuffix(up) + down
+        if other not in stored:
+            raise InputError(f"{stored.source}: {key} has no {other.removeprefix(f'{START}{module}.')} beside it.")
+        if key.endswith(up):
+            continue
         name = _name_in(weights, f"{module}.weight", family, stored, key)
-        sizes = stored.shape(up)[:1] + stored.shape(key)[1:]  # (O, I)
+        sizes = stored.shape(other)[:1] + stored.shape(key)[1:]  # (O, I)
         rank, wanted = adapter.rank_of(module), tuple(weights[name].shape)
-        wanted = wanted[::-1] if family.transposed else wanted
-        if sizes != wanted or stored.shape(up)[1:] != (rank,) or stored.shape(key)[:1] != (rank,):
+        turned = down in OF_TABLE or (family.transposed and re.search(r"\.\d+\.", module) is not None)
+        wanted = wanted[::-1] if turned else wanted
+        if sizes != wanted or stored.shape(other)[1:] != (rank,) or stored.shape(key)[:1] != (rank,):
             raise InputError(
-                f"{stored.source}: the update of {module} has shapes {list(stored.shape(up))} and "
+                f"{stored.source}: the update of {module} has shapes {list(stored.shape(other))} and "
                 f"{list(stored.shape(key))}, expected {[wanted[0], rank]} and {[rank, *wanted[1:]]}."
             )
-        update = adapter.scale_of(module) * (stored.weight(up) @ stored.weight(key))  # (O, I)
-        weights[name] = weights[name] + (update.T if family.transposed else update)
+        update = adapter.scale_of(module) * (stored.weight(other) @ stored.weight(key))  # (O, I)
+        weights[name] = weights[name] + (update.T if turned else update)
     return whole
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from headway.errors import InputError
-from headway.hub.directory import save_any
+from headway.hub.directory import batch_settings, padding_entry, save_any
 from headway.hub.kept_entries import CONFIG, GENERATION
 from headway.hub.preprocessor import ImagePreprocessor, save_preprocessor
 from headway.io.atomic_write import append_line, write_json
@@ -208,13 +208,13 @@ class RunDirectory:
         self.warn(f"{self.path / 'tensorboard'}: cannot be written ({error.strerror or error}); its logging stops")
         self._board = None
 
-    def save_processor(self, reader: Tokenizer | ImagePreprocessor, max_length: int) -> None:
+    def save_processor(self, reader: Tokenizer | ImagePreprocessor, max_length: int, model: nn.Module) -> None:
         """Write tokenizer.json and tokenizer_config.json, or preprocessor_config.json.  Raises SaveFailed."""
         with saving(self.path):
             if isinstance(reader, ImagePreprocessor):
                 save_preprocessor(reader, self.path)
             else:
-                reader.save(self.path, max_length=max_length)
+                reader.save(self.path, max_length=max_length, **batch_settings(model))
 
     def save_model(self, model: nn.Module, reader: Tokenizer | ImagePreprocessor, labels: list[str]) -> None:
         """Write config.json and model.safetensors, and generation_config.json for a model that writes.
@@ -223,7 +223,7 @@ class RunDirectory:
         The generation settings of a base are kept, and its special tokens where the tokenizer names none.
         """
         kept, known = (getattr(model, "kept", {}).get(file, {}) for file in (CONFIG, GENERATION))
-        entries = _of_tokenizer(model, reader, labels, {**kept, **known}) if isinstance(reader, Tokenizer) else {}
+        entries = _of_tokenizer(model, reader, {**kept, **known}) if isinstance(reader, Tokenizer) else {}
         if labels:
             entries |= {"id2label": {str(i): label for i, label in enumerate(labels)}}
             entries |= {"label2id": {label: i for i, label in enumerate(labels)}}
@@ -246,7 +246,7 @@ class RunDirectory:
         config: Any = model.config
         with saving(place.path):
             place.path.mkdir(parents=True, exist_ok=True)
-            place.save_processor(reader, config.max_length)
+            place.save_processor(reader, config.max_length, model)
             place.save_model(model, reader, labels)
             write_facts(place.path, {**self.facts, "finished": False, "snapshot": step})
 
@@ -269,11 +269,9 @@ class ReadOnlyRun(RunDirectory):
         self.facts.update(facts)
 
 
-def _of_tokenizer(model: nn.Module, tokenizer: Tokenizer, labels: list[str], known: dict[str, Any]) -> dict[str, Any]:
+def _of_tokenizer(model: nn.Module, tokenizer: Tokenizer, known: dict[str, Any]) -> dict[str, Any]:
     """Entries of ``config.json`` that name tokens."""
-    entries = _token_ids(tokenizer, known)
-    if isinstance(model, Decoder) and labels and entries["pad_token_id"] is None:
-        entries["pad_token_id"] = entries["eos_token_id"]  # other programs find a text's last token by it
+    entries = {**_token_ids(tokenizer, known), **padding_entry(model, tokenizer)}
     if isinstance(model, Encoder):
         entries |= {"cls_token_id": tokenizer.cls, "sep_token_id": tokenizer.sep}
     if isinstance(model, EncoderDecoder) and tokenizer.target_start:  # the language of the targets

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import InputError
-from headway.hub.directory import read_json, save_model
+from headway.hub.directory import batch_settings, padding_entry, read_json, save_model
 from headway.hub.download import one_line
 from headway.hub.preprocessor import FILE as PREPROCESSOR
 from headway.hub.sentence_transformers import without_modules
@@ -40,7 +40,7 @@ def refuse(subject: Subject) -> None:
 def write(subject: Subject, directory: Path, precision: str) -> None:
     """The model, its tokenizer or image preprocessor; checkpoints, log and report are not copied."""
     try:
-        save_model(subject.model, directory)
+        save_model(subject.model, directory, **padding_entry(subject.model, subject.tokenizer))
     except ValueError as error:
         if isinstance(error, InputError):
             raise
@@ -51,7 +51,7 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
 def write_processor(subject: Subject, directory: Path, max_length: int | None = None) -> None:
     """The files of the tokenizer, which say how many tokens the model reads, or of the image preprocessor."""
     if subject.tokenizer is not None:
-        subject.tokenizer.save(directory, max_length=max_length)
+        subject.tokenizer.save(directory, max_length=max_length, **batch_settings(subject.model))
     if (subject.directory / PREPROCESSOR).is_file():
         write_json(directory / PREPROCESSOR, read_object(subject.directory / PREPROCESSOR))
 

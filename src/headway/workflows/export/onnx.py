@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from headway.errors import InputError
-from headway.hub.directory import has_family, read_json, save_config
+from headway.hub.directory import has_family, padding_entry, read_json, save_config
 from headway.hub.download import one_line
 from headway.hub.kept_entries import CONFIG, GENERATION
 from headway.io.atomic_write import write_json
@@ -32,7 +32,7 @@ from headway.tasks.common.compare_answers import BOUND
 from headway.text.tokenizer import Tokenizer
 from headway.workflows.export.hf import write_processor
 from headway.workflows.export.onnx_compare import Found, compare_graphs
-from headway.workflows.export.onnx_graphs import Graph, graphs_of
+from headway.workflows.export.onnx_graphs import Graph, given_names, graphs_of
 from headway.workflows.export.onnx_simplify import simplify
 from headway.workflows.export.parity import TOKENIZER, Parity, different_line, exceeding
 from headway.workflows.export.registry import FLOAT32
@@ -67,7 +67,8 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
     """
     import onnx
 
-    for graph in graphs_of(subject.model):
+    write_processor(subject, directory, _longest(subject))
+    for graph in graphs_of(subject.model, given_names(directory)):
         try:
             with _quiet():
                 program = traced(graph)
@@ -81,7 +82,6 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
                 _quantize(program, Path(folder) / graph.file, directory / graph.file)
         onnx.checker.check_model(str(directory / graph.file))
     _write_config(subject, directory)
-    write_processor(subject, directory, _longest(subject))
 
 
 @torch.no_grad()
@@ -159,7 +159,7 @@ def _write_config(subject: Subject, directory: Path) -> None:
     if labels:
         named["label2id"] = {label: number for number, label in enumerate(labels)}
     if has_family(subject.model):
-        save_config(subject.model, directory, **named)
+        save_config(subject.model, directory, **named, **padding_entry(subject.model, subject.tokenizer))
     else:
         write_json(directory / CONFIG, {**read_json(subject.directory / CONFIG), **named})
     if not (directory / GENERATION).exists():

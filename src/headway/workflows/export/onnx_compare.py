@@ -17,9 +17,9 @@ from torch import Tensor
 from headway.generation.decode import left_padded
 from headway.models.heads import PoolingHead, VectorHead
 from headway.models.transformer import Decoder, EncoderDecoder
-from headway.runtime.engines.graph import DECODER, ENCODER, MODEL, Open, Session, Written, present
+from headway.runtime.engines.graph import DECODER, ENCODER, MODEL, PAST_NAME, Open, Session, Written, present
 from headway.tasks.common.compare_answers import NEW, behind, worst
-from headway.workflows.export.onnx_graphs import writes
+from headway.workflows.export.onnx_graphs import given_names, writes
 from headway.workflows.export.parity import LONGEST, magnitude, own_texts, room
 from headway.workflows.export.tally import HERE, THERE, timed
 from headway.workflows.export.target import Subject
@@ -59,6 +59,10 @@ def compare_graphs(subject: Subject, directory: Path, open_graph: Open) -> Found
     model: Any = subject.model
     found = Found()
     compared = _comparison_of(model)(subject, lambda file: open_graph(directory / file), found.seconds)
+    names = given_names(directory)
+    reads = [name for name in (getattr(compared, "encoder", None) or compared.session).shapes if PAST_NAME not in name]
+    if names and set(reads) != set(names):
+        raise ValueError(f"it reads {', '.join(reads)}, and its tokenizer gives {', '.join(names)}")
     draw = np.random.default_rng(0)
     for n_rows, length in SHAPES:
         for pair in compared.read(compared.rows(draw, n_rows, length)):

@@ -14,16 +14,20 @@ encoder's graph.
 Letters: B batch, T tokens, P past tokens, S source length, G key-value heads, K head width.
 """
 
+from collections.abc import Container
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from headway.hub.directory import read_json
 from headway.models.heads import PoolingHead, VectorHead
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.state import KeyValueCache, State
 from headway.runtime.engines.graph import DECODER, ENCODER, MODEL, PAST_NAME, present
+from headway.runtime.engines.graph_engine import SEGMENTS
 
 BATCH, LENGTH, PAST, SOURCE = 2, 3, 5, 7
 """The sizes of the inputs with which a graph is traced; it takes any others."""
@@ -49,15 +53,21 @@ class Graph:
     outputs: list[str]
 
 
-def graphs_of(model: Any) -> list[Graph]:
-    """The graphs of a model.  Raises ValueError for one that has none."""
+def graphs_of(model: Any, names: Container[str] = (SEGMENTS,)) -> list[Graph]:
+    """The graphs of a model, whose tokenizer gives inputs of these ``names``.  Raises ValueError for one without."""
     if isinstance(model, EncoderDecoder):
         return [_source_graph(model), _target_graph(model)]
     if isinstance(model, Decoder):
-        return [_decoder_graph(model) if writes(model) else _encoder_graph(model)]
+        return [_decoder_graph(model) if writes(model) else _encoder_graph(model, names)]
     if isinstance(model, Encoder):
-        return [_image_graph(model) if model.patches is not None else _encoder_graph(model)]
+        return [_image_graph(model) if model.patches is not None else _encoder_graph(model, names)]
     raise ValueError(f"{type(model).__name__} is not a model of Headway")
+
+
+def given_names(directory: Path) -> list[str]:
+    """The names of the inputs that a directory's tokenizer gives; none where it has no tokenizer."""
+    path = directory / "tokenizer_config.json"
+    return list(read_json(path)["model_input_names"]) if path.is_file() else []
 
 
 def writes(model: Any) -> bool:
@@ -200,10 +210,10 @@ def _caches(config: Any, place: str, length: int, name: str) -> dict[str, Value]
     }
 
 
-def _encoder_graph(model: Any) -> Graph:
+def _encoder_graph(model: Any, names: Container[str]) -> Graph:
     inputs = {name: _tokens(LENGTH, "sequence_length") for name in ("input_ids", "attention_mask")}
-    if getattr(model.config, "segments", 0):
-        inputs["token_type_ids"] = _tokens(LENGTH, "sequence_length")
+    if getattr(model.config, "segments", 0) > 1 and SEGMENTS in names:
+        inputs[SEGMENTS] = _tokens(LENGTH, "sequence_length")
     if model.head is None or isinstance(model.head, PoolingHead):
         return Graph(MODEL, TracedEmbedder(model), inputs, ["last_hidden_state", "sentence_embedding"])
     return Graph(MODEL, TracedEncoder(model), inputs, ["logits"])
