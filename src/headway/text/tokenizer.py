@@ -86,8 +86,8 @@ class Tokenizer:
         ``padding_side``: "left" or "right", where other programs pad a batch (default: as loaded); with it, a tokenizer
         without a padding token pads with the token that ends a text.
         """
-        length, sides = max_length or self.max_length, {"segments": segments, "padding_side": padding_side}
-        write(Path(directory), self._backend, self._names, self._config, max_length=length, **sides)
+        length, parts = max_length or self.max_length, (Path(directory), self._backend, self._names, self._config)
+        write(*parts, max_length=length, segments=segments, padding_side=padding_side)
 
     def to_json(self) -> str:
         """The text of ``tokenizer.json``.  Raises InputError for a tokenizer that has none."""
@@ -245,7 +245,8 @@ class Tokenizer:
         """The same tokenizer with nothing put around a text by ``special``."""
         backend = tokenizers.Tokenizer.from_str(self.to_json())
         backend.post_processor = processors.TemplateProcessing(single="$A:0", pair="$A:0 $B:1")
-        return self.with_backend(backend)
+        config = {key: value for key, value in self._config.items() if key not in ("add_bos_token", "add_eos_token")}
+        return Tokenizer(backend, self._names, config)
 
     def encode(self, text: str, *, special: bool = False, allow_special: bool = False) -> list[int]:
         """The ids of a text.
