@@ -119,7 +119,16 @@ def column():
     return data_set()["text"]
 
 
-@pytest.mark.parametrize("kind", [tuple, pandas.Series, numpy.array, Series, lambda texts: column()], ids=str)
+KINDS = {
+    "tuple": tuple,
+    "pandas": pandas.Series,
+    "numpy": numpy.array,
+    "polars": Series,
+    "data set": lambda texts: column(),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_a_series_or_an_array_is_a_list(kind):
     if kind is not tuple:
         (found,) = given_inputs([kind(TEXTS)])
