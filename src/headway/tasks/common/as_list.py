@@ -33,10 +33,10 @@ def as_list(inputs: Any, is_one: Callable[[Any], bool], expected: str) -> tuple[
     return list(inputs), False
 
 
-def text_list(texts: Any) -> tuple[list[str], bool]:
+def text_list(texts: Any, name: str = "text") -> tuple[list[str], bool]:
     """``as_list`` of texts.  Raises InputError, with its position from 0, for an element that is no text."""
-    values, alone = as_list(texts, lambda value: isinstance(value, str), "a text")
+    values, alone = as_list(texts, lambda value: isinstance(value, str), f"a {name}")
     for number, text in enumerate(values):
         if not isinstance(text, str):
-            raise InputError(f"text {number} is {type(text).__name__}; expected a text, not {shown(text)}.")
+            raise InputError(f"{name} {number} is {type(text).__name__}; expected a text, not {shown(text)}.")
     return values, alone

@@ -31,7 +31,7 @@ class Generator:
 
     def __call__(self, prompt: str | Iterable[str], **options: Any) -> Any:
         """The continuation of a prompt, or of each of a list, without the prompt itself; options as for ``stream``."""
-        prompts, alone = text_list(prompt)
+        prompts, alone = text_list(prompt, "prompt")
         results = [""] * len(prompts)
         if prompts:
             for row, piece in self._pieces(prompts, **options):

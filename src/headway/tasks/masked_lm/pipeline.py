@@ -54,7 +54,7 @@ class MaskFiller:
         most = int(self._offered.sum())
         check_number("k", k, 1, 1 << 31, "a whole number, 1 or more", whole=True)
         texts, alone = text_list(text)
-        bodies = [self._encode(one) for one in texts]
+        bodies = [self._encode(one, number) for number, one in enumerate(texts)]
         results: list[Any] = []
         for answers in self._answers(bodies, min(k, most)):
             results.append(answers if len(answers) > 1 else answers[0])
@@ -73,10 +73,10 @@ class MaskFiller:
         front, back = self._around
         return [*front, *self._ids(text), *back]
 
-    def _encode(self, text: str) -> list[int]:
+    def _encode(self, text: str, number: int) -> list[int]:
         """Ids without the frame.  What spells another special token is text."""
         if not self.is_open(text):
-            raise InputError(f"{shown(text)}: {NOTHING_OPEN}")
+            raise InputError(f"text {number}, {shown(text)}: {NOTHING_OPEN}")
         return self._ids(text)
 
     def _ids(self, text: str) -> list[int]:
