@@ -129,7 +129,7 @@ def made(name: str, door: str, place: Path) -> Path:
         ids["decoder_start_token_id"] = words.end_of_text if words.end_of_text is not None else 0
     model = cls(cls.config_class(**SETTINGS[family], vocab_size=words.vocab_size, **ids))
     saved(model, place, silent=sorted(words.special_ids))
-    words.save(place)
+    words.save(place, segments=family == "Bert")
     if family == "Qwen2":  # transformers normalises so for this family, whatever the file says
         spec = json.loads((place / "tokenizer.json").read_text())
         (place / "tokenizer.json").write_text(json.dumps({**spec, "normalizer": {"type": "NFC"}}))

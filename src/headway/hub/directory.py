@@ -170,7 +170,7 @@ def family_of(model: nn.Module) -> tuple[Family, dict[str, Any]]:
 def batch_settings(model: Any) -> Json:
     """What ``Tokenizer.save`` says of a model's batches: texts are continued on the right of padding on the left."""
     side = ("left" if isinstance(model.head, TokenHead) else "right") if isinstance(model, Decoder) else None
-    return {"segments": getattr(model.config, "segments", 0) > 1, "padding_side": side}
+    return {"segments": getattr(getattr(model, "config", None), "segments", 0) > 1, "padding_side": side}
 
 
 def padding_entry(model: nn.Module, tokenizer: Tokenizer | None) -> Json:

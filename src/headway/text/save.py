@@ -25,8 +25,8 @@ def write(
     backend: Backend,
     names: dict[str, str],
     config: dict[str, Any],
-    *,
     max_length: int | None,
+    *,
     segments: bool,
     padding_side: str | None,
 ) -> None:

@@ -86,8 +86,8 @@ class Tokenizer:
         ``padding_side``: "left" or "right", where other programs pad a batch (default: as loaded); with it, a tokenizer
         without a padding token pads with the token that ends a text.
         """
-        length, parts = max_length or self.max_length, (Path(directory), self._backend, self._names, self._config)
-        write(*parts, max_length=length, segments=segments, padding_side=padding_side)
+        entries = self._names, self._config, max_length or self.max_length
+        write(Path(directory), self._backend, *entries, segments=segments, padding_side=padding_side)
 
     def to_json(self) -> str:
         """The text of ``tokenizer.json``.  Raises InputError for a tokenizer that has none."""

@@ -117,7 +117,7 @@ DISTIL = {"vocab_size": PIECES.vocab_size, "dim": 24, "n_layers": 1, "n_heads": 
 FAMILIES = {
     "bert": ("BertForMaskedLM", SIZES),
     "bert with one segment": ("BertForTokenClassification", {**SIZES, "type_vocab_size": 1}),
-    "roberta": ("RobertaForMaskedLM", {**SIZES, "pad_token_id": 0}),
+    "roberta": ("RobertaForMaskedLM", {**SIZES, "type_vocab_size": 1, "pad_token_id": 0}),
     "xlm-roberta": ("XLMRobertaForSequenceClassification", {**SIZES, "type_vocab_size": 1, "pad_token_id": 0}),
     "distilbert": ("DistilBertForMaskedLM", DISTIL),
     "modernbert": ("ModernBertForMaskedLM", {**SIZES, "pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3}),

@@ -46,8 +46,7 @@ class Translator:
             raise InputError("no token ends a target: generation_config.json has no eos_token_id.")
         after = tokenizer.target_start  # a language that was chosen, else what the directory forces
         start = (*rules.start[:1], *after) if after else rules.start
-        tokens = dict(enumerate(tokenizer.target.tokens))
-        silent = {number for number in range(model.config.vocab_size) if not tokens.get(number)}.difference(rules.end)
+        silent = tokenizer.target.without_token(model.config.vocab_size).difference(rules.end)
         self.rules = replace(rules, start=start, forbidden=tuple(sorted(silent.union(rules.forbidden))))
         self.model, self.tokenizer = model, tokenizer
         self.runtime = Runtime(model)
