@@ -164,7 +164,18 @@ def in_process(capsys: pytest.CaptureFixture) -> Callable[..., tuple[int, str, s
     return run
 
 
+def as_words(options: dict[str, object]) -> list[str]:
+    """Options as words of a command line."""
+    return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+
 @pytest.fixture
 def tiny_words(tiny: dict[str, int]) -> list[str]:
     """The tiny options as words of a command line."""
-    return [word for name, value in tiny.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    return as_words(tiny)
+
+
+@pytest.fixture
+def tiny_words_but(tiny: dict[str, int]) -> Callable[..., list[str]]:
+    """The same with other values."""
+    return lambda **others: as_words({**tiny, **others})

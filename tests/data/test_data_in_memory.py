@@ -119,7 +119,7 @@ def column():
     return data_set()["text"]
 
 
-KINDS = {
+SEVERAL = {
     "tuple": tuple,
     "pandas": pandas.Series,
     "numpy": numpy.array,
@@ -128,7 +128,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("kind", SEVERAL.values(), ids=SEVERAL)
 def test_a_series_or_an_array_is_a_list(kind):
     if kind is not tuple:
         (found,) = given_inputs([kind(TEXTS)])

@@ -87,7 +87,7 @@ def test_objects_are_no_texts(tmp_path: Path):
     path = tmp_path / "a.jsonl"
     rows = [{"data": {"text": sentence(), "label": "ab"[i % 2]}} for i in range(40)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(InputError, match=r"'data' holds JSON.*--text-column"):
+    with pytest.raises(InputError, match=r"'data' holds lists or objects.*--text-column"):
         detect(read(path))
     assert detect(read(path), text_column="data").task == "language_modeling"
     path.write_text("".join(json.dumps({"text": sentence(), "meta": row["data"]}) + "\n" for row in rows))

@@ -42,10 +42,10 @@ def test_a_table_is_read_as_it_was_meant_or_its_row_is_named(
 
 @pytest.mark.parametrize("name", REAL)
 def test_a_model_of_a_table_answers_each_row_that_was_meant(
-    name: str, tmp_path: Path, in_process: Callable, tiny_words: list[str]
+    name: str, tmp_path: Path, in_process: Callable, tiny_words_but: Callable
 ):
     made, path, out, to = TABLES[name], write(name, tmp_path), tmp_path / "run", tmp_path / "out.csv"
-    words = [*tiny_words, "--steps", "2", "--json", *made.options]
+    words = [*tiny_words_but(steps=2), "--json", *made.options]
     status, printed, err = in_process("train", path, "--out", out, *words)
     assert status == 0, err
     rows = meant(path)

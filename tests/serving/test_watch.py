@@ -57,9 +57,9 @@ class Training:
         return self.err.read_text()
 
 
-def test_a_training_is_shown_until_it_stops_and_when_it_goes_on(corpus, tiny_words, tmp_path):
-    words = [corpus, "--out", tmp_path / "run", "--snapshots", "--quiet", "--allow-changes", *tiny_words]
-    long = Training(tmp_path, *words, "--steps", 200_000)
+def test_a_training_is_shown_until_it_stops_and_when_it_goes_on(corpus, tiny_words_but, tmp_path):
+    words = [corpus, "--out", tmp_path / "run", "--snapshots", "--quiet", "--allow-changes"]
+    long = Training(tmp_path, *words, *tiny_words_but(steps=200_000))
     page = httpx.get(long.address)
     assert (
         "<title>Headway playground</title>" in page.text
@@ -76,7 +76,7 @@ def test_a_training_is_shown_until_it_stops_and_when_it_goes_on(corpus, tiny_wor
     assert found[0]["ended"] and not found[0]["finished"] and found[0]["last_step"] > 0
 
     step = found[0]["last_step"]
-    short = Training(tmp_path, *words, "--steps", step + 200, "--evaluations", 3)
+    short = Training(tmp_path, *words, *tiny_words_but(steps=step + 200, evaluations=3))
     while not (now := told(short.address, wait=20))["ended"]:
         assert not now["begun"] or now["last_step"] >= step - 10
     assert now["finished"] and now["last_step"] == step + 200 and now["verdict"] and now["snapshots"]
@@ -85,8 +85,8 @@ def test_a_training_is_shown_until_it_stops_and_when_it_goes_on(corpus, tiny_wor
     assert result["steps"] == step + 200 and "warning" not in short.said
 
 
-def test_the_page_is_gone_when_the_training_is_killed(corpus, tiny_words, tmp_path):
-    training = Training(tmp_path, corpus, "--out", tmp_path / "run", *tiny_words, "--steps", 200_000)
+def test_the_page_is_gone_when_the_training_is_killed(corpus, tiny_words_but, tmp_path):
+    training = Training(tmp_path, corpus, "--out", tmp_path / "run", *tiny_words_but(steps=200_000))
     assert not told(training.address)["finished"]
     training.process.kill()
     training.process.wait(60)
