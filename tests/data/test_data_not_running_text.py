@@ -91,18 +91,17 @@ def test_objects_are_no_texts(tmp_path: Path):
         detect(read(path))
     assert detect(read(path), text_column="data").task == "language_modeling"
     path.write_text("".join(json.dumps({"text": sentence(), "meta": row["data"]}) + "\n" for row in rows))
-    with pytest.raises(InputError, match=r"'meta' holds JSON .*, whose parts are not read"):
-        detect(read(path))
+    assert any("'meta' is not read" in reason for reason in detect(read(path)).reasons)
     assert detect(read(path), task="language_modeling").text_column == "text"
     path.write_text("".join(json.dumps({"tokens": sentence().split()}) + "\n" for row in rows))
-    with pytest.raises(InputError, match="'tokens' holds JSON"):
+    with pytest.raises(InputError, match="'tokens' holds lists or objects"):
         detect(read(path))
     lists = [["a", "b"], ["b"], ["a"]]
     path.write_text("".join(json.dumps({"text": sentence(), "tags": lists[i % 3]}) + "\n" for i in range(40)))
     with pytest.raises(InputError, match="'tags' holds lists of labels, as JSON writes them"):
         detect(read(path))
     path.write_text("".join(json.dumps({**row, "label": "ab"[i % 2]}) + "\n" for i, row in enumerate(rows)))
-    with pytest.raises(InputError, match="'data' holds JSON"):
+    with pytest.raises(InputError, match="'data' holds lists or objects"):
         detect(read(path))
 
 

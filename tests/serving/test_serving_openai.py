@@ -219,3 +219,10 @@ def test_what_changes_nothing_is_accepted(client):
         extra_body={"never_heard_of": 1}, response_format={"type": "text"}, modalities=["text"],
     )  # fmt: skip
     assert more.choices == plain.choices
+
+
+def test_the_name_of_a_message_reaches_the_template():
+    from headway.serving.openai.chat import _message
+
+    given = {"role": "developer", "content": [{"type": "text", "text": "a"}], "name": "bob"}
+    assert _message(given) == {"role": "system", "content": "a", "name": "bob"}

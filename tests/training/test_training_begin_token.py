@@ -188,3 +188,13 @@ def test_a_tokenizer_that_also_ends_texts(base: Path, tmp_path: Path):
         pipe("Anna", max_tokens=1)
     assert pipe.prompt("Anna").ids == AutoTokenizer.from_pretrained(place)("Anna").input_ids
     assert headway.evaluate(place, [ROWS[0]]) | {"seconds": 0} == headway.evaluate(base, [ROWS[0]]) | {"seconds": 0}
+
+
+def test_an_empty_prompt_is_the_begin_token_that_the_files_of_a_model_name(tmp_path: Path):
+    """Qwen2's tokenizer puts nothing before a text; its configuration names what begins one."""
+    place = foreign_models.make("qwen2", tmp_path / "qwen2", steps=0)
+    (place / "generation_config.json").write_text('{"bos_token_id": 0, "eos_token_id": [2, 0]}')
+    config = json.loads((place / "tokenizer_config.json").read_text())
+    (place / "tokenizer_config.json").write_text(json.dumps({**config, "eos_token": "<|im_end|>"}))
+    pipe: Any = headway.load(place)
+    assert pipe.prompt("").ids == [0] and pipe.ends == {0, 2}

@@ -84,7 +84,13 @@ def _texts(run: str, words: Sequence[str], text_column: str | None, encoding: st
     if text_column is not None and kind(Path(text)) != "text":
         table.check_column(text_column)
         column = text_column
-    return Texts(table, column if column in table.columns else only_text(Given(table)).name)
+    if column not in table.columns:
+        known, column = column, only_text(Given(table)).name
+        if known is not None and len(table.columns) > 1:
+            warnings.warn(
+                f"{text} has no column {known!r}: {column!r} is taken as the text (--text-column)", stacklevel=2
+            )
+    return Texts(table, column)
 
 
 def check_inputs(use: Command, words: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from headway.data.records.rows import missing_column
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.tasks.common.given import Given
-from headway.tasks.common.unsupported import refuse
+from headway.tasks.common.unsupported import check_accepted, refuse
 from headway.tasks.recognise import BY_VALUES
 from headway.tasks.registry import NAMES, named, recogniser
 
@@ -35,6 +35,8 @@ def detect(
         able = (name for name in NAMES if given.shape in recogniser(name).reads)
         trained = " or ".join(recogniser(name).trains or name for name in able)
         raise InputError(f"{given.name}: holds {given.shape}, which are data for {trained}, not for {task}.")
+    if given.shape == TABLE:
+        check_accepted(given)
     detected = recogniser(chosen or _best(given)).columns(given)
     unread = _unread(given, detected) if given.shape == TABLE else []
     return replace(detected, reasons=[*detected.reasons, *unread])
@@ -58,7 +60,8 @@ def _unread(given: Given, detected: Detected) -> list[str]:
     known = (*read, *" ".join(detected.reasons).split("'"))
     texts = [column.name for column in given.columns if column.text_like or column.nested]
     names = [repr(name) for name in texts if name not in known]
-    pairs = "" if detected.second_column else "; pairs of texts are for --task embedding or translation"
+    texts_too = any(column.text_like and not column.few and column.name not in known for column in given.columns)
+    pairs = "; pairs of texts are for --task embedding or translation" * (texts_too and not detected.second_column)
     return [f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not read{pairs}"] if names else []
 
 

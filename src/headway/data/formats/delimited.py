@@ -6,8 +6,8 @@ whole, and line by line only where something in them is unusual.
 
 A quote opens a field only at the field's beginning; anywhere else it is text.  A quoted field may have any number of
 lines, unless these lines are rows: a stray quote then closes at the next one and swallows all rows in between.  The
-lines are rows if the first and the last have as many fields as the row, and ROWS_AMONG of all lines fit the columns of
-the table (``_fits``).  Such a field is refused.
+lines are rows if the first and the last have as many fields as the row, and ROWS_AMONG of those between them fit the
+columns of the table (``_fits``).  Such a field is refused.
 """
 
 import csv
@@ -284,7 +284,8 @@ def _check_long_row(feed: _Lines, row: list[str]) -> None:
     first, lines = feed.first, list(feed.row)
     if rows := _as_rows(lines, row, feed.delimiter):
         usual = [*feed.known[: SNIFF_ROWS * 4], *_lenient(feed.sample(SNIFF_ROWS * 4), feed.delimiter), row]
-        fit = [*map(_fits([one for one in usual if len(one) == len(row)], rows), rows)]
+        inside = rows[1:-1] or rows  # the first and the last have a cell with the quote
+        fit = [*map(_fits([one for one in usual if len(one) == len(row)], rows), inside)]
         if sum(fit) >= ROWS_AMONG * len(fit):
             raise InputError(
                 f'{feed.path}, line {first}: the quote (") opened here closes only '

@@ -1,6 +1,7 @@
 """The header of a delimited table: names, each once, and no values."""
 
 import re
+from collections import Counter
 from itertools import combinations
 from pathlib import Path
 
@@ -51,6 +52,14 @@ def check_columns(path: Path, line: int, columns: list[str], rows: list[list[str
         raise no_header(path, line, columns)
     named = [cell for cell in columns if cell]
     if len(columns) == 1:
+        below = [row[0] for row in rows if len(row) == 1 and row[0].strip() != columns[0]]
+        for delimiter in set(DELIMITERS).difference(columns[0]):
+            count, times = Counter(cell.count(delimiter) for cell in below).most_common(1)[0] if below else (0, 0)
+            if count and times >= max(LEAST, 0.9 * len(below)):
+                raise InputError(
+                    f"{path}, line {line}: {shorten(columns[0])} has no {DELIMITERS[delimiter]}, and {times:,} of "
+                    f"{len(below):,} lines below have {count}. Remove lines above the header, or name a --delimiter."
+                )
         for delimiter in DELIMITERS:
             words = {re.sub('"', "", cell).strip().casefold() for cell in columns[0].split(delimiter)}
             if len(words) > 1 and words & HEADER_NAMES:

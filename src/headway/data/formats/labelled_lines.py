@@ -9,11 +9,15 @@ from headway.data.records.rows import BadRows, OpenTable, shorten
 
 PREFIX = "__label__"
 COLUMNS = ["text", "label"]
+LOOKED_AT = 100
+"""Lines by which a file is recognised."""
 
 
 def holds_labels(path: Path, encoding: str | None) -> bool:
-    """Whether the first line of a text file that is not blank begins with a label."""
-    return next((piece for piece in pieces(path, encoding) if piece.strip()), "").lstrip().startswith(PREFIX)
+    """Whether most lines at the beginning of a text file hold a label."""
+    lines = next((piece for piece in pieces(path, encoding) if piece.strip()), "").splitlines()[:LOOKED_AT]
+    filled = [line.split() for line in lines if line.strip()]
+    return sum(any(word.startswith(PREFIX) for word in words) for words in filled) > len(filled) / 2
 
 
 def open_labelled_lines(path: Path, lines: Iterator[str], bad: BadRows) -> OpenTable:

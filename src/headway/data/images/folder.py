@@ -8,12 +8,11 @@ from pathlib import Path
 from headway.data.images.arrays import is_arrays, read_arrays
 from headway.data.images.image_table import ImageTable, advice, check_broken, check_classes, image_table, joined
 from headway.data.images.preprocessing import ENDINGS, image_size
+from headway.data.open.files import PARTS
 from headway.errors import InputError
 from headway.io.digest import sha256_of
 from headway.io.regular_file import inside, open_regular
 
-PARTS = ("train", "training", "test", "testing", "val", "valid", "validation", "dev")
-"""What folders are called that hold a part of the data and not a class."""
 LEFT_OUT = ("thumbs.db", "desktop.ini", "__macosx")
 """What systems leave in folders, in lower case; so are hidden files, whose names begin with a dot."""
 TEXTS = (".txt", ".txt.gz", ".parquet")

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from headway.data.images.folder import PARTS
-from headway.data.open.files import folder_files, kind
+from headway.data.open.files import PARTS, folder_files, kind
 from headway.errors import InputError
 
 AS_TEXT = "--task language_modeling reads all of them as running text"

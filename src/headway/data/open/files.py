@@ -13,6 +13,7 @@ import gzip
 import hashlib
 import itertools
 import os
+import re
 import stat
 import warnings
 import zlib
@@ -101,6 +102,8 @@ def _missing(path: Path) -> str:
     return f"{path}: there is no such file.{hint}"
 
 
+PARTS = ("train", "training", "test", "testing", "val", "valid", "validation", "dev")
+"""What folders and files are called that hold a part of the data and not a class."""
 KINDS = {"text": "text", "csv": "CSV", "tsv": "TSV", "jsonl": "JSON Lines", "parquet": "Parquet"}
 """The kinds of files that are read from a folder, in words."""
 
@@ -135,7 +138,19 @@ def folder_files(folder: Path) -> list[Path]:
     if len(first) > 1:
         several = " and ".join(f"{words} files ({first[name]})" for name, words in KINDS.items() if name in first)
         raise InputError(f"{folder}: contains {several}; name the files to read, or keep one kind in a folder.")
+    parts = {part: path.name for path in reversed(files) if (part := _part(path)) and "text" not in first}
+    if len(parts) > 1:
+        raise InputError(
+            f"{folder}: {' and '.join(parts.values())} are parts of the data; name the files to train on, and the "
+            "others with --validation."
+        )
     return files
+
+
+def _part(path: Path) -> str | None:
+    """The part of the data that a table is by its name: train.csv, or test-00000-of-00002.parquet."""
+    word = re.split(r"[-_.]", path.name.lower())[0]
+    return word[:2] if word in PARTS else None
 
 
 def check_encoding(encoding: str | None) -> str:

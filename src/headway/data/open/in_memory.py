@@ -98,6 +98,10 @@ def _is_there(name: str) -> bool:
 
 
 def _pandas(frame: Any) -> _Held:
+    """A frame; an index with a name is a column, as in the Parquet file that pandas writes of it."""
+    if any(name is not None and name not in frame.columns for name in frame.index.names):
+        frame = frame.reset_index()
+
     def part(start: int, stop: int) -> dict[str, list[Any]]:
         rows = frame.iloc[start:stop]
         values = [rows.iloc[:, at] for at in range(len(columns))]

@@ -198,8 +198,11 @@ def checked(found: dict[str, Any]) -> tuple[list[Message], list[str]]:
     if len(messages) > MOST_MESSAGES:
         raise Malformed(f"the conversation has {len(messages):,} messages; expected at most {MOST_MESSAGES:,}.")
     _refuse("the conversation", found)
-    if judged := [key for key in JUDGED if text_of(found.get(key)).casefold() == "false"]:
-        raise Malformed(f"{judged[0]!r} is false: this reply is a bad example; leave such rows out.")
+    if judged := [key for key in JUDGED if text_of(found.get(key)).casefold() in ("false", "0")]:
+        raise Malformed(
+            f"{judged[0]!r} is {shorten(text_of(found[judged[0]]))}: this reply is a bad example; leave such rows out, "
+            "or remove the field."
+        )
     kept = [_message(message, number) for number, message in enumerate(messages, start=1)]
     kept = [*_system(found, kept[0]), *kept]
     if (last := kept[-1]["role"]) != REPLY:

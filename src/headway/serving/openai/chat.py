@@ -88,7 +88,7 @@ def _message(given: dict[str, Any]) -> dict[str, Any]:
     """A message as chat templates know it."""
     content = given["content"]
     text = content if isinstance(content, str) else "".join(part["text"] for part in content)
-    meant = {key: given[key] for key in MEANT if given.get(key)}  # read or refused by the template
+    meant = {key: given[key] for key in (*MEANT, "name") if given.get(key)}  # what the template reads or refuses
     return {**meant, "role": "system" if given["role"] == "developer" else given["role"], "content": text}
 
 

@@ -7,7 +7,7 @@ from headway.data.open.shapes import TABLE, TEXT
 from headway.errors import InputError
 from headway.tasks.common.columns import find_label, find_text, likely_labels, likely_texts, no_labels
 from headway.tasks.common.given import Given
-from headway.tasks.common.unsupported import judged_pair, losses, refuse
+from headway.tasks.common.unsupported import check_plain_labels, judged_pair, losses, refuse
 from headway.tasks.recognise import BY_LABELS, Recogniser
 
 
@@ -40,6 +40,8 @@ class LabelledTexts(Recogniser):
         chosen = replace(given, text=text, label=label)
         if given.asked is None:
             refuse(chosen)
+        if given.label is None:
+            check_plain_labels(given, label)
         reasons.append(
             f"a text and a label in every row: {self.task} (--task language_modeling to train on the text only)"
         )

@@ -60,11 +60,39 @@ def losses(given: Given) -> list[str]:
     return [f"{evidence[1]}: {one.what}" for one, evidence in found if evidence]
 
 
+def check_accepted(given: Given) -> None:
+    """Raise InputError where annotators rejected rows, as Prodigy records it."""
+    for column in given.columns:
+        answers = set(column.counts or ())
+        if (
+            column.key == "answer"
+            and "accept" in answers
+            and answers <= {"accept", "reject", "ignore", ""} != {"accept"}
+        ):
+            raise InputError(
+                f"{given.name}: in column {column.name!r} annotators rejected or ignored rows; keep those with "
+                "'accept', and remove the column."
+            )
+
+
+def check_plain_labels(given: Given, label: str) -> None:
+    """Raise InputError for a label that is an object or a list of objects, whose parts are not read."""
+    column = given.column(label)
+    first = next((value for value in given.values(label) if value.strip() not in ("", "[]", "{}")), "")
+    if column is not None and column.nested and "{" in first:
+        raise InputError(
+            f"{given.name}: column {label!r} holds annotations ({shorten(first)}). Spans are read from a column of "
+            'lists such as [{"start": 0, "end": 4, "label": "PER"}]; write other labels into a column as plain words.'
+        )
+
+
 def refuse_targets(given: Given) -> None:
     """Raise InputError for a table of which only the texts would be read, where another column could be the target."""
     for column in given.columns:
         if column.name == given.text or column.distinct < 2 or (column.numeric and _is_metadata(given, column)):
             continue
+        if column.key in ANNOTATIONS:
+            check_plain_labels(given, column.name)
         called = column.key in LABEL_NAMES | LISTED
         if called or column.numeric or column.counts is not None:
             refuse(replace(given, label=column.name))
@@ -267,6 +295,8 @@ def _in_a_row(values: Sequence[float]) -> bool:
     return least in (1, 0.5, 0.25, 0.1) and max(steps) <= 3 * least
 
 
+ANNOTATIONS = LABEL_NAMES | {"entities", "spans", "annotations", "relations", "ner", "completions", "result"}
+"""Names of columns that hold what annotators marked."""
 LISTED = frozenset(["tags", "genres", "genre", "categories", "topics", "labels", "keywords", "classes", "emotions"])
 """Names of columns with several labels per text."""
 

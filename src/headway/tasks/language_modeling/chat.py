@@ -95,12 +95,20 @@ def forgetting(count: int) -> str:
 
 
 def end_ids(model: nn.Module, tokenizer: Tokenizer) -> frozenset[int]:
-    """The ids that end a text: what ``generation_config.json`` (or else ``config.json``) says, and the tokenizer's."""
+    """The ids that end a text: what the model's files say, and the tokenizer's."""
+    end = tokenizer.end_of_text
+    return frozenset([*kept_ids(model, tokenizer, "eos_token_id"), *([] if end is None else [end])])
+
+
+def kept_ids(model: nn.Module, tokenizer: Tokenizer, key: str) -> list[int]:
+    """The ids that ``generation_config.json`` (or else ``config.json``) has for a role, such as "bos_token_id"."""
     kept: Any = getattr(model, "kept", {})
-    said = kept.get(GENERATION, {}).get("eos_token_id", kept.get(CONFIG, {}).get("eos_token_id"))
-    found = said if isinstance(said, list) else [said]
-    found = [one for one in [*found, tokenizer.end_of_text] if type(one) is int and 0 <= one < tokenizer.vocab_size]
-    return frozenset(found)
+    ids = kept.get(GENERATION, {}).get(key, kept.get(CONFIG, {}).get(key))
+    return [
+        number
+        for number in (ids if isinstance(ids, list) else [ids])
+        if type(number) is int and 0 <= number < tokenizer.vocab_size
+    ]
 
 
 def end_of_turn(tokenizer: Tokenizer) -> frozenset[int]:

@@ -25,8 +25,10 @@ class Generator:
 
     task = "language_modeling"
 
-    def __init__(self, model: Decoder, tokenizer: Tokenizer):
+    def __init__(self, model: Decoder, tokenizer: Tokenizer, begin: Sequence[int] = ()):
+        """``begin``: what no prompt stands for, where the tokenizer puts nothing before a text."""
         self.model, self.tokenizer, self.runtime = model, tokenizer, Runtime(model)
+        self.begin = frame(tokenizer)[0] or list(begin)
         self.ends = end_ids(model, tokenizer)
 
     def __call__(self, prompt: str | Iterable[str], **options: Any) -> Any:
@@ -164,8 +166,8 @@ class Generator:
 
     def _start(self) -> list[int]:
         """What no ids stand for: the beginning of a text."""
-        if begin := frame(self.tokenizer)[0]:
-            return begin
+        if self.begin:
+            return self.begin
         if self.tokenizer.end_of_text is not None:
             return [self.tokenizer.end_of_text]
         return self.tokenizer.encode("\n") or [0]

@@ -26,6 +26,7 @@ from headway.tasks.common.inside import Inside
 from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.common.running_text import as_recorded
+from headway.tasks.language_modeling.chat import kept_ids
 from headway.tasks.language_modeling.pipeline import Generator
 from headway.tasks.language_modeling.spec import SPEC
 from headway.tasks.task import EvaluationInputs, Scaling, Task, TaskData, TaskInputs, Timed
@@ -57,7 +58,7 @@ class LanguageModelingTask(Task):
             return None
         tokenizer = as_recorded(Tokenizer.load(directory, rows=model_config(model).vocab_size), facts)
         warn_of_settings(directory)
-        return Generator(model, tokenizer)
+        return Generator(model, tokenizer, () if facts else kept_ids(model, tokenizer, "bos_token_id"))
 
     def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
         from headway.tasks.language_modeling.measure import measure
