@@ -200,7 +200,7 @@ def checked(found: dict[str, Any]) -> tuple[list[Message], list[str]]:
     _refuse("the conversation", found)
     if judged := [key for key in JUDGED if text_of(found.get(key)).casefold() in ("false", "0")]:
         raise Malformed(
-            f"{judged[0]!r} is {shorten(text_of(found[judged[0]]))}: this reply is a bad example; leave such rows out, "
+            f"{judged[0]!r} is {text_of(found[judged[0]])}: this reply is a bad example; leave such rows out, "
             "or remove the field."
         )
     kept = [_message(message, number) for number, message in enumerate(messages, start=1)]
