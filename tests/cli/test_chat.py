@@ -53,7 +53,7 @@ class Scripted:
     """A model that says the same ids whatever it is told, and remembers what that was."""
 
     def __init__(self, script: list[int], vocab_size: int, context: int = 97, **kept: Any) -> None:
-        self.config = SimpleNamespace(max_length=context)
+        self.config = SimpleNamespace(max_length=context, vocab_size=vocab_size)
         self.script, self.vocab_size, self.kept = script, vocab_size, {"generation_config.json": kept}
         self.told: list[list[int]] = []
 

@@ -7,6 +7,7 @@ import torch
 from doors_kit import made
 
 import headway
+from headway.runtime.precision import available
 from headway.serving.inside import LONGEST_TEXT, MAPS
 
 TEXT = "the cat sat on a mat"
@@ -106,6 +107,7 @@ def test_what_is_wrong_is_one_message(server, body, status, said):
     assert response.status_code == status and said in response.json()["error"]["message"]
 
 
+@pytest.mark.skipif("int8" not in available(torch.device("cpu")), reason="this processor has float32 only")
 def test_a_quantised_model_has_no_attribution_and_everything_else(models):
     from headway.workflows.inside import look_inside
     from headway.workflows.inside_details import inside_details

@@ -64,7 +64,7 @@ def test_pictures_are_measured_before_they_are_unpacked(server):
 
 def test_nothing_to_continue_is_the_clients_error():
     with pytest.raises(InputError, match="no tokens"):
-        Prompt([], frozenset(), None)  # type: ignore[arg-type]
+        Prompt([], frozenset(), None, 1)  # type: ignore[arg-type]
 
 
 def test_a_text_that_the_batcher_refuses_fails_alone(models):

@@ -157,7 +157,7 @@ def test_the_highest_use_of_a_step_is_covered(name: str, checkpointed: bool):
             held += event.nbytes()
             highest = max(highest, held)
     found = activation_bytes(config, ROWS, LENGTH, checkpointed=checkpointed) + workspace_bytes(config, ROWS, LENGTH)
-    assert 1.0 < (found + tensor_bytes(params)) / highest < 1.8
+    assert 1.0 < (found + tensor_bytes(params)) / highest < 2.0  # products of torch need less than those of oneDNN
 
 
 def test_fsdp_holds_a_part():

@@ -1,7 +1,7 @@
 """Running text, as language models and masked language models both read it: its parts, its tokens, its size."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from headway.data.batches.cache import cache_key, tokenised
@@ -12,11 +12,9 @@ from headway.data.stream.streamed import Streamed
 from headway.errors import InputError
 from headway.io.cache_directory import cache_directory
 from headway.runtime.windows import frame
-from headway.tasks.task import EvaluationInputs, TaskInputs
+from headway.tasks.task import EvaluationInputs
 from headway.text.tokenizer import Tokenizer
 
-BEGIN = "begin_tokens"
-"""The entry of ``data`` in headway.json with the tokens before every document."""
 FEW = 10
 """A line of at most so many characters is left out where lines are inputs."""
 
@@ -116,32 +114,6 @@ def encode_text(text: Text, tokenizer: Tokenizer) -> TokenFile:
         begin=begin,
         begins_inside=bool(begin) and text.begins_inside(),
     )
-
-
-def begin_tokens(tokenizer: Tokenizer) -> dict[str, list[str]]:
-    """What headway.json says of how documents begin."""
-    return {BEGIN: [tokenizer.tokens[number] for number in frame(tokenizer)[0]]}
-
-
-def as_recorded(tokenizer: Tokenizer, facts: dict[str, Any] | None) -> Tokenizer:
-    """The tokenizer of a model as it read the documents that it was trained on.
-
-    ``facts`` are those of its run.  A run that does not record how documents begin put nothing around them, whatever
-    its tokenizer says; a model from elsewhere follows its tokenizer.
-    """
-    known = facts or {}
-    unrecorded = known.get("task") == "language_modeling" and BEGIN not in known.get("data", {})
-    if not unrecorded or not any(frame(tokenizer)):
-        return tokenizer
-    return tokenizer.without_frame()
-
-
-def inputs_as_recorded(given: TaskInputs) -> TaskInputs:
-    """The inputs of a language model, whose tokenizers read documents as their runs did (``as_recorded``)."""
-    base, tokenizer = given.base, given.tokenizer
-    if base is not None:
-        base = replace(base, processor=as_recorded(base.tokenizer, base.facts))
-    return replace(given, base=base, tokenizer=tokenizer and as_recorded(tokenizer, given.earlier))
 
 
 def bpe_size(n_characters: int) -> int:

@@ -12,17 +12,10 @@ from headway.data.records.corpus import Corpus
 from headway.errors import InputError
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.common.ngram import LossAlong, ngram_baselines
-from headway.tasks.common.running_text import (
-    around_documents,
-    begin_tokens,
-    bpe_size,
-    encode_text,
-    inputs_as_recorded,
-    text_facts,
-    text_parts,
-)
+from headway.tasks.common.running_text import around_documents, bpe_size, encode_text, text_facts, text_parts
 from headway.tasks.common.sample import sampled
 from headway.tasks.common.vocabulary import base_vocabulary
+from headway.tasks.language_modeling.documents import begin_tokens, inputs_as_recorded
 from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer

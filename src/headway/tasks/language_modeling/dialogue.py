@@ -25,10 +25,11 @@ from headway.io.cache_directory import cache_directory
 from headway.tasks.common.lengths import usual_longest
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.common.ngram import mean_loss, unigrams
-from headway.tasks.common.running_text import begin_tokens, bpe_size, inputs_as_recorded
+from headway.tasks.common.running_text import bpe_size
 from headway.tasks.common.sample import sampled
 from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.language_modeling.data import LanguageModelData
+from headway.tasks.language_modeling.documents import begin_tokens, inputs_as_recorded
 from headway.tasks.task import TaskInputs
 from headway.text.chat import with_chat
 from headway.text.chat.encode import encode_chat, encode_prompt

@@ -25,8 +25,8 @@ from headway.tasks.common.external_loader import ExternalLoader
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.common.next_token import LanguageModeling
-from headway.tasks.common.running_text import as_recorded
 from headway.tasks.language_modeling.chat import kept_ids
+from headway.tasks.language_modeling.documents import as_recorded
 from headway.tasks.language_modeling.pipeline import Generator
 from headway.tasks.language_modeling.spec import SPEC
 from headway.tasks.task import EvaluationInputs, Scaling, Task, TaskData, TaskInputs, Timed
