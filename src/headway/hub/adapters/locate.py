@@ -24,6 +24,8 @@ from headway.io.digest import sha256_of
 from headway.io.regular_file import inside, open_regular
 
 FOLDER = "adapters"
+MERGING = 2
+"""Counts the ways in which adapters were merged: a model that an earlier one made is merged again."""
 MONTH = 30 * 24 * 3600
 """Seconds."""
 
@@ -88,7 +90,7 @@ def _forget_unused(folder: Path) -> None:
 
 def _key(directory: Path, base: Path) -> str:
     """Of everything that the merged model depends on: 40 hexadecimal digits."""
-    digest = hashlib.sha256(f"{__version__} {full_fingerprint(base)}".encode())
+    digest = hashlib.sha256(f"{__version__} {MERGING} {full_fingerprint(base)}".encode())
     for path in sorted(directory.iterdir()):
         if path.name == ADAPTER_WEIGHTS or path.suffix in (".json", ".txt", ".model", ".jinja"):
             with open_regular(inside(directory, path.name)) as file:
