@@ -112,17 +112,17 @@ def check_once(command: click.Command, words: Sequence[str]) -> None:
 
 def in_our_names(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options given as Python keywords, by our names: lr -> learning_rate.  Raises InputError for one given twice."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in options.items():
         plain = name.replace("_", "-")
         ours = name if name in OPTIONS else ELSEWHERE.get(plain, plain).replace("-", "_")
         ours = "from_model" if ours == "from" else ours  # "from" is a Python keyword
         if name in RENAMED:
             warnings.warn(f"{name} is now called {ours}", stacklevel=3)
-        if ours in found:
-            raise InputError(f"{ours} is given twice, as {found[ours]!r} and as {name}={value!r}; it takes one value.")
-        found[ours] = value
-    return found
+        if ours in values:
+            raise InputError(f"{ours} is given twice, as {values[ours]!r} and as {name}={value!r}; it takes one value.")
+        values[ours] = value
+    return values
 
 
 def _words(hint: str) -> list[str]:

@@ -136,7 +136,7 @@ def _turns_before(cell: str, name: str) -> list[Message]:
 
 def _of_cell(cell: str, role: str) -> list[Message]:
     """A cell as a message of that role, or as the messages that it lists in JSON, as trl writes them."""
-    found = from_json(cell) if cell.startswith("[{") else None
-    if isinstance(found, list) and all(isinstance(one, dict) and {"role", "content"} <= set(one) for one in found):
-        return found
+    listed = from_json(cell) if cell.startswith("[{") else None
+    if isinstance(listed, list) and all(isinstance(one, dict) and {"role", "content"} <= set(one) for one in listed):
+        return listed
     return [{"role": role, "content": cell}]

@@ -165,11 +165,11 @@ def as_json(messages: list[Message]) -> str:
 def _in_our_words(found: dict[str, Any]) -> dict[str, Any]:
     """ShareGPT's ``conversations`` as ``messages``, and messages that a cell holds; any other object as it is."""
     key = KEY if KEY in found else SHARE_KEY
-    said = from_json(found[key]) if isinstance(found.get(key), str) else found.get(key)
-    if key == KEY or not isinstance(said, list):
-        return {**found, key: said} if key in found else found
+    messages = from_json(found[key]) if isinstance(found.get(key), str) else found.get(key)
+    if key == KEY or not isinstance(messages, list):
+        return {**found, key: messages} if key in found else found
     others = {name: value for name, value in found.items() if name != SHARE_KEY}
-    return {**others, KEY: [_renamed(message) for message in said]}
+    return {**others, KEY: [_renamed(message) for message in messages]}
 
 
 def _renamed(message: Any) -> Any:

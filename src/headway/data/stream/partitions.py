@@ -76,13 +76,13 @@ class Reading:
     def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The ids of each document, with those that begin it, and followed by the separator, int64."""
         pieces = [[piece for piece, _ in cut(text) if piece] for text in texts]
-        found = self.encode([row[0] if row else "" for row in pieces])
-        for ids, row in zip(found, pieces, strict=True):
+        encoded = self.encode([row[0] if row else "" for row in pieces])
+        for ids, row in zip(encoded, pieces, strict=True):
             for more in self.encode(row[1:], continued=True) if row[1:] else []:
                 ids += more
         begin, end = list(self.begin), [] if self.separator is None else [self.separator]
         end = [] if begin == end else end  # one id between two documents
-        return [np.array([*begin, *ids, *end] if ids else [], dtype=np.int64) for ids in found]
+        return [np.array([*begin, *ids, *end] if ids else [], dtype=np.int64) for ids in encoded]
 
 
 def dealt(rows: Sequence[int], count: int) -> list[list[int]]:

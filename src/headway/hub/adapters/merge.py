@@ -69,11 +69,11 @@ def write_merged(directory: Path, base: Path, out: Path) -> None:
         places = _untie(bare, adapter, stored)
         family, theirs = family_of(bare)
         weights = family_weights(bare, family, theirs)
-        given = _add(weights, adapter, stored, family, places)
-    lacking = sorted(name for name in set(weights) - given if adapter.replaces(name))
+        replaced = _add(weights, adapter, stored, family, places)
+    lacking = sorted(name for name in set(weights) - replaced if adapter.replaces(name))
     if lacking:
         raise InputError(f"{adapter.path}: modules_to_save promises {lacking[0]}, and {stored.source} lacks it.")
-    drawn = sorted({name.removeprefix(family.prefix) for name in set(weights) - given} - names)
+    drawn = sorted({name.removeprefix(family.prefix) for name in set(weights) - replaced} - names)
     if drawn and not places:
         raise InputError(f"{directory}: {drawn[0]} is neither in the adapter nor in its base, {base}.")
     save_config(model, out, **_labels(directory, model))

@@ -22,8 +22,8 @@ Image = str | Path | np.ndarray
 
 def _is_image(image: object) -> bool:
     """Whether this is one image: an array of names, or one with four dimensions, is several."""
-    one = isinstance(image, np.ndarray) and image.ndim < 4 and image.dtype.kind not in "OUT"
-    return one or isinstance(image, str | Path)
+    is_array = isinstance(image, np.ndarray) and image.ndim < 4 and image.dtype.kind not in "OUT"
+    return is_array or isinstance(image, str | Path)
 
 
 class ImageClassifier:

@@ -303,9 +303,9 @@ def _of_spans(text: str, cell: str, label_column: str) -> tuple[Sentence, int]:
 
 def _utf16_hint(spans: Sequence[Span], text: str, words: Sequence[Place]) -> str:
     """What to do about spans that fit the words only if they are counted in UTF-16; nothing for any others."""
-    place = {unit: at for at, unit in enumerate(accumulate((1 + (one > "\uffff") for one in text), initial=0))}
+    position = {unit: at for at, unit in enumerate(accumulate((1 + (one > "\uffff") for one in text), initial=0))}
     try:
-        counted_so = [(place[start], place[end], label) for start, end, label in spans]
+        counted_so = [(position[start], position[end], label) for start, end, label in spans]
         if counted_so == [*spans] or _tags_of(counted_so, text, words)[1]:
             return ""
     except (KeyError, ValueError):
