@@ -1,8 +1,20 @@
-"""How long the sequences of a run may be, from those that are there."""
+"""How many tokens of a text are read: by training, by evaluation and by a model that answers."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
 
 import numpy as np
+
+from headway.data.batches.encoded import cut_row
+from headway.hub.sentence_transformers import sequence_length
+from headway.text.tokenizer import Tokenizer
+
+Words = tuple[str, str, str]
+"""A verb of one text, of several, and what follows."""
+_SUMS: ContextVar[dict[Words, list[int]] | None] = ContextVar("sums", default=None)
 
 
 def usual_longest(lengths: Sequence[int] | np.ndarray, most: int) -> int:
@@ -14,4 +26,50 @@ def cut_warning(lengths: np.ndarray, longest: int) -> list[str]:
     """A line about how many texts of these lengths, and what share of all tokens, are longer than that."""
     cut = int((lengths > longest).sum())
     lost = int(np.maximum(0, lengths - longest).sum()) / max(1, int(lengths.sum()))
-    return [f"{cut:,} texts exceed {longest} tokens and are cut in training ({lost:.1%} of all tokens)"] if cut else []
+    what = f"{cut:,} texts are longer than {longest:,} tokens: training, evaluation and answers read their beginnings"
+    return [f"{what} alone ({lost:.1%} of all tokens are not read; --length changes this)"] if cut else []
+
+
+def reading_length(model: Any, tokenizer: Tokenizer, recorded: int | None = None) -> int:
+    """How many tokens of a text a model reads when it is measured and when it answers.
+
+    The smallest of what its positions allow, ``max_seq_length`` of ``sentence_bert_config.json``, the tokenizer's
+    ``model_max_length``, and the length ``recorded`` by the run that trained it (``plan.length`` of headway.json).
+    """
+    longest = sequence_length(model)
+    return min(longest, tokenizer.max_length or longest, recorded or longest)
+
+
+def beginnings(tokenizer: Tokenizer, texts: Sequence[str], longest: int) -> list[list[int]]:
+    """The ids of texts as training and evaluation read them: ``longest`` at most, from the beginning; it warns of that.
+
+    Special tokens are around them; a text without any token has none.
+    """
+    ends, rows = tokenizer.special_ids, tokenizer.encode_batch(texts, special=True)
+    rest = f"longer than {longest:,} tokens: only the beginning is read, as in training (its --length changes this)"
+    tell(sum(len(row) > longest for row in rows), len(rows), ("is", "are", rest))
+    return [cut_row(row, longest, ends) if len(row) > longest else row for row in rows]
+
+
+def tell(count: int, of: int, words: Words) -> None:
+    """Warn that so many of the texts are something; inside ``told_once``, at its end."""
+    sums = _SUMS.get()
+    if sums is not None:
+        before = sums.setdefault(words, [0, 0])
+        sums[words] = [before[0] + count, before[1] + of]
+    elif count:
+        who = "the text" if of == 1 else f"{count:,} of {of:,} texts"
+        warnings.warn(f"{who} {words[count > 1]} {words[2]}", stacklevel=5)
+
+
+@contextmanager
+def told_once() -> Iterator[None]:
+    """Texts that are answered some at a time are counted together, and warned of when all are answered."""
+    token = _SUMS.set({})
+    try:
+        yield
+    finally:
+        sums = _SUMS.get() or {}
+        _SUMS.reset(token)
+        for words, (count, of) in sums.items():
+            tell(count, of, words)

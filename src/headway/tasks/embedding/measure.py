@@ -16,7 +16,7 @@ from headway.training.options import split_seed
 def measure(pipe: Embedder, given: EvaluationInputs) -> dict[str, Any]:
     """Metrics with ``examples``, the pairs that were counted; they are cut as in training."""
     pairs = given.sampled(_held_out(given))
-    rows = encoded_pairs(pairs, pipe.tokenizer).cut(given.length(pipe.max_length), pipe.tokenizer.special_ids)
+    rows = encoded_pairs(pairs, pipe.tokenizer).cut(pipe.max_length, pipe.tokenizer.special_ids)
     batches = pair_batches(rows.sides, scores_of(pairs), pipe.runtime.tokens)
     task = Embedding("pairs" if pairs.scores is None else "scores")
     metrics = task.evaluate(pipe.pooled, pipe.runtime.batches(batches), given.each)

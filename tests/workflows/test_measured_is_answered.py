@@ -1,0 +1,180 @@
+"""What is measured is what answers: row by row, by the command, over HTTP, from Python and in ``transformers``."""
+
+import csv
+import json
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import headway
+from headway.tasks.registry import room
+from headway.workflows.evaluate import given_for
+
+sys.path.append(str(Path(__file__).parent.parent / "serving"))
+from served_models import Server
+
+LENGTH = 16
+TINY = {"d_model": 16, "layers": 1, "heads": 2, "batch_tokens": 1024, "threads": 1, "precision": "float32"}
+COMMON = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran"]
+
+
+def long_texts(count: int) -> list[tuple[str, str]]:
+    """Texts of which the sixth word decides, and words of both classes come behind what is read."""
+    draw = random.Random(7)
+    rows = []
+    for number in range(count):
+        label = ("bad", "good")[number % 2]
+        words = [*draw.choices(COMMON, k=5), label, *draw.choices(COMMON, k=4)]
+        words += draw.choices([*COMMON, "bad", "good"], k=draw.choice([0, 30]))
+        rows.append((" ".join(words), label))
+    return rows
+
+
+def written(path: Path, header: list[str], rows: list[tuple[str, ...]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("answers")
+
+
+@pytest.fixture(scope="module")
+def base(folder: Path) -> Path:
+    """A pretrained encoder that reads more than the runs that start from it."""
+    (folder / "text.txt").write_text("".join(f"{text}\n" for text, _ in long_texts(99)), encoding="utf-8")
+    options = {**TINY, "length": 64, "batch_tokens": 256, "steps": 3, "tokenizer": "word"}
+    headway.train(folder / "text.txt", task="masked_lm", out=folder / "base", quiet=True, **options)
+    return folder / "base"
+
+
+@pytest.fixture(scope="module")
+def long(folder: Path) -> Path:
+    return written(folder / "long.csv", ["text", "label"], long_texts(300))
+
+
+@pytest.fixture(scope="module")
+def runs(folder: Path, base: Path, long: Path) -> dict[str, Path]:
+    """Classifiers that read the beginning of a text: from scratch, from a base, and an ensemble."""
+    options = {**TINY, "length": LENGTH, "quiet": True}
+    headway.train(long, out=folder / "scratch", steps=60, learning_rate=0.01, **options)
+    headway.train(long, out=folder / "seeds", steps=20, learning_rate=0.01, seeds=2, **options)
+    kept = {key: value for key, value in options.items() if key not in ("d_model", "layers", "heads")}
+    headway.train(long, out=folder / "tuned", from_model=str(base), steps=20, learning_rate=0.01, **kept)
+    return {name: folder / name for name in ("scratch", "seeds", "tuned")}
+
+
+@pytest.fixture(scope="module")
+def server(runs: dict[str, Path]) -> Iterator[Server]:
+    found = Server(*runs.values(), "--quiet")
+    yield found
+    assert found.stop() == 0
+
+
+def measured(run: Path, file: Path) -> tuple[dict, list[str | None]]:
+    """The metrics of a run on a file, and the label of each row that they were counted from."""
+    pipe = headway.load(run)
+    given = given_for(run, pipe, [str(file)], whole=True)
+    metrics = room(pipe.task).evaluate(pipe, given)
+    return metrics, [None if number < 0 else pipe.labels[int(number)] for number in np.concatenate(given.each)[:, 0]]
+
+
+def texts_of(file: Path) -> list[str]:
+    return [row["text"] for row in csv.DictReader(file.open(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("name", ["scratch", "seeds", "tuned"])
+def test_every_row_is_answered_as_it_is_measured(
+    name: str, runs: dict[str, Path], long: Path, server: Server, tmp_path: Path, in_process: Callable
+):
+    fresh = written(tmp_path / "fresh.csv", ["text", "label"], long_texts(200)[60:])
+    metrics, expected = measured(runs[name], fresh)
+    texts, wanted = texts_of(fresh), [label for _, label in long_texts(200)[60:]]
+    pipe = headway.load(runs[name])
+    assert pipe.max_length == LENGTH and max(len(pipe.tokenizer.encode(text)) for text in texts) > 2 * LENGTH
+    cut = sum(len(pipe.tokenizer.encode(text, special=True)) > LENGTH for text in texts)
+    said = f"{cut} of {len(texts)} texts are longer than {LENGTH} tokens: only the beginning is read"
+    with pytest.warns(UserWarning, match=said) as heard:
+        answers = pipe(texts)
+    assert len(heard) == 1
+    assert [one["label"] for one in answers] == expected
+    assert np.mean([one["label"] == label for one, label in zip(answers, wanted, strict=True)]) == metrics["accuracy"]
+    status, _, err = in_process("classify", runs[name], fresh, "--to", tmp_path / "answers.csv")
+    assert status == 0 and err.count("texts are longer") == 1 and said in err
+    with (tmp_path / "answers.csv").open(encoding="utf-8") as file:
+        assert [row["label"] for row in csv.DictReader(file)] == expected
+    found = server.post("/classify", {"model": name, "inputs": texts[:40]}).json()
+    assert [one["label"] for one in found["answers"]] == expected[:40]
+    assert any("longer than 16 tokens" in line for line in found["warnings"])
+
+
+@pytest.mark.parametrize("name", ["scratch", "tuned"])
+def test_transformers_reads_as_much_of_a_text(name: str, runs: dict[str, Path], long: Path, tmp_path: Path):
+    transformers = pytest.importorskip("transformers")
+    from headway.workflows.export.export import export
+
+    export(runs[name], tmp_path / "exported")
+    texts = texts_of(long)[:60]
+    with warnings.catch_warnings(action="ignore"):
+        expected = headway.load(runs[name])(texts)
+    for place in (runs[name], tmp_path / "exported"):
+        theirs = transformers.pipeline("text-classification", str(place), device="cpu", truncation=True)
+        assert theirs.tokenizer.model_max_length == LENGTH
+        found = theirs(texts)
+        assert [one["label"] for one in found] == [one["label"] for one in expected]
+        np.testing.assert_allclose([one["score"] for one in found], [one["score"] for one in expected], atol=1e-4)
+    assert "truncation=True" in (tmp_path / "exported" / "README.md").read_text(encoding="utf-8")
+
+
+def test_files_of_another_program_say_how_much_is_read(runs: dict[str, Path], long: Path, tmp_path: Path):
+    """Without headway.json the tokenizer's model_max_length decides, of answers and of evaluation."""
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((runs["scratch"] / name).read_bytes())
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model_max_length": 8}))
+    pipe = headway.load(tmp_path)
+    with pytest.warns(UserWarning, match="longer than 8 tokens"):
+        answers = pipe(texts_of(long))
+    assert [one["label"] for one in answers] == measured(tmp_path, long)[1]
+
+
+def test_a_run_of_before_answers_at_the_length_of_its_plan(runs: dict[str, Path], long: Path, tmp_path: Path):
+    """Earlier versions wrote the base's length into the tokenizer's file."""
+    for path in runs["tuned"].iterdir():
+        if path.is_file() and path.name != "headway.json":
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model_max_length": 64}))
+    facts = json.loads((runs["tuned"] / "headway.json").read_text())
+    facts = {key: value for key, value in facts.items() if key not in ("checksum", "files")}
+    (tmp_path / "headway.json").write_text(json.dumps(facts))
+    assert headway.load(tmp_path).max_length == LENGTH
+
+
+def test_vectors_are_of_what_training_read(folder: Path, base: Path, tmp_path: Path, in_process: Callable):
+    rows = [(f"{text} {text}", text) for text, _ in long_texts(80)]
+    file = written(folder / "pairs.csv", ["one", "other"], rows)
+    options = {key: value for key, value in TINY.items() if key not in ("d_model", "layers", "heads")}
+    out = folder / "vectors"
+    headway.train(
+        file, task="embedding", out=out, from_model=str(base), length=LENGTH, steps=4, quiet=True, **options
+    )
+    pipe = headway.load(out)
+    text = rows[0][0]
+    first = pipe.tokenizer.decode(pipe.tokenizer.encode(text)[: LENGTH - 2])
+    with pytest.warns(UserWarning, match="the text is longer than 16 tokens"):
+        found = pipe(text)
+    np.testing.assert_allclose(found, pipe(first), atol=1e-6)
+    assert json.loads((out / "sentence_bert_config.json").read_text())["max_seq_length"] == LENGTH
+    assert "1 of 2 texts is longer" in in_process("embed", out, text, first)[2]
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    theirs = sentence_transformers.SentenceTransformer(str(out), device="cpu", local_files_only=True)
+    np.testing.assert_allclose(theirs.encode([text])[0], found, atol=1e-5)
