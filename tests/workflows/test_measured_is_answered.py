@@ -7,7 +7,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -164,9 +163,7 @@ def test_vectors_are_of_what_training_read(folder: Path, base: Path, tmp_path: P
     file = written(folder / "pairs.csv", ["one", "other"], rows)
     options = {key: value for key, value in TINY.items() if key not in ("d_model", "layers", "heads")}
     out = folder / "vectors"
-    headway.train(
-        file, task="embedding", out=out, from_model=str(base), length=LENGTH, steps=4, quiet=True, **options
-    )
+    headway.train(file, task="embedding", out=out, from_model=str(base), length=LENGTH, steps=4, quiet=True, **options)
     pipe = headway.load(out)
     text = rows[0][0]
     first = pipe.tokenizer.decode(pipe.tokenizer.encode(text)[: LENGTH - 2])
@@ -178,3 +175,48 @@ def test_vectors_are_of_what_training_read(folder: Path, base: Path, tmp_path: P
     sentence_transformers = pytest.importorskip("sentence_transformers")
     theirs = sentence_transformers.SentenceTransformer(str(out), device="cpu", local_files_only=True)
     np.testing.assert_allclose(theirs.encode([text])[0], found, atol=1e-5)
+
+
+def mutual_ranks(first: np.ndarray, second: np.ndarray, texts: list[tuple[str, str]]) -> list[int]:
+    """The rank of each right text, ties before it, by vectors of length 1; pairs that share a text do not count."""
+    keys = [tuple(" ".join(text.lower().split()) for text in pair) for pair in texts]
+    ranks = []
+    for at, cosines in enumerate(first @ second.T):
+        others = [n for n, key in enumerate(keys) if n != at and key[0] != keys[at][0] and key[1] != keys[at][1]]
+        ranks.append(1 + int((cosines[others] > cosines[at] - 1e-6).sum()))
+    return ranks
+
+
+@pytest.mark.parametrize("kind", ["cut", "unknown", "equal"])
+def test_texts_that_look_equal_to_the_model_are_not_found(kind: str, base: Path, tmp_path: Path):
+    """What the vectors find is the figure of evaluate, and of training on its held-out pairs."""
+    draw = random.Random(3)
+    begin = " ".join(draw.choices(COMMON, k=LENGTH))
+    rows = []
+    for number in range(120):
+        word = f"w{number}"
+        if kind == "cut":
+            rows.append((f"{begin} {word}", f"{begin} {word} again"))
+        elif kind == "unknown":
+            rows.append((f"{word}x", f"{word}y {word}z"))
+        else:
+            rows.append((f"{COMMON[number % 5]} sat {number}", ("The  Mat", "the mat", "a mat")[number % 3]))
+    file = written(tmp_path / "pairs.csv", ["one", "other"], rows)
+    options = {key: value for key, value in TINY.items() if key not in ("d_model", "layers", "heads")}
+    options |= {"from_model": str(base), "length": LENGTH, "steps": 2, "quiet": True}
+    trained = headway.train(file, task="embedding", out=tmp_path / "run", **options)
+    pipe = headway.load(tmp_path / "run")
+    found = headway.evaluate(tmp_path / "run", str(written(tmp_path / "new.csv", ["one", "other"], rows[1:])))
+    with warnings.catch_warnings(action="ignore"):
+        vectors = [pipe([pair[side] for pair in rows[1:]]) for side in (0, 1)]
+        held_out = list(room("embedding").held_out_inputs(pipe, given_for(tmp_path / "run", pipe), 999))
+    ranks = mutual_ranks(*vectors, rows[1:])
+    assert found["accuracy"] == np.mean([rank == 1 for rank in ranks])
+    assert found["mrr"] == pytest.approx(np.mean([1 / rank for rank in ranks]), abs=1e-12)
+    if kind != "equal":
+        assert found["accuracy"] == 0.0 == trained["accuracy"]
+    of_run = [pair for pair in rows if pair[0] in held_out]
+    with warnings.catch_warnings(action="ignore"):
+        vectors = [pipe([pair[side] for pair in of_run]) for side in (0, 1)]
+    assert trained["accuracy"] == np.mean([rank == 1 for rank in mutual_ranks(*vectors, of_run)])
+    assert headway.evaluate(tmp_path / "run")["accuracy"] == trained["accuracy"]

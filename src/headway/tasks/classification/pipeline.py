@@ -25,7 +25,11 @@ class Classifier:
     task = "classification"
 
     def __init__(
-        self, model: Encoder | Decoder | Ensemble, tokenizer: Tokenizer, labels: Sequence[str], length: int | None = None
+        self,
+        model: Encoder | Decoder | Ensemble,
+        tokenizer: Tokenizer,
+        labels: Sequence[str],
+        length: int | None = None,
     ):
         self.model, self.tokenizer, self.labels = model, tokenizer, list(labels)
         self.max_length = reading_length(model, tokenizer, length)
