@@ -72,8 +72,8 @@ def runs(folder: Path, base: Path, long: Path) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def server(runs: dict[str, Path]) -> Iterator[Server]:
-    found = Server(*runs.values(), "--quiet")
+def server(runs: dict[str, Path], unknown: Path) -> Iterator[Server]:
+    found = Server(*runs.values(), unknown, "--quiet")
     yield found
     assert found.stop() == 0
 
@@ -220,3 +220,122 @@ def test_texts_that_look_equal_to_the_model_are_not_found(kind: str, base: Path,
         vectors = [pipe([pair[side] for pair in of_run]) for side in (0, 1)]
     assert trained["accuracy"] == np.mean([rank == 1 for rank in mutual_ranks(*vectors, of_run)])
     assert headway.evaluate(tmp_path / "run")["accuracy"] == trained["accuracy"]
+
+
+ODD = [
+    "the good cat sat",
+    "Где мой заказ",
+    "",
+    "   ",
+    "🙂 🙃",
+    "Где мой заказ good",
+    "Где мой good cat",
+    "Где мой заказ?",
+]
+SHARES = [1.0, 0.0, 0.0, 0.0, 0.0, 0.25, 0.5, 0.0]
+
+
+@pytest.fixture(scope="module")
+def unknown(folder: Path) -> Path:
+    """A classifier of English words; one row in four has words that no other row has."""
+    rows = [
+        (f"{number}x {number}y" if number % 4 == 0 else text, label)
+        for number, (text, label) in enumerate(long_texts(240))
+    ]
+    options = {**TINY, "length": LENGTH, "quiet": True, "steps": 40, "learning_rate": 0.01, "tokenizer": "word"}
+    headway.train(written(folder / "odd.csv", ["text", "label"], rows), out=folder / "unknown", **options)
+    return folder / "unknown"
+
+
+def close(found: object, expected: object) -> bool:
+    """Equal, but for rounding of numbers."""
+    if isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(close(found[key], expected[key]) for key in expected)
+    if isinstance(expected, list):
+        return len(found) == len(expected) and all(map(close, found, expected))
+    return found == pytest.approx(expected, abs=1e-5) if isinstance(expected, float) else found == expected
+
+
+def expected_of(share: float, one: dict) -> dict:
+    """What an answer has, by the share of known tokens."""
+    if not share:
+        return {"label": None, "score": None, "scores": {}}
+    return {**one, "known": share} if share < 0.5 else {key: one[key] for key in ("label", "score", "scores")}
+
+
+def test_texts_without_a_known_token_get_no_label_through_every_door(
+    unknown: Path, server: Server, tmp_path: Path, in_process: Callable
+):
+    pipe = headway.load(unknown)
+    said = "5 of 8 texts have no token that the model knows: no label is given"
+    with pytest.warns(UserWarning, match=said) as heard:
+        answers = pipe(ODD)
+    assert len(heard) == 1
+    assert answers == [expected_of(share, one) for share, one in zip(SHARES, answers, strict=True)]
+    with pytest.warns(UserWarning, match="the text has no token"):
+        assert pipe("") == {"label": None, "score": None, "scores": {}}
+    file = written(tmp_path / "odd.csv", ["text", "known"], [(text, "mine") for text in ODD])
+    for verb in ("classify", "predict"):
+        status, out, err = in_process(verb, unknown, file, "--to", tmp_path / "out.csv", "--json")
+        assert status == 0 and err.count("no token") == 1 and said in err
+        assert close(json.loads(out.splitlines()[-1])["results"], answers)
+        with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as opened:
+            rows = list(csv.DictReader(opened))
+        assert [row["label"] for row in rows] == [one["label"] or "" for one in answers]
+        assert [row["score"] == row["score: bad"] == "" for row in rows] == [not share for share in SHARES]
+        assert [row["known"] for row in rows] == ["" if s >= 0.5 else f"{s:.6f}" for s in SHARES]
+        assert {row["given: known"] for row in rows} == {"mine"}
+    assert in_process("classify", unknown, file, "--to", tmp_path / "out.jsonl")[0] == 0
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert close([{key: line[key] for key in one} for line, one in zip(lines, answers, strict=True)], answers)
+    shown = in_process("classify", unknown, *ODD[4:7])[1].splitlines()
+    assert shown[0] == f"\t\t{ODD[4]}" and shown[1].endswith("\tknown 0.25") and "known" not in shown[2]
+    found = server.post("/classify", {"model": "unknown", "inputs": ODD}).json()
+    assert close(found["answers"], answers) and found["warnings"] == [said]
+    schema = server.get("/openapi.json").json()["paths"]["/classify"]["post"]["responses"]["200"]["content"]
+    assert schema["application/json"]["schema"]["properties"]["answers"] == {"type": "array"}  # of anything, null too
+
+
+def test_a_row_without_a_label_is_wrong_in_every_figure(unknown: Path, folder: Path, tmp_path: Path):
+    metrics = pytest.importorskip("sklearn.metrics")
+    texts = [text for text in ODD if text.strip()] * 9
+    wanted = [("good", "bad")[number % 2] for number in range(len(texts))]
+    file = written(tmp_path / "odd.csv", ["text", "label"], list(zip(texts, wanted, strict=True)))
+    pipe = headway.load(unknown)
+
+    def scored(texts: list[str], wanted: list[str]) -> tuple[float, float]:
+        with warnings.catch_warnings(action="ignore"):
+            given = [one["label"] or "" for one in pipe(texts)]
+        assert "" in given
+        known = sorted({*wanted, *given} - {""})
+        return metrics.accuracy_score(wanted, given), metrics.f1_score(wanted, given, labels=known, average="macro")
+
+    found = headway.evaluate(unknown, str(file))
+    assert (found["accuracy"], found["macro_f1"]) == pytest.approx(scored(texts, wanted), abs=1e-12)
+    assert found["examples"] == len(texts)
+    facts = json.loads((unknown / "headway.json").read_text())
+    with (folder / "odd.csv").open(encoding="utf-8") as opened:
+        of_run = {row["text"]: row["label"] for row in csv.DictReader(opened)}
+    held_out = room("classification").held_out_inputs(pipe, given_for(unknown, pipe), 999)
+    expected = scored(held_out, [of_run[text] for text in held_out])
+    for figures in (facts["metrics"], headway.evaluate(unknown)):
+        assert (figures["accuracy"], figures["macro_f1"]) == pytest.approx(expected, abs=1e-12)
+    assert all(not row["text"].endswith("y") for row in facts["shown"]["worst"])
+
+
+@pytest.mark.parametrize("kind", ["bpe", "char", "wordpiece", "word"])
+def test_white_space_says_nothing_whatever_the_tokenizer(kind: str):
+    from headway.tasks.common.lengths import known_shares
+    from headway.text.train import train_tokenizer
+
+    tokenizer = train_tokenizer(["the cat sat on a mat"] * 9, kind, None, role="encoder")
+    rows = tokenizer.encode_batch(["the cat", "", " \n\t", "Ж"], special=True)
+    with pytest.warns(UserWarning, match=f"{2 if kind == 'bpe' else 3} of 4 texts have no token"):
+        shares = known_shares(tokenizer, rows, "x")
+    assert shares == [1.0, 0.0, 0.0, 1.0 if kind == "bpe" else 0.0]
+
+
+def test_a_vector_of_unknown_words_is_given_with_a_warning(base: Path, tmp_path: Path, in_process: Callable):
+    status, out, err = in_process("embed", base, "Где мой", "the cat")
+    assert status == 0 and len(out.splitlines()) == 2
+    assert "1 of 2 texts has no token that the model knows: such a vector means nothing" in err

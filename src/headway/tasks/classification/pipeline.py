@@ -12,7 +12,7 @@ from headway.models.transformer import Decoder, Encoder
 from headway.runtime.runtime import Output, Runtime
 from headway.tasks.common.as_list import text_list
 from headway.tasks.common.labels import label_answers
-from headway.tasks.common.lengths import beginnings, reading_length
+from headway.tasks.common.lengths import beginnings, known_shares, reading_length
 from headway.text.tokenizer import Tokenizer
 
 
@@ -39,15 +39,22 @@ class Classifier:
         """{"label", "score", "scores"} of a text, or a list of them, in order.
 
         ``scores`` has the probability of every label; they sum to one.  Of a text of more than ``max_length`` tokens
-        the beginning is read, as in training and evaluation, with a warning.
+        the beginning is read, as in training and evaluation, with a warning.  Without a token that the model knows,
+        label and score are None and ``scores`` is empty, with a warning; where it knows less than half of the tokens,
+        ``known`` is their share.
         """
         texts, alone = text_list(text)
-        results = label_answers(self.labels, self.probabilities(texts))
+        rows = beginnings(self.tokenizer, texts, self.max_length)
+        known = known_shares(self.tokenizer, rows, "no label is given")
+        results = label_answers(self.labels, self._probabilities(rows), known)
         return results[0] if alone else results
 
     def probabilities(self, texts: Sequence[str]) -> Tensor:
         """(N, C) float32, rows in the order of the texts."""
-        rows = [ids or [0] for ids in beginnings(self.tokenizer, texts, self.max_length)]
+        return self._probabilities(beginnings(self.tokenizer, texts, self.max_length))
+
+    def _probabilities(self, rows: Sequence[list[int]]) -> Tensor:
+        rows = [ids or [0] for ids in rows]
 
         def answer(output: Output, ids: Tensor, mask: Tensor | None, _: np.ndarray) -> Tensor:
             return output(ids, mask).float().softmax(dim=-1)

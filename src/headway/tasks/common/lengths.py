@@ -1,4 +1,4 @@
-"""How many tokens of a text are read: by training, by evaluation and by a model that answers."""
+"""How many tokens of a text are read, by training, by evaluation and by a model that answers, and how many it knows."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -49,6 +49,19 @@ def beginnings(tokenizer: Tokenizer, texts: Sequence[str], longest: int) -> list
     rest = f"longer than {longest:,} tokens: only the beginning is read, as in training (its --length changes this)"
     tell(sum(len(row) > longest for row in rows), len(rows), ("is", "are", rest))
     return [cut_row(row, longest, ends) if len(row) > longest else row for row in rows]
+
+
+def known_shares(tokenizer: Tokenizer, rows: Sequence[list[int]], so: str) -> list[float]:
+    """The share of each row's tokens that the tokenizer knows, 0 to 1, 0 for none; it warns of those, and says ``so``.
+
+    Special tokens and white space do not count.
+    """
+    silent, unknown, shares = tokenizer.silent_ids, tokenizer.unknown, []
+    for ids in rows:
+        known = len(ids) - sum(map(silent.__contains__, ids))
+        shares.append(known / (known + sum(number == unknown for number in ids)) if known else 0.0)
+    tell(shares.count(0.0), len(shares), ("has", "have", f"no token that the model knows: {so}"))
+    return shares
 
 
 def tell(count: int, of: int, words: Words) -> None:

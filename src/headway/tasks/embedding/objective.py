@@ -35,7 +35,7 @@ class Embedding:
     kind "pairs": every pair belongs together.  Each first text is to find its second among those of the batch (InfoNCE,
     van den Oord et al. 2018: the cross-entropy of the cosines times ``scale``); ``symmetric`` asks the same of each
     second text and takes the mean.  A pair that shares a text with another is no wrong answer for it: in training by
-    the ids that the model reads, since it cannot tell these apart, in evaluation by the texts themselves (``texts_of``).
+    the ids that the model reads, since it cannot tell these apart, in evaluation by the texts (``texts_of``).
     ``texts`` are the numbers (2, N) of the held-out texts in the order of their batches, equal where the texts are;
     without them, all differ.  (A single batch is evaluated only to measure its time and memory.)
 
@@ -123,8 +123,8 @@ class Embedding:
 def rank_right(cosines: Tensor, rows: Tensor, one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """(the cosines, -inf where a pair shares a text with the row's; the rank of each row's own second text, (R,)).
 
-    ``cosines`` (R, N) are those of the first texts number ``rows`` (R,) with all second ones; ``one`` and ``other`` (N,)
-    number the texts.  A text as near as the right one, to within ``TIE``, counts as nearer.
+    ``cosines`` (R, N) are those of the first texts number ``rows`` (R,) with all second ones; ``one`` and ``other``
+    (N,) number the texts.  A text as near as the right one, to within ``TIE``, counts as nearer.
     """
     own = torch.arange(len(rows))
     same = (one[rows, None] == one) | (other[rows, None] == other)

@@ -13,7 +13,7 @@ from headway.models.heads import MaskedTokenHead, PoolingHead
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
 from headway.tasks.common.as_list import text_list
-from headway.tasks.common.lengths import beginnings, reading_length
+from headway.tasks.common.lengths import beginnings, known_shares, reading_length
 from headway.text.tokenizer import Tokenizer
 
 
@@ -101,7 +101,9 @@ class Embedder:
 
     def _vectors(self, texts: list[str]) -> Tensor:
         """(N, D) float32, rows in the order of the texts."""
-        rows = [ids or [0] for ids in beginnings(self.tokenizer, texts, self.max_length)]
+        rows = beginnings(self.tokenizer, texts, self.max_length)
+        known_shares(self.tokenizer, rows, "such a vector means nothing")
+        rows = [ids or [0] for ids in rows]
 
         def answer(output: Output, ids: Tensor, mask: Tensor | None, _: np.ndarray) -> Tensor:
             return self._pooled(output(ids, mask), mask).float()
