@@ -21,6 +21,8 @@ TEXTS = [
     "great\n\nbad",
 ]
 
+NOTHING_KNOWN = ["", " ", "日本 🙂 é"]
+
 
 @pytest.fixture(scope="module")
 def clf(classifier_run: Path) -> Classifier:
@@ -43,7 +45,8 @@ def test_a_list_is_each_by_itself_in_order(clf: Classifier):
     found = clf(TEXTS)
     for text, one in zip(TEXTS, found, strict=True):
         assert one["scores"] == pytest.approx(clf(text)["scores"], abs=1e-5)
-        assert sum(one["scores"].values()) == pytest.approx(1.0, abs=1e-5)
+        assert sum(one["scores"].values()) == pytest.approx(0.0 if text in NOTHING_KNOWN else 1.0, abs=1e-5)
+        assert (one["label"] is None) == (text in NOTHING_KNOWN)
     assert [one["scores"] for one in clf(TEXTS[::-1])] == [
         pytest.approx(one["scores"], abs=1e-5) for one in found[::-1]
     ]

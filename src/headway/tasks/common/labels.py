@@ -46,8 +46,8 @@ def label_answers(
     results: list[dict[str, Any]] = []
     for row, share in zip(probabilities.tolist(), known or [1.0] * len(probabilities), strict=True):
         scores = dict(zip(labels, row, strict=True)) if share else {}
-        best = max(scores, key=scores.__getitem__, default=None)
-        results.append({"label": best, "score": scores.get(best), "scores": scores})
+        best = max(scores, key=scores.__getitem__) if scores else None
+        results.append({"label": best, "score": None if best is None else scores[best], "scores": scores})
         if 0 < share < HALF:
             results[-1]["known"] = share
     return results

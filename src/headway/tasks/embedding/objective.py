@@ -176,8 +176,8 @@ def embedding_baselines(
         return [{"name": name, "spearman": spearman(cosines, held_out.scores)}]
     groups, ranks, answers = texts_of(held_out), [], other.T.tocsr()
     for rows in torch.arange(len(first)).split(ROWS_AT_ONCE):
-        cosines = torch.from_numpy((one[rows.numpy()] @ answers).toarray())
-        ranks.append(rank_right(cosines, rows, *groups)[1])
+        found = torch.from_numpy((one[rows.numpy()] @ answers).toarray())
+        ranks.append(rank_right(found, rows, *groups)[1])
     rank = torch.cat(ranks)
     each[name] = np.stack([rank.double().numpy(), np.ones(len(rank))], axis=1)
     return [{"name": name, **found_by(rank)}]
