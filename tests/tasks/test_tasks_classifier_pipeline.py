@@ -1,6 +1,5 @@
 """A trained classifier, used."""
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,6 @@ import torch
 
 import headway
 from headway.errors import InputError
-from headway.runtime.windows import framed
 from headway.tasks.classification.pipeline import Classifier
 
 TEXTS = [
@@ -65,17 +63,6 @@ def test_of_a_long_text_the_beginning_is_read(clf: Classifier):
     with pytest.warns(UserWarning, match="the text is longer than 32 tokens: only the beginning is read"):
         found = clf(text)
     assert list(found["scores"].values()) == pytest.approx(expected.tolist(), abs=1e-5)
-
-
-@pytest.mark.parametrize("length", [1, 2, 3, 7, 8])
-@pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 23, 24])
-def test_windows_cover_every_token_and_begin_in_the_middle_of_the_one_before(n: int, length: int):
-    windows = framed(list(range(n)), ([], []), length)
-    assert sorted({token for window in windows for token in window}) == list(range(n))
-    assert all(0 < len(window) <= length for window in windows)
-    starts = [window[0] for window in windows]
-    assert all(after - before == max(1, length // 2) for before, after in pairwise(starts))
-    assert windows[-1][-1] == n - 1 and all(window[-1] < n - 1 for window in windows[:-1])
 
 
 @pytest.mark.parametrize("text", [None, 3, b"the", ["the", None], [["the"]]])

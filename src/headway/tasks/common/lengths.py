@@ -10,6 +10,7 @@ import numpy as np
 
 from headway.data.batches.encoded import cut_row
 from headway.hub.sentence_transformers import sequence_length
+from headway.io.quantities import counted
 from headway.text.tokenizer import Tokenizer
 
 Words = tuple[str, str, str]
@@ -26,7 +27,9 @@ def cut_warning(lengths: np.ndarray, longest: int) -> list[str]:
     """A line about how many texts of these lengths, and what share of all tokens, are longer than that."""
     cut = int((lengths > longest).sum())
     lost = int(np.maximum(0, lengths - longest).sum()) / max(1, int(lengths.sum()))
-    what = f"{cut:,} texts are longer than {longest:,} tokens: training, evaluation and answers read their beginnings"
+    what = (
+        f"{counted(cut, 'text')} of more than {longest:,} tokens: training, evaluation and answers read the beginning"
+    )
     return [f"{what} alone ({lost:.1%} of all tokens are not read; --length changes this)"] if cut else []
 
 

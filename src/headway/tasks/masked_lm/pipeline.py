@@ -13,7 +13,7 @@ from headway.errors import InputError, shown
 from headway.generation.sampling import check_number
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
-from headway.runtime.windows import frame, framed, framed_around
+from headway.runtime.windows import frame, framed_around
 from headway.tasks.common.as_list import text_list
 from headway.tasks.common.lengths import reading_length
 from headway.text.tokenizer import Tokenizer
@@ -97,9 +97,10 @@ class MaskFiller:
         owners: list[int] = []
         length = self.max_length
         for owner, body in enumerate(bodies):
-            found = framed(body, self._around, length)
-            if len(found) == 1:
-                rows = [(found[0], [place for place, token in enumerate(found[0]) if token == self.mask])]
+            front, back = self._around
+            whole = [*front, *body, *back]
+            if len(whole) <= length:
+                rows = [(whole, [place for place, token in enumerate(whole) if token == self.mask])]
             else:
                 near = (place for place, token in enumerate(body) if token == self.mask)
                 rows = [(ids, [at]) for ids, at in (framed_around(body, p, self._around, length) for p in near)]
