@@ -49,7 +49,7 @@ def beginnings(tokenizer: Tokenizer, texts: Sequence[str], longest: int) -> list
     Special tokens are around them; a text without any token has none.
     """
     ends, rows = tokenizer.special_ids, tokenizer.encode_batch(texts, special=True)
-    rest = f"longer than {longest:,} tokens: only the beginning is read, as in training (its --length changes this)"
+    rest = f"longer than {longest:,} tokens: only the beginning is read; train with a larger --length to read more"
     tell(sum(len(row) > longest for row in rows), len(rows), ("is", "are", rest))
     return [cut_row(row, longest, ends) if len(row) > longest else row for row in rows]
 
