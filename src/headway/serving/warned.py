@@ -28,7 +28,7 @@ def listen() -> None:
 
 @contextmanager
 def heard(*, refuse: bool = False) -> Iterator[list[str]]:
-    """The warnings of this thread, each once, as they come; to ``refuse`` them is to raise RuntimeError at the first."""
+    """The warnings of this thread, each once, as they come; ``refuse`` raises RuntimeError at the first."""
     before, _THREAD.said, _THREAD.refuse = getattr(_THREAD, "said", None), [], refuse
     try:
         yield _THREAD.said
