@@ -154,6 +154,10 @@ def test_classify_agrees_with_its_route_and_answers_a_file(page, pages, tmp_path
     assert len(panel.locator(".bars li").all()) == len(expected[0]["scores"])
     panel.get_by_label("Threshold").fill("1")
     assert panel.locator(".verdict").inner_text().startswith("Unsure")
+    texts.append("🙂")  # no token that the model knows
+    expected += pages.post("/classify", {"model": "labels", "inputs": texts[-1:]}).json()["answers"]
+    fill(panel, "Text", texts[-1], "Classify")
+    panel.get_by_text("No label: the text has no token that the model knows.").wait_for()
     with (tmp_path / "rows.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([["id", "review"], *([n, text] for n, text in enumerate(texts))])
     panel.locator('input[type="file"][accept*="csv"]').set_input_files(tmp_path / "rows.csv")
@@ -164,9 +168,13 @@ def test_classify_agrees_with_its_route_and_answers_a_file(page, pages, tmp_path
         panel.get_by_role("button", name="Answer all rows").click()
     with waiting.value.path().open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert [row["review"] for row in rows] == texts and [int(row["id"]) for row in rows] == list(range(75))
-    assert [row["label"] for row in rows] == [one["label"] for one in expected]
-    assert [float(row["score"]) for row in rows] == pytest.approx([one["score"] for one in expected], abs=2e-3)
+    assert [row["review"] for row in rows] == texts and [int(row["id"]) for row in rows] == list(range(76))
+    assert [row["label"] or None for row in rows] == [one["label"] for one in expected]
+    known = [one.get("known", 0.0 if one["label"] is None else None) for one in expected]
+    assert [row["known"] for row in rows] == ["" if share is None else f"{share:.6f}" for share in known]
+    assert rows[-1]["score"] == ""
+    scores = [one["score"] for one in expected[:-1]]
+    assert [float(row["score"]) for row in rows[:-1]] == pytest.approx(scores, abs=2e-3)
 
 
 def test_pictures_are_classified(page, tmp_path):

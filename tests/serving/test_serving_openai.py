@@ -144,6 +144,8 @@ def test_embeddings(client, models):
     assert plain == pytest.approx(list(struct.unpack(f"<{len(bits) // 4}f", bits)), abs=1e-6)
     ids = pipe.tokenizer.encode("the cat")
     assert client.embeddings.create(model="vectors", input=ids).data[0].embedding == pytest.approx(plain, abs=1e-6)
+    told = client.embeddings.create(model="vectors", input=["🙂", "the cat"]).model_extra["warnings"]
+    assert told == ["1 of 2 texts has no token that the model knows: such a vector means nothing"]
 
 
 def test_many_clients_at_once_get_what_each_gets_alone(server):

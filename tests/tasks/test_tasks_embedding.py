@@ -131,8 +131,10 @@ def test_a_model_that_gives_one_vector_for_all_ranks_nothing():
 def test_equal_second_texts_are_equally_right():
     vectors = torch.eye(4)
     batch = pairs([0, 1, 2], [0, 1, 1])
-    found = Embedding().evaluate(Table(vectors), [batch])
+    found = Embedding(texts=torch.tensor([[0, 1, 2], [3, 4, 4]])).evaluate(Table(vectors), [batch])
     assert found["accuracy"] == pytest.approx(2 / 3), "the third text is at a right angle to both"
+    other = Embedding().evaluate(Table(vectors), [batch])
+    assert other["accuracy"] == pytest.approx(1 / 3), "texts that only look equal to the model are not told apart"
 
 
 def test_spearman_equals_another_implementation():

@@ -282,10 +282,12 @@ def _streamed(use: Command) -> bool:
 
 def _results(shared: SharedOptions, use: Command) -> tuple[Command, list[Any]]:
     """Answer the inputs, to a file, to standard output or for JSON; returns the answers and what counts the results."""
+    from headway.tasks.common.lengths import told_once
     from headway.training.monitor.progress import shown_to
 
     as_json, most = shared.as_json and not use.gathers, piece_size(use.tokens)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(told_once())
         output = file = None
         if shared.to is not None:  # a result computed from all answers needs them all: keep them until the last
             to = f"{shared.to}.vectors" if use.gathers else shared.to

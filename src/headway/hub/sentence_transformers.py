@@ -147,6 +147,12 @@ def sequence_length(model: nn.Module) -> int:
     return longest if length is None else min(length, longest)
 
 
+def limit_sequences(model: nn.Module, length: int) -> None:
+    """Let the files of a model say that it reads at most so many tokens of a text, whatever its positions allow."""
+    kept: Any = getattr(model, "kept", {})
+    model.kept = {**kept, SENTENCE: {**kept.get(SENTENCE, {}), "max_seq_length": length}}  # type: ignore[assignment]
+
+
 def _chain(head: nn.Module) -> tuple[list[str], nn.Linear | None, str | None]:
     """The modules of a head, its dense layer and the activation after it."""
     if isinstance(head, ClassificationHead):

@@ -1,4 +1,4 @@
-"""Texts longer than a model's maximum length, as windows that each look like a whole text."""
+"""What a tokenizer puts around a text, and windows of texts longer than a model reads that look like whole ones."""
 
 from headway.text.tokenizer import Tokenizer
 
@@ -10,19 +10,6 @@ def frame(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
         if whole[start : start + len(plain)] == plain:
             return whole[:start], whole[start + len(plain) :]
     return [], []
-
-
-def framed(body: list[int], around: tuple[list[int], list[int]], length: int) -> list[list[int]]:
-    """A text's ids with the frame ``around`` them, in windows of at most ``length``; each window has the frame.
-
-    Each window begins in the middle of the previous one.
-    """
-    front, back = around
-    room = max(1, length - len(front) - len(back))
-    if len(body) <= room:
-        return [[*front, *body, *back] or [0]]
-    step = max(1, room // 2)
-    return [[*front, *body[start : start + room], *back] for start in range(0, len(body) - room + step, step)]
 
 
 def framed_around(

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -76,7 +77,7 @@ class Served:
     @property
     def context(self) -> int:
         """The longest text in tokens."""
-        length: int = self.pipe.model.config.max_length
+        length: int = getattr(self.pipe, "max_length", None) or self.pipe.model.config.max_length
         return length
 
     @cached_property
@@ -118,7 +119,8 @@ class Served:
                 batcher.submit(prompt.ids, Sampling(temperature=0.0), max_tokens=1)
                 batcher.step()
             elif self.spec.reads == "text":
-                self.pipe(["a"])
+                with warnings.catch_warnings(action="ignore"):  # of this text
+                    self.pipe(["a"])
         except InputError:
             pass  # the model refuses this text, and computes
         except Exception:

@@ -32,15 +32,16 @@ USAGE: Schema = {
     "required": ["prompt_tokens", "total_tokens"],
 }
 STATUS: Schema = {"type": "object", "properties": {"status": {"type": "string"}}, "required": ["status"]}
+WARNINGS: Schema = {
+    "type": "array",
+    "items": {"type": "string"},
+    "description": "what a person should know about these answers, such as that one is cut off",
+}
 TYPED: Schema = {
     "type": "object",
     "properties": {
         **{"model": {"type": "string"}, "answers": {"type": "array"}},
-        "warnings": {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": "what a person should know about these answers, such as that one is cut off",
-        },
+        "warnings": WARNINGS,
     },
     "required": ["model", "answers"],
 }
@@ -79,6 +80,7 @@ VECTORS: Schema = {
         },
         "model": {"type": "string"},
         "usage": USAGE,
+        "warnings": WARNINGS,
     },
     "required": ["object", "data", "model", "usage"],
 }

@@ -18,6 +18,8 @@ def listen() -> None:
         said = getattr(_THREAD, "said", None)
         if said is None or not issubclass(category, UserWarning):
             otherwise(message, category, *place, **more)
+        elif _THREAD.refuse:
+            raise RuntimeError(str(message))
         elif str(message) not in said:
             said.append(str(message))
 
@@ -25,9 +27,9 @@ def listen() -> None:
 
 
 @contextmanager
-def heard() -> Iterator[list[str]]:
-    """The warnings of this thread, each once, as they come."""
-    before, _THREAD.said = getattr(_THREAD, "said", None), []
+def heard(*, refuse: bool = False) -> Iterator[list[str]]:
+    """The warnings of this thread, each once, as they come; ``refuse`` raises RuntimeError at the first."""
+    before, _THREAD.said, _THREAD.refuse = getattr(_THREAD, "said", None), [], refuse
     try:
         yield _THREAD.said
     finally:

@@ -166,6 +166,13 @@ class Tokenizer:
         """The ids of special tokens."""
         return self._backend.special_ids
 
+    @cached_property
+    def silent_ids(self) -> frozenset[int]:
+        """The ids that say nothing of a text: special tokens, the unknown one, and tokens of white space alone."""
+        blank = [n for n, token in enumerate(self.tokens) if token and not token.strip("▁ĠĊĉč \n\t\r")]
+        unknown = () if self.unknown is None else (self.unknown,)
+        return self.special_ids.union(unknown, (number for number in blank if not self.decode([number]).strip()))
+
     @property
     def target(self) -> "Tokenizer":
         """The tokenizer of the target side; this one, unless source and target differ."""

@@ -35,7 +35,9 @@ def test_only_programs_that_can_load_it_are_named(classifier_run: Path, lm_run: 
     export(classifier_run, tmp_path / "clf")
     export(lm_run, tmp_path / "lm", license=None)
     classifier, lm = ((tmp_path / name / "README.md").read_text() for name in ("clf", "lm"))
-    assert 'pipeline("text-classification", "clf")' in classifier and 'headway.load("clf")' in classifier
+    assert (
+        'pipeline("text-classification", "clf", truncation=True)' in classifier and 'headway.load("clf")' in classifier
+    )
     assert "llama.cpp" not in classifier and 'onnxruntime.InferenceSession("onnx/model.onnx")' in classifier
     assert 'pipeline("text-generation", "lm")' in lm and "license:" not in lm
 

@@ -82,7 +82,9 @@ def test_odd_texts_are_read_without_headway_as_here(
     spelt = ["", "a cat </s> sat", "<|endoftext|>old dogs", "[CLS] [MASK] ran", "<s><pad>"]
     found = export(classifier_run, tmp_path / "classifier", to="onnx")
     rows, answers = without_headway("onnx_classify", found.out, *spelt), headway.load(classifier_run)(spelt)
-    assert [row["score"] for row in rows] == pytest.approx([answer["score"] for answer in answers], abs=1e-5)
+    assert [answer["label"] is None for answer in answers] == [True, False, False, False, True]
+    both = [(row["score"], one["score"]) for row, one in zip(rows, answers, strict=True) if one["label"]]
+    assert [theirs for theirs, _ in both] == pytest.approx([ours for _, ours in both], abs=1e-5)
     for kind, example in (("language model", "onnx_generate"), ("vectors", "onnx_embed")):
         source, found = exported(kind)
         rows = without_headway(example, found.out, *([NEW] if kind == "language model" else []), *spelt)

@@ -14,6 +14,7 @@ from headway.serving.openai.completions import ID
 from headway.serving.openai.ways import unsupported
 from headway.serving.schema import Schema, optional
 from headway.serving.state import State
+from headway.serving.warned import heard
 
 MOST = 256
 TEXT: Schema = {"type": "string", "minLength": 1, "maxLength": 1 << 16}
@@ -51,7 +52,15 @@ async def embeddings(request: Any, state: State) -> Any:
     with served.places.held():
         texts, count = await unless_gone(request, in_thread(_texts, served, given))
     size = sum(map(len, texts))
-    work = answered(served, lambda part: served.pipe(part), parts(texts), size, state, "input")
+    said: list[str] = []
+
+    def answer(part: list[str]) -> Any:
+        with heard() as of_part:
+            found = served.pipe(part)
+        said.extend(of_part)
+        return found
+
+    work = answered(served, answer, parts(texts), size, state, "input")
     rows = [row for part in await unless_gone(request, work) for row in part]
     if not all(isfinite(value) for row in rows for value in row.tolist()):
         raise failed("the model gave values that are no numbers")
@@ -62,7 +71,8 @@ async def embeddings(request: Any, state: State) -> Any:
     data = [{"object": "embedding", "index": at, "embedding": one} for at, one in enumerate(shown)]
     state.metrics.prompt_tokens.labels(served.name).inc(count)
     usage = {"prompt_tokens": count, "total_tokens": count}
-    return await answer_in_pieces({"object": "list", "data": data, "model": served.name, "usage": usage})
+    told = {"warnings": said} if said else {}
+    return await answer_in_pieces({"object": "list", "data": data, "model": served.name, "usage": usage, **told})
 
 
 def _texts(served: Served, given: list[Any]) -> tuple[list[str], int]:

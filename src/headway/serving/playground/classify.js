@@ -17,9 +17,10 @@ export function build(panel, models) {
     hint: "Below it, an answer counts as unsure." });
   const files = batch({
     model: () => choice.value,
-    columns: (model) => ["label", "score", "sure", ...model.labels.map((label) => `score: ${label}`)],
-    cells: (answer, model) => [answer.label, answer.score.toFixed(6), answer.score >= bound.value ? "yes" : "no",
-      ...model.labels.map((label) => (answer.scores[label] ?? 0).toFixed(6))],
+    columns: (model) => ["label", "score", "sure", ...model.labels.map((label) => `score: ${label}`), ...(model.reads === "text" ? ["known"] : [])],
+    cells: (answer, model) => [answer.label ?? "", answer.score?.toFixed(6) ?? "", answer.score !== null && answer.score >= bound.value ? "yes" : "no",
+      ...model.labels.map((label) => answer.scores[label]?.toFixed(6) ?? ""),
+      ...(model.reads === "text" ? [(answer.known ?? (answer.label === null ? 0 : null))?.toFixed(6) ?? ""] : [])],
   });
   let last = null;
 
@@ -32,14 +33,15 @@ export function build(panel, models) {
     const rows = Object.entries(last.scores).map(([name, share]) => ({ name, share, mark: name === last.label }));
     result.replaceChildren(make("p", { className: "verdict" }), bars(rows.sort((a, b) => b.share - a.share), { label: "Probability of each label" }), mattered);
     verdict();
-    if (reads) await words(model, given, mattered, signal);
+    if (reads && last.label !== null) await words(model, given, mattered, signal);
   }, () => clear());
 
   function verdict() {
     const box = result.querySelector(".verdict");
     if (!box || !last) return;
-    const sure = last.score >= bound.value;
-    box.replaceChildren(sure ? "" : "Unsure, perhaps ", make("strong", { textContent: last.label }), ` (${percent(last.score)})`);
+    const sure = last.score >= bound.value, known = last.known === undefined ? "" : `; it knows ${percent(last.known)} of the text`;
+    if (last.label === null) box.replaceChildren("No label: the text has no token that the model knows.");
+    else box.replaceChildren(sure ? "" : "Unsure, perhaps ", make("strong", { textContent: last.label }), ` (${percent(last.score)}${known})`);
     announce(box.textContent);
   }
 

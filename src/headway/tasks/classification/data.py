@@ -195,19 +195,18 @@ class ClassificationData(TaskData):
         """The weight of a row of each class, with --balance."""
         return balanced_weights(self.train_targets, len(self.labels)) if self.options.for_tasks.balance else None
 
-    def closing(self, model: nn.Module, limit: float | None) -> Closing:
+    def closing(self, model: nn.Module, limit: float | None) -> Closing | None:
         """The held-out rows that the report shows."""
-        count = min(MOST_LOOKED_AT, len(self.validation))
-        few = min(count, 16)
+        first = self.validation[:MOST_LOOKED_AT]
+        index = [at for at, ids in enumerate(first) if not self.tokenizer.silent_ids.issuperset(ids)]  # those answered
+        if not index:
+            return None
+        rows, targets, texts = [first[at] for at in index], self.targets[index], [self._looked_at[at] for at in index]
+        few = min(len(rows), 16)
         began = time.perf_counter()
-        telling_rows(model, self.validation[:few], self.targets[:few], self._looked_at, self.labels)
+        telling_rows(model, rows[:few], targets[:few], texts, self.labels)
         each = (time.perf_counter() - began) / few
-
-        def measure() -> dict[str, Any]:
-            rows, targets = self.validation[:count], self.targets[:count]
-            return {SHOWN: telling_rows(model, rows, targets, self._looked_at, self.labels)}
-
-        return Closing(count * each, measure)
+        return Closing(len(rows) * each, lambda: {SHOWN: telling_rows(model, rows, targets, texts, self.labels)})
 
     def cross_validation(self, plan: Plan, model: nn.Module, seconds: float | None) -> dict[str, Any] | None:
         if not self._few_texts:
@@ -244,6 +243,7 @@ class ClassificationData(TaskData):
             protected=sorted(self.tokenizer.special_ids),
             r_drop=plan.objective.r_drop,
             by_accuracy=self.base is not None,
+            silent=self.tokenizer.silent_ids,
         )
 
 

@@ -12,4 +12,4 @@ def classes(original: Original, theirs: Any) -> Found:
     return labels_differ(original, ours, theirs(list(original.texts), top_k=None), original.texts)
 
 
-LOADER = pipeline_loader("text-classification", classes)
+LOADER = pipeline_loader("text-classification", classes, truncation=True)

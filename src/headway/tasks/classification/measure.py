@@ -42,9 +42,9 @@ def measure(pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
             "Correct them, or join spellings with --merge-labels."
         )
     ids = encoded_texts(rows, pipe.tokenizer)
-    ids = ids.cut(given.length(pipe.model.config.max_length), pipe.tokenizer.special_ids)
-    targets = rows.numbered(pipe.labels)
-    metrics = measured_rows(pipe, Classification(pipe.labels), ids, targets, given.each)
+    ids = ids.cut(pipe.max_length, pipe.tokenizer.special_ids)
+    targets, task = rows.numbered(pipe.labels), Classification(pipe.labels, silent=pipe.tokenizer.silent_ids)
+    metrics = measured_rows(pipe, task, ids, targets, given.each)
     if known is not None and len(known) <= MOST_FITTED and set(known.classes) <= set(pipe.labels):
         learnt = known, known.numbered(pipe.labels)
         lines, _ = classification_baselines(*learnt, rows, targets, pipe.labels, given.of_baselines)

@@ -51,7 +51,8 @@ class ClassificationTask(Task):
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
         labels = labels_of(directory, head.out.out_features)
         members = _members(directory, facts)
-        return Classifier(Ensemble([load_model(path) for path in members]) if members else model, tokenizer, labels)
+        whole = Ensemble([load_model(path) for path in members]) if members else model
+        return Classifier(whole, tokenizer, labels, facts.get("plan", {}).get("length"))
 
     def evaluate(self, pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
         from headway.tasks.classification.measure import measure

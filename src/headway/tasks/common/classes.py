@@ -1,6 +1,6 @@
 """Predict the label of a text."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,17 @@ MOST_IN_CONFUSION = 1_000
 """Classes up to which every pair is counted: a matrix of 20,000 classes would be 3 GB."""
 
 
+NO_LABEL = -1
+"""The class of a text that is given none."""
+
+
 class Classification:
     """One label for each text.
 
     ``weights`` (C,) multiply the loss of each class; ``token_dropout`` is the share of tokens that training replaces
     by ``hidden_token``, which keeps a small model from leaning on single words.  With ``r_drop`` α every batch is read
     twice, and half of α times the divergence of the two answers is added (``tasks.common.r_drop``).  ``by_accuracy``
-    says how evaluations are compared.
+    says how evaluations are compared.  A text of ``silent`` tokens alone gets no label, as in answers, which is wrong.
     """
 
     name = "classification"
@@ -39,6 +43,7 @@ class Classification:
         protected: Sequence[int] = (),
         r_drop: float = 0.0,
         by_accuracy: bool = False,
+        silent: Collection[int] = (),
     ):
         self.labels = list(labels)
         self.weights = weights
@@ -46,6 +51,7 @@ class Classification:
         self.token_dropout, self.hidden_token = token_dropout, hidden_token
         self.r_drop, self.by_accuracy = r_drop, by_accuracy
         self.protected = torch.tensor(list(protected), dtype=torch.int64)
+        self.silent = torch.tensor(sorted(silent), dtype=torch.int64)
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
         """The sum of -ln p (times the class's weight) over the texts, in nats, and their number."""
@@ -74,7 +80,12 @@ class Classification:
         for batch in batches:
             logits = model(batch.ids, batch.mask).float()
             total += F.cross_entropy(logits, batch.targets, reduction="sum").item()
-            pairs.append(np.stack([logits.argmax(dim=-1).cpu().numpy(), batch.targets.cpu().numpy()], axis=1))
+            guesses = logits.argmax(dim=-1)
+            if len(self.silent):
+                says = ~torch.isin(batch.ids, self.silent.to(batch.ids.device))
+                says = says if batch.mask is None else says & batch.mask
+                guesses = guesses.masked_fill(~says.any(dim=1), NO_LABEL)
+            pairs.append(np.stack([guesses.cpu().numpy(), batch.targets.cpu().numpy()], axis=1))
         if each is not None:
             each += [part.astype(np.float64) for part in pairs]
         predicted, targets = np.concatenate(pairs).T
@@ -89,11 +100,14 @@ class Classification:
 def scores(targets: np.ndarray, guesses: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
     """accuracy, macro_f1, per_class and confusion of predicted classes (N,), given the true ones (N,).
 
-    macro_f1 is the mean over the classes that occur or are predicted; confusion (C, C) has the true classes as rows and
-    is left out where there are more than MOST_IN_CONFUSION.
+    ``NO_LABEL`` is a prediction that is missing: wrong, of no class, and not in confusion.  macro_f1 is the mean over
+    the classes that occur or are predicted; confusion (C, C) has the true classes as rows and is left out where there
+    are more than MOST_IN_CONFUSION.
     """
     size = len(labels)
-    true, predicted, right = (np.bincount(x, minlength=size) for x in (targets, guesses, targets[targets == guesses]))
+    given = guesses != NO_LABEL
+    counted = (targets, guesses[given], targets[targets == guesses])
+    true, predicted, right = (np.bincount(x, minlength=size) for x in counted)
     hits = right.astype(float)
     precision = np.divide(hits, predicted, out=np.zeros_like(hits), where=predicted > 0)
     recall = np.divide(hits, true, out=np.zeros_like(hits), where=true > 0)
@@ -112,7 +126,7 @@ def scores(targets: np.ndarray, guesses: np.ndarray, labels: Sequence[str]) -> d
             }
             for i, label in enumerate(labels)
         },
-        **({"confusion": _confusion(targets, guesses, size)} if size <= MOST_IN_CONFUSION else {}),
+        **({"confusion": _confusion(targets[given], guesses[given], size)} if size <= MOST_IN_CONFUSION else {}),
     }
 
 

@@ -71,14 +71,15 @@ def check_whole(cls: Any, directory: Path) -> None:
 
 
 def pipeline_loader(
-    task: str, compare: Callable[[Original, Any], tuple[float, str | None]], texts: int = 32
+    task: str, compare: Callable[[Original, Any], tuple[float, str | None]], texts: int = 32, **options: Any
 ) -> ExternalLoader:
-    """``pipeline(task, DIR)`` of ``transformers``."""
+    """``pipeline(task, DIR, **options)`` of ``transformers``."""
 
     def open_with(transformers: Any, directory: Path) -> Any:
-        return transformers.pipeline(task, str(directory), device="cpu")
+        return transformers.pipeline(task, str(directory), device="cpu", **options)
 
-    return ExternalLoader(f'pipeline("{task}", DIR)', open_with, lambda pipe: pipe.model, compare, texts)
+    given = "".join(f", {name}={value!r}" for name, value in options.items())
+    return ExternalLoader(f'pipeline("{task}", DIR{given})', open_with, lambda pipe: pipe.model, compare, texts)
 
 
 def class_loader(

@@ -24,11 +24,14 @@ class LabelCommand(Command):
 
     def lines(self, start: int, found: Sequence[dict[str, Any]]) -> Iterator[str]:
         for number, one in enumerate(found, start):
-            yield f"{field(one['label'])}\t{one['score']:.3f}\t{field(self.inputs.values[number])}"
+            answer = "\t" if one["label"] is None else f"{field(one['label'])}\t{one['score']:.3f}"
+            known = f"\tknown {one['known']:.2f}" if "known" in one else ""
+            yield f"{answer}\t{field(self.inputs.values[number])}{known}"
 
     def objects(self, number: int, one: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {self.inputs.what: self.inputs.values[number], **one}
 
     def rows(self, number: int, one: dict[str, Any]) -> Iterator[list[str]]:
-        scores = (one["score"], *(one["scores"][label] for label in self.pipe.labels))
-        yield [self.inputs.values[number], one["label"], *(f"{score:.6f}" for score in scores)]
+        scores = (one["score"], *(one["scores"].get(label) for label in self.pipe.labels))
+        cells = ("" if score is None else f"{score:.6f}" for score in scores)
+        yield [self.inputs.values[number], one["label"] or "", *cells]

@@ -9,6 +9,9 @@ from torch import Tensor
 from headway.errors import InputError
 from headway.hub.directory import read_json
 
+HALF = 0.5
+"""The share of known tokens below which an answer says it."""
+
 
 def labels_of(directory: Path, n_classes: int) -> list[str]:
     """The names of the classes in order; LABEL_0, LABEL_1 and so on where ``config.json`` has none.
@@ -32,11 +35,19 @@ def labels_of(directory: Path, n_classes: int) -> list[str]:
     return labels
 
 
-def label_answers(labels: Sequence[str], probabilities: Tensor) -> list[dict[str, Any]]:
-    """{"label", "score", "scores"} for each row of probabilities (N, C): the likeliest label, and all."""
-    results = []
-    for row in probabilities.tolist():
-        scores = dict(zip(labels, row, strict=True))
-        best = max(scores, key=scores.__getitem__)
-        results.append({"label": best, "score": scores[best], "scores": scores})
+def label_answers(
+    labels: Sequence[str], probabilities: Tensor, known: Sequence[float] | None = None
+) -> list[dict[str, Any]]:
+    """{"label", "score", "scores"} for each row of probabilities (N, C): the likeliest label, and all.
+
+    ``known`` (N,) is the share of known tokens of each text: below ``HALF`` it is in the answer, and of 0 there is no
+    label.
+    """
+    results: list[dict[str, Any]] = []
+    for row, share in zip(probabilities.tolist(), known or [1.0] * len(probabilities), strict=True):
+        scores = dict(zip(labels, row, strict=True)) if share else {}
+        best = max(scores, key=scores.__getitem__) if scores else None
+        results.append({"label": best, "score": None if best is None else scores[best], "scores": scores})
+        if 0 < share < HALF:
+            results[-1]["known"] = share
     return results

@@ -7,7 +7,6 @@ class Stars(TextRows):
     def new_model(self, config): ...        # a model of ids and mask (B, T), which has an output for each text
 """
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
@@ -20,7 +19,6 @@ from torch import Tensor, nn
 
 from headway.data.batches.batch_source import RowBatches
 from headway.data.batches.batching import Batch, pad
-from headway.data.batches.encoded import cut_row
 from headway.data.open.columns import number
 from headway.data.records.labels import Labelled, labelled
 from headway.data.records.repeats import shared
@@ -32,7 +30,7 @@ from headway.io.quantities import counted
 from headway.models.own import OwnConfig
 from headway.runtime.runtime import Runtime
 from headway.tasks.common.as_list import text_list
-from headway.tasks.common.lengths import cut_warning, usual_longest
+from headway.tasks.common.lengths import beginnings, cut_warning, reading_length, usual_longest
 from headway.tasks.common.material import Material, MaterialInputs, made_up_table
 from headway.tasks.common.row_loss import RowLoss, averages, units
 from headway.tasks.common.rows import encoded_texts, measured_rows
@@ -89,8 +87,7 @@ class TextRows(Task):
             rows, values = rows.part(held_out), values[held_out]
         chosen = given.chosen(len(rows))
         rows, values = rows.part(chosen), values[chosen]
-        longest = given.length(pipe.model.config.max_length)
-        ids = encoded_texts(rows, pipe.tokenizer).cut(longest, pipe.tokenizer.special_ids)
+        ids = encoded_texts(rows, pipe.tokenizer).cut(pipe.max_length, pipe.tokenizer.special_ids)
         metrics = measured_rows(pipe, self.objective, ids, values, given.each)
         return {**metrics, "examples": len(rows)}
 
@@ -220,7 +217,7 @@ class TextPipeline:
 
     def __init__(self, task: TextRows, model: nn.Module, tokenizer: Tokenizer):
         self.task, self.model, self.tokenizer = task.spec.name, model, tokenizer
-        self.runtime = Runtime(model)
+        self.runtime, self.max_length = Runtime(model), reading_length(model, tokenizer)
         self._answers: Callable[[Tensor], list[Any]] = task.answers
 
     def __call__(self, text: str | Iterable[str]) -> Any:
@@ -228,12 +225,7 @@ class TextPipeline:
         texts, alone = text_list(text)
         if not texts:
             return []
-        longest: int = model_config(self.model).max_length
-        ends, rows = self.tokenizer.special_ids, self.tokenizer.encode_batch(texts, special=True)
-        if long := sum(len(row) > longest for row in rows):
-            are = "1 text is" if long == 1 else f"{long:,} texts are"
-            warnings.warn(f"{are} longer than {longest:,} tokens and not read beyond them", stacklevel=2)
-        rows = [cut_row(row, longest, ends) if len(row) > longest else row or [0] for row in rows]
+        rows = [ids or [0] for ids in beginnings(self.tokenizer, texts, self.max_length)]
         read = self.runtime.read(rows, lambda output, ids, mask, _: output(ids, mask).float())
         found = self._answers(torch.stack(read))
         return found[0] if alone else found

@@ -61,7 +61,6 @@ class Embed(Numbers):
         Option("nearest", "Rank the texts by their similarity to this one instead.", metavar="TEXT"),
         Option("k", "With --nearest: the number of texts.", int, 5, least=1),
     )
-    blank_means_nothing = True
 
     def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
         self.nearest: str | None = options["nearest"]

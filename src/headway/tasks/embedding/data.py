@@ -22,7 +22,7 @@ from headway.tasks.common.lengths import cut_warning
 from headway.tasks.common.rows import encoded_pairs
 from headway.tasks.common.running_text import bpe_size
 from headway.tasks.common.vocabulary import base_vocabulary
-from headway.tasks.embedding.objective import Embedding, embedding_baselines
+from headway.tasks.embedding.objective import Embedding, embedding_baselines, texts_of
 from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
@@ -81,7 +81,7 @@ class EmbeddingData(TaskData):
             part.cut(self.longest, self.tokenizer.special_ids).sides
             for part in (encoded, encoded_pairs(held_out, self.tokenizer))
         )
-        self.train_scores, self.scores = scores_of(train), scores_of(held_out)
+        self.train_scores, self.scores, self.held_out = scores_of(train), scores_of(held_out), held_out
         self.facts = {
             "inputs": table.inputs,
             "fingerprint": table.fingerprint,
@@ -132,7 +132,8 @@ class EmbeddingData(TaskData):
         return PairBatches(*parts, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
 
     def objective(self, plan: Plan) -> Objective:
-        return Embedding(self.kind)  # type: ignore[arg-type]
+        texts = None if self.kind == "scores" else texts_of(self.held_out, self.batch_source(plan).validation_order())
+        return Embedding(self.kind, texts=texts)  # type: ignore[arg-type]
 
     @staticmethod
     def _with_head(model: Any) -> nn.Module:

@@ -3,11 +3,14 @@
 from itertools import islice
 from typing import Any
 
-from headway.data.batches.batch_source import pair_batches
+import numpy as np
+
+from headway.data.batches.batch_source import pair_batches, pair_lengths
+from headway.data.batches.batching import length_batches
 from headway.data.records.text_pairs import TextPairs
 from headway.tasks.common.rows import encoded_pairs
 from headway.tasks.embedding.data import most_held_out, read_pairs, scores_of, split_pairs
-from headway.tasks.embedding.objective import Embedding
+from headway.tasks.embedding.objective import Embedding, texts_of
 from headway.tasks.embedding.pipeline import Embedder
 from headway.tasks.task import EvaluationInputs
 from headway.training.options import split_seed
@@ -16,9 +19,12 @@ from headway.training.options import split_seed
 def measure(pipe: Embedder, given: EvaluationInputs) -> dict[str, Any]:
     """Metrics with ``examples``, the pairs that were counted; they are cut as in training."""
     pairs = given.sampled(_held_out(given))
-    rows = encoded_pairs(pairs, pipe.tokenizer).cut(given.length(pipe.max_length), pipe.tokenizer.special_ids)
-    batches = pair_batches(rows.sides, scores_of(pairs), pipe.runtime.tokens)
-    task = Embedding("pairs" if pairs.scores is None else "scores")
+    rows = encoded_pairs(pairs, pipe.tokenizer).cut(pipe.max_length, pipe.tokenizer.special_ids)
+    size, texts = pipe.runtime.tokens, None
+    batches = pair_batches(rows.sides, scores_of(pairs), size)
+    if pairs.scores is None:
+        texts = texts_of(pairs, np.concatenate(length_batches(pair_lengths(rows.sides), size, 0, 0)))
+    task = Embedding("pairs" if pairs.scores is None else "scores", texts=texts)
     metrics = task.evaluate(pipe.pooled, pipe.runtime.batches(batches), given.each)
     return {**metrics, "examples": len(pairs)}
 

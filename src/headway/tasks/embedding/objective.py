@@ -3,7 +3,7 @@
 Letters: P pairs, B = 2 P texts, N held-out pairs, D width.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch
+from headway.data.records.repeats import text_hashes
 from headway.data.records.text_pairs import TextPairs
 from headway.training.evaluation.intervals import spearman
 
@@ -19,6 +20,8 @@ SCALE = 20.0
 """What cosines are multiplied by: 1 / temperature, with the temperature 0.05."""
 ROWS_AT_ONCE = 1024
 """Rows of the N × N table of similarities that evaluation holds."""
+TIE = 1e-6
+"""Cosines that differ by less are equal: so much may the order of a sum change them."""
 MOST_CHARACTERS = 2_000_000
 """Characters of training texts from which the baseline knows how rare words are, at most."""
 
@@ -31,7 +34,10 @@ class Embedding:
 
     kind "pairs": every pair belongs together.  Each first text is to find its second among those of the batch (InfoNCE,
     van den Oord et al. 2018: the cross-entropy of the cosines times ``scale``); ``symmetric`` asks the same of each
-    second text and takes the mean.  A pair that shares a text with another is no wrong answer for it.
+    second text and takes the mean.  A pair that shares a text with another is no wrong answer for it: in training by
+    the ids that the model reads, since it cannot tell these apart, in evaluation by the texts (``texts_of``).
+    ``texts`` are the numbers (2, N) of the held-out texts in the order of their batches, equal where the texts are;
+    without them, all differ.  (A single batch is evaluated only to measure its time and memory.)
 
     kind "scores": pairs have a score; higher means nearer.  The loss is CoSENT's (Su 2022),
     ln(1 + Σ exp(scale · (cos_i - cos_j))) over all i, j in the batch with score_i < score_j, counted once for each pair
@@ -43,12 +49,19 @@ class Embedding:
     name = "embedding"
     by_rows = False
 
-    def __init__(self, kind: Literal["pairs", "scores"] = "pairs", *, scale: float = SCALE, symmetric: bool = True):
+    def __init__(
+        self,
+        kind: Literal["pairs", "scores"] = "pairs",
+        *,
+        scale: float = SCALE,
+        symmetric: bool = True,
+        texts: Tensor | None = None,
+    ):
         if kind not in ("pairs", "scores"):
             raise ValueError(f"kind is {kind!r}, but must be pairs or scores")
         if not scale > 0:
             raise ValueError(f"scale is {scale}, but must be above 0")
-        self.kind, self.scale, self.symmetric = kind, scale, symmetric
+        self.kind, self.scale, self.symmetric, self.texts = kind, scale, symmetric, texts
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
         """The sum of the loss over the P pairs of a batch, in nats, and P."""
@@ -66,16 +79,16 @@ class Embedding:
         """Over all N held-out pairs at once, however they come in batches.
 
         "pairs": val_loss (nats per pair, each text among all N), accuracy (how often the nearest of all second texts is
-        the right one), mrr (the mean of 1 / its rank).  A wrong text as near as the right one counts as nearer.
+        the right one), mrr (the mean of 1 / its rank).  Of ties the right text is the last (``rank_right``), so that
+        texts that the model cannot tell apart are not counted as found.
         "scores": val_loss, and spearman, the rank correlation of cosines and scores.
         """
-        firsts, seconds, scores, texts = [], [], [], []
+        firsts, seconds, scores = [], [], []
         for batch in batches:
             first, second = _halves(_vectors(model, batch))
             firsts.append(first.float().cpu())
             seconds.append(second.float().cpu())
             scores.append(batch.targets.float().cpu())
-            texts += _keys(batch)
         first, second = torch.cat(firsts), torch.cat(seconds)
         if self.kind == "scores":
             cosines, wanted = (first * second).sum(dim=-1), torch.cat(scores)
@@ -83,7 +96,8 @@ class Embedding:
             if each is not None:
                 each.append(torch.stack([cosines, wanted], dim=1).double().numpy())
             return {"val_loss": loss, "spearman": spearman(cosines.numpy(), wanted.numpy())}
-        metrics, ranks = self._ranked(first, second, *_numbers(texts))
+        numbers = torch.arange(2 * len(first)).view(2, -1) if self.texts is None else self.texts[:, : len(first)]
+        metrics, ranks = self._ranked(first, second, *numbers)
         if each is not None:
             each.append(np.stack([ranks, np.ones(len(ranks))], axis=1))
         return metrics
@@ -99,17 +113,39 @@ class Embedding:
         for side, (queries, answers) in enumerate(sides):
             for start in range(0, len(queries), ROWS_AT_ONCE):
                 rows = torch.arange(start, min(start + ROWS_AT_ONCE, len(queries)))
-                same = (one[rows, None] == one) | (other[rows, None] == other)
-                cosines = queries[rows] @ answers.T  # (rows, N)
-                right = cosines[torch.arange(len(rows)), rows]
-                same[torch.arange(len(rows)), rows] = False
-                cosines = cosines.masked_fill(same, -torch.inf)
+                cosines, rank = rank_right(queries[rows] @ answers.T, rows, one, other)
                 total += F.cross_entropy(self.scale * cosines, rows, reduction="sum").item() / len(sides)
-                if side == 0:
-                    ranks.append((cosines >= right[:, None]).sum(dim=1))  # the right one itself makes it 1 or more
-        rank = torch.cat(ranks).double()
-        accuracy, mrr = (rank == 1).double().mean().item(), (1 / rank).mean().item()
-        return {"val_loss": total / len(first), "accuracy": accuracy, "mrr": mrr}, rank.numpy()
+                ranks += [rank] if side == 0 else []
+        rank = torch.cat(ranks)
+        return {"val_loss": total / len(first), **found_by(rank)}, rank.double().numpy()
+
+
+def rank_right(cosines: Tensor, rows: Tensor, one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """(the cosines, -inf where a pair shares a text with the row's; the rank of each row's own second text, (R,)).
+
+    ``cosines`` (R, N) are those of the first texts number ``rows`` (R,) with all second ones; ``one`` and ``other``
+    (N,) number the texts.  A text as near as the right one, to within ``TIE``, counts as nearer.
+    """
+    own = torch.arange(len(rows))
+    same = (one[rows, None] == one) | (other[rows, None] == other)
+    same[own, rows] = False
+    right = cosines[own, rows, None]
+    cosines = cosines.masked_fill(same, -torch.inf)
+    return cosines, (cosines > right - TIE).sum(dim=1)  # the right one itself makes it 1 or more
+
+
+def found_by(rank: Tensor) -> dict[str, float]:
+    """accuracy and mrr of the ranks (N,) of the right texts."""
+    return {"accuracy": (rank == 1).double().mean().item(), "mrr": (1 / rank.double()).mean().item()}
+
+
+def texts_of(pairs: TextPairs, order: np.ndarray | None = None) -> Tensor:
+    """Numbers (2, N) of the first and the second texts, in an order of the pairs; equal where they read the same.
+
+    That is decided as for repeated rows (``data.records.repeats``), on the whole texts and not on what a model reads.
+    """
+    both = np.stack([text_hashes(list(side)) for side in (pairs.sources, pairs.targets)])
+    return torch.from_numpy(both if order is None else both[:, order])
 
 
 def embedding_baselines(
@@ -138,15 +174,13 @@ def embedding_baselines(
         cosines = np.asarray(one.multiply(other).sum(axis=1))[:, 0]
         each[name] = np.stack([cosines, held_out.scores], axis=1)
         return [{"name": name, "spearman": spearman(cosines, held_out.scores)}]
-    groups = [numbers.numpy() for numbers in _numbers(list(zip(first, second, strict=True)))]
-    ranks, answers = [], other.T.tocsr()
-    for row in range(one.shape[0]):
-        cosines = (one[row] @ answers).toarray()[0]
-        same = np.logical_or(*(numbers == numbers[row] for numbers in groups))
-        ranks.append(int((cosines >= cosines[row])[~same].sum() + 1))
-    rank = np.array(ranks)
-    each[name] = np.stack([rank, np.ones(len(rank))], axis=1)
-    return [{"name": name, "accuracy": float((rank == 1).mean()), "mrr": float((1 / rank).mean())}]
+    groups, ranks, answers = texts_of(held_out), [], other.T.tocsr()
+    for rows in torch.arange(len(first)).split(ROWS_AT_ONCE):
+        found = torch.from_numpy((one[rows.numpy()] @ answers).toarray())
+        ranks.append(rank_right(found, rows, *groups)[1])
+    rank = torch.cat(ranks)
+    each[name] = np.stack([rank.double().numpy(), np.ones(len(rank))], axis=1)
+    return [{"name": name, **found_by(rank)}]
 
 
 def _first(texts: Iterable[str]) -> Iterator[str]:
@@ -203,18 +237,3 @@ def _halves(rows: Tensor) -> tuple[Tensor, Tensor]:
 def _padded_out(batch: Batch) -> Tensor:
     """The ids with -1 wherever there is no token, so that equal rows are equal texts."""
     return batch.ids if batch.mask is None else batch.ids.masked_fill(~batch.mask, -1)
-
-
-def _keys(batch: Batch) -> list[tuple[bytes, bytes]]:
-    """The two texts of each pair as bytes, whatever the padding of the batch."""
-    ids = batch.ids.cpu().numpy()
-    mask = np.ones(ids.shape, dtype=bool) if batch.mask is None else batch.mask.cpu().numpy()
-    rows = [row[real].tobytes() for row, real in zip(ids, mask, strict=True)]
-    return list(zip(rows[: len(rows) // 2], rows[len(rows) // 2 :], strict=True))
-
-
-def _numbers(texts: Sequence[tuple[Hashable, Hashable]]) -> tuple[Tensor, Tensor]:
-    """Numbers (N,) of the first and the second texts, equal where the texts are."""
-    known: dict[Hashable, int] = {}
-    one, other = ([known.setdefault(pair[side], len(known)) for pair in texts] for side in (0, 1))
-    return torch.tensor(one), torch.tensor(other)

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from headway.generation.sampling import check_number
-from headway.hub.sentence_transformers import sequence_length
 from headway.models.heads import MaskedTokenHead, PoolingHead
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
-from headway.runtime.windows import frame, framed
 from headway.tasks.common.as_list import text_list
+from headway.tasks.common.lengths import beginnings, known_shares, reading_length
 from headway.text.tokenizer import Tokenizer
 
 
@@ -28,26 +27,24 @@ def as_embedder(pipe: Any) -> "Embedder | None":
     if pipe.runtime.engine is not None:
         warnings.warn(f"{pipe.runtime.engine.name} does not make vectors of this model: torch does it", stacklevel=2)
     pipe.model.head = PoolingHead("mean")
-    return Embedder(pipe.model, pipe.tokenizer)
+    return Embedder(pipe.model, pipe.tokenizer, pipe.max_length)
 
 
 class Embedder:
     """An encoder and its tokenizer: texts in, vectors out.
 
     How token vectors become one is what the model's PoolingHead says; without a head it is their mean, brought to
-    length 1.  A text of more than ``max_length`` tokens ([CLS] and [SEP] counted) is read in overlapping windows, whose
-    vectors are averaged by their numbers of tokens and brought to length 1 again.  ``max_length`` is the smallest of
-    what the model's positions allow, the tokenizer's ``model_max_length``, and ``max_seq_length`` of
-    ``sentence_bert_config.json``, at which sentence-transformers cuts a text: up to there the vectors are the same.
+    length 1.  Of a text of more than ``max_length`` tokens ([CLS] and [SEP] counted) the beginning is read, with a
+    warning, as in training and evaluation and by sentence-transformers; ``length`` is the one that its run recorded
+    (``reading_length``).
     """
 
     task = "embedding"
 
-    def __init__(self, model: Encoder, tokenizer: Tokenizer):
+    def __init__(self, model: Encoder, tokenizer: Tokenizer, length: int | None = None):
         self.model, self.tokenizer, self.runtime = model, tokenizer, Runtime(model)
-        self.max_length = min(sequence_length(model), tokenizer.max_length or sequence_length(model))
+        self.max_length = reading_length(model, tokenizer, length)
         self._pool = PoolingHead() if model.head is None else None
-        self._around = frame(tokenizer)
 
     def pooled(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """One vector for each sequence of ids: (B, T) -> (B, D), whatever the model's head."""
@@ -104,29 +101,14 @@ class Embedder:
 
     def _vectors(self, texts: list[str]) -> Tensor:
         """(N, D) float32, rows in the order of the texts."""
-        windows: list[list[int]] = []
-        owners: list[int] = []
-        for owner, body in enumerate(self.tokenizer.encode_batch(texts)):
-            for window in framed(body, self._around, self.max_length):
-                windows.append(window)
-                owners.append(owner)
-        total, weight = torch.zeros(len(texts), self.width), torch.zeros(len(texts), 1)
-        if not windows:
-            return total
+        rows = beginnings(self.tokenizer, texts, self.max_length)
+        known_shares(self.tokenizer, rows, "such a vector means nothing")
+        rows = [ids or [0] for ids in rows]
 
         def answer(output: Output, ids: Tensor, mask: Tensor | None, _: np.ndarray) -> Tensor:
             return self._pooled(output(ids, mask), mask).float()
 
-        rows, lengths = torch.tensor(owners), torch.tensor([len(window) for window in windows])
-        counts = torch.bincount(rows, minlength=len(texts))
-        share = torch.where(counts[rows] > 1, lengths, 1).float()[:, None]
-        total.index_add_(0, rows, torch.stack(self.runtime.read(windows, answer)) * share)
-        weight.index_add_(0, rows, share)
-        mean = total / weight.clamp(min=1)
-        head = self.model.head
-        if self._pool is None and not (isinstance(head, PoolingHead) and head.normalise):
-            return mean
-        return torch.where(counts[:, None] > 1, _units(mean), mean)
+        return torch.stack(self.runtime.read(rows, answer)) if rows else torch.zeros(0, self.width)
 
 
 def _units(vectors: Tensor) -> Tensor:

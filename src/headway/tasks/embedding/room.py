@@ -37,7 +37,8 @@ class EmbeddingTask(Task):
             return None
         if model.head is not None and not isinstance(model.head, PoolingHead):
             return None
-        return Embedder(model, Tokenizer.load(directory, rows=model_config(model).vocab_size))
+        tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
+        return Embedder(model, tokenizer, facts.get("plan", {}).get("length"))
 
     def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
         from headway.tasks.embedding.measure import measure

@@ -13,8 +13,9 @@ from headway.errors import InputError, shown
 from headway.generation.sampling import check_number
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
-from headway.runtime.windows import frame, framed, framed_around
+from headway.runtime.windows import frame, framed_around
 from headway.tasks.common.as_list import text_list
+from headway.tasks.common.lengths import reading_length
 from headway.text.tokenizer import Tokenizer
 
 SPELLINGS = ("[MASK]", "<mask>")
@@ -25,15 +26,16 @@ SPACES = ("Ġ", "▁")
 
 
 class MaskFiller:
-    """An encoder with a masked-token head, and its tokenizer."""
+    """An encoder with a masked-token head, its tokenizer, and the ``length`` that its run recorded."""
 
     task = "masked_lm"
 
-    def __init__(self, model: Encoder, tokenizer: Tokenizer):
+    def __init__(self, model: Encoder, tokenizer: Tokenizer, length: int | None = None):
         if tokenizer.mask is None:
             raise InputError("the tokenizer of this model has no [MASK], so it cannot fill in words.")
         self.model, self.tokenizer, self.runtime = model, tokenizer, Runtime(model)
         self.mask: int = tokenizer.mask
+        self.max_length = reading_length(model, tokenizer, length)
         spellings = dict.fromkeys((*SPELLINGS, tokenizer.tokens[self.mask]))
         self._spellings = re.compile("|".join(re.escape(spelling) for spelling in spellings))
         self._around = frame(tokenizer)
@@ -93,11 +95,12 @@ class MaskFiller:
         windows: list[list[int]] = []
         places: list[list[int]] = []
         owners: list[int] = []
-        length = self.model.config.max_length
+        length = self.max_length
         for owner, body in enumerate(bodies):
-            found = framed(body, self._around, length)
-            if len(found) == 1:
-                rows = [(found[0], [place for place, token in enumerate(found[0]) if token == self.mask])]
+            front, back = self._around
+            whole = [*front, *body, *back]
+            if len(whole) <= length:
+                rows = [(whole, [place for place, token in enumerate(whole) if token == self.mask])]
             else:
                 near = (place for place, token in enumerate(body) if token == self.mask)
                 rows = [(ids, [at]) for ids, at in (framed_around(body, p, self._around, length) for p in near)]

@@ -39,7 +39,8 @@ class MaskedLMTask(Task):
     def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> Any | None:
         if not isinstance(model, Encoder) or not isinstance(model.head, MaskedTokenHead):
             return None
-        return MaskFiller(model, Tokenizer.load(directory, rows=model_config(model).vocab_size))
+        tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
+        return MaskFiller(model, tokenizer, facts.get("plan", {}).get("length"))
 
     def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
         from headway.tasks.masked_lm.measure import measure

@@ -105,14 +105,12 @@ def _count(metric: Metric, metrics: Figures, units: np.ndarray | None) -> int | 
 
 def examples_of(metrics: Figures) -> int | None:
     """The number of examples in the confusion matrix or the table of classes; None where there is neither."""
-    rows = metrics.get("confusion")
-    if isinstance(rows, list):
-        cells = [cell for row in rows if isinstance(row, list) for cell in row if is_number(cell)]
-        if counted := int(sum(cells)):
-            return counted
     classes = metrics.get("per_class")
     lines = classes.values() if isinstance(classes, dict) else ()
     counted = sum(int(line["support"]) for line in lines if isinstance(line, dict) and is_number(line.get("support")))
+    rows = metrics.get("confusion") if not counted else None  # which lacks the rows without a label
+    if isinstance(rows, list):
+        counted = int(sum(cell for row in rows if isinstance(row, list) for cell in row if is_number(cell)))
     return counted or None
 
 
@@ -199,7 +197,7 @@ def _macro_f1(
         """Macro F1 over the classes that occur or are predicted."""
         predicted, true = part[:, 0].astype(np.int64), part[:, 1].astype(np.int64)
         hits = np.bincount(true[predicted == true], minlength=n_classes)
-        both = np.bincount(predicted, minlength=n_classes) + np.bincount(true, minlength=n_classes)
+        both = np.bincount(predicted[predicted >= 0], minlength=n_classes) + np.bincount(true, minlength=n_classes)
         return float((2 * hits[both > 0] / both[both > 0]).mean())
 
     low, high = intervals.resampled(lambda at: score(theirs[at]) - score(units[at]), len(units))

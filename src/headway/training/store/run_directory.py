@@ -18,6 +18,7 @@ from headway.errors import InputError
 from headway.hub.directory import batch_settings, padding_entry, save_any
 from headway.hub.kept_entries import CONFIG, GENERATION
 from headway.hub.preprocessor import ImagePreprocessor, save_preprocessor
+from headway.hub.sentence_transformers import sequence_length
 from headway.io.atomic_write import append_line, write_json
 from headway.models.adapt.lora import merged
 from headway.models.device import PROCESSOR, gpu_name
@@ -208,13 +209,13 @@ class RunDirectory:
         self.warn(f"{self.path / 'tensorboard'}: cannot be written ({error.strerror or error}); its logging stops")
         self._board = None
 
-    def save_processor(self, reader: Tokenizer | ImagePreprocessor, max_length: int, model: nn.Module) -> None:
+    def save_processor(self, reader: Tokenizer | ImagePreprocessor, model: nn.Module) -> None:
         """Write tokenizer.json and tokenizer_config.json, or preprocessor_config.json.  Raises SaveFailed."""
         with saving(self.path):
             if isinstance(reader, ImagePreprocessor):
                 save_preprocessor(reader, self.path)
             else:
-                reader.save(self.path, max_length=max_length, **batch_settings(model))
+                reader.save(self.path, max_length=sequence_length(model), **batch_settings(model))
 
     def save_model(self, model: nn.Module, reader: Tokenizer | ImagePreprocessor, labels: list[str]) -> None:
         """Write config.json and model.safetensors, and generation_config.json for a model that writes.
@@ -243,10 +244,9 @@ class RunDirectory:
     ) -> None:
         """Write a model directory of its own, ``snapshots/step-N``.  Raises SaveFailed where it cannot be written."""
         place = type(self)(self.path / SNAPSHOTS / f"step-{step}")
-        config: Any = model.config
         with saving(place.path):
             place.path.mkdir(parents=True, exist_ok=True)
-            place.save_processor(reader, config.max_length, model)
+            place.save_processor(reader, model)
             place.save_model(model, reader, labels)
             write_facts(place.path, {**self.facts, "finished": False, "snapshot": step})
 

@@ -177,7 +177,7 @@ def _limits(facts: Mapping[str, Any], record: Record, subject: Subject) -> Itera
     judged = verdict_of(record)
     if judged.get("result") in ("too few", "undecided", "worse"):
         yield f"It is not shown to be better than the baseline: {judged.get('against')}."
-    length = getattr(subject.model.config, "max_length", None)
+    length = getattr(subject.pipe, "max_length", None) or getattr(subject.model.config, "max_length", None)
     if subject.tokenizer is not None and length:
         yield f"It reads at most {length:,} tokens at a time."
     yield from (f"{warning[0].upper()}{warning[1:]}." for warning in (facts.get("data") or {}).get("warnings", []))

@@ -20,6 +20,7 @@ from headway.errors import InputError
 from headway.hub.adapters.locate import locate_model
 from headway.hub.directory import load_model, model_config
 from headway.hub.fingerprint import full_fingerprint
+from headway.hub.sentence_transformers import limit_sequences
 from headway.io.atomic_write import why_not, write_json, write_whole
 from headway.io.digest import sha256
 from headway.io.staged_directory import put_in_place, staged_directory
@@ -144,6 +145,8 @@ def _subject(directory: Path, allow_pickle: bool) -> Subject:
     tokenizer = getattr(pipe, "tokenizer", None)
     if pipe is None and getattr(model, "patches", None) is None:
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
+    if length := getattr(pipe, "max_length", None):
+        limit_sequences(model, length)
     return Subject(model, tokenizer, pipe, directory)
 
 

@@ -51,7 +51,8 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
 def write_processor(subject: Subject, directory: Path, max_length: int | None = None) -> None:
     """The files of the tokenizer, which say how many tokens the model reads, or of the image preprocessor."""
     if subject.tokenizer is not None:
-        subject.tokenizer.save(directory, max_length=max_length, **batch_settings(subject.model))
+        length = max_length or getattr(subject.pipe, "max_length", None)
+        subject.tokenizer.save(directory, max_length=length, **batch_settings(subject.model))
     if (subject.directory / PREPROCESSOR).is_file():
         write_json(directory / PREPROCESSOR, read_object(subject.directory / PREPROCESSOR))
 

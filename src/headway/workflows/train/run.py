@@ -161,7 +161,7 @@ def _record_start(
     """Save the tokenizer or preprocessor, and what headway.json says of a run that begins."""
     plan, data = prepared.plan, prepared.data
     whole, learning = count_parameters(prepared.model)
-    run.save_processor(data.processor, plan.config.max_length, prepared.model)
+    run.save_processor(data.processor, prepared.model)
     run.update(
         headway=versions()["headway"],
         task=task,

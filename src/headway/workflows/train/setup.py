@@ -14,6 +14,7 @@ from headway.data.records.corpus import Corpus
 from headway.data.records.dialogues import Dialogues
 from headway.data.records.table import Table
 from headway.errors import InputError
+from headway.hub.sentence_transformers import limit_sequences
 from headway.io.quantities import metric
 from headway.models.device import device_of
 from headway.models.own import OwnConfig
@@ -114,6 +115,8 @@ def prepare(
         plan = plan.but(
             decisions=[{**one, "option": to_change(options, found.task, one["option"])} for one in plan.decisions]
         )
+    if not getattr(getattr(model, "head", None), "each_token", True):  # it answers each text once
+        limit_sequences(model, plan.length)
     return Prepared(data, plan, model, batch_source, objective, limit, base.fingerprint if base is not None else None)
 
 
