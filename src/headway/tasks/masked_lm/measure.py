@@ -1,10 +1,11 @@
 """A masked language model is measured as its training measured it."""
 
+import warnings
 from itertools import islice
 from typing import Any
 
 from headway.tasks.common.running_text import held_out_text, text_lines
-from headway.tasks.masked_lm.data import MASK_SHARE, encode_documents, held_out_batches, task_of
+from headway.tasks.masked_lm.data import MASK_SHARE, MEASURED, OF_BEFORE, encode_documents, held_out_batches, task_of
 from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.tasks.task import EvaluationInputs
 
@@ -20,6 +21,8 @@ def measure(pipe: MaskFiller, given: EvaluationInputs) -> dict[str, Any]:
     examples = int(task.held_out_counts(held_out_batches(tokens, pipe.tokenizer, length, every)).sum())
     batches = pipe.runtime.batches(held_out_batches(tokens, pipe.tokenizer, length, every))
     metrics = task.evaluate(pipe.model, batches, given.each)
+    if given.facts and given.facts.get("data", {}).get("measured") != MEASURED:
+        warnings.warn(f"{OF_BEFORE}; only masked tokens are counted now, so the figures differ", stacklevel=3)
     return {**metrics, "examples": examples}
 
 

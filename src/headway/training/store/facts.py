@@ -124,7 +124,7 @@ FACTS: dict[str, Kind] = {
 }
 DATA: dict[str, Kind] = {
     **dict.fromkeys(("inputs", "warnings"), TEXTS),
-    **dict.fromkeys(("fingerprint", "train", "validation", "sample", "held_in_memory"), TEXT),
+    **dict.fromkeys(("fingerprint", "train", "validation", "sample", "held_in_memory", "measured"), TEXT),
     **dict.fromkeys(("text_column", "label_column", "second_column"), _or_none(TEXT)),
     **{"documents": COUNT, "added_tokens": COUNT, "classes": COUNTS, "shards": OBJECTS, "in_memory": FLAG},
     **dict.fromkeys(("tokens_per_word_before", "tokens_per_word_after"), POSITIVE),
