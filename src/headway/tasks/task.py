@@ -12,7 +12,6 @@ directory -> ``Task.pipeline`` -> answers.  The users of tasks (workflows, scien
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -23,6 +22,7 @@ from headway.data.batches.batch_source import BatchSource
 from headway.data.batches.batching import Batch
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
+from headway.data.records.sample import few
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
@@ -312,8 +312,7 @@ class Task(ABC):
     def some_inputs(self, source: Corpus | Table, found: Detected, count: int) -> list[Any]:
         """At most ``count`` inputs of a file, to measure speed with."""
         if isinstance(source, Table):
-            texts = islice(source.values(str(found.text_column)), 4 * count)
-            return [text for text in texts if text.strip()][:count]
+            return few((text for text in source.values(str(found.text_column)) if text.strip()), count)
         chunk = next(iter(source.chunks()))[0]
         lines = [line for line in chunk.splitlines() if len(line.strip()) > 20]
         return lines[:count] or [chunk[:80]]

@@ -14,6 +14,7 @@ from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.records.label_typing import merging, said
 from headway.data.records.labels import Labelled, check_labels, label_counts, labelled
 from headway.data.records.repeats import shared
+from headway.data.records.sample import drawn
 from headway.data.records.split import HELD_OUT, split_rows
 from headway.data.records.table import Table
 from headway.errors import InputError
@@ -119,7 +120,8 @@ class ClassificationData(TaskData):
         }
         few = len(held) < FEW and len(train) + len(held) <= MOST_ROWS
         self._few_texts = [*train, *held] if few else []
-        self._looked_at = list(held.part(np.arange(min(MOST_LOOKED_AT, len(held)))))
+        self._looked_at = drawn(len(held), MOST_LOOKED_AT)
+        self._texts = list(held.part(self._looked_at))
         self._each: dict[str, np.ndarray] = {}
         known = train, self.train_targets, held, self.targets, self.labels
         self.baselines, sampled = classification_baselines(*known, self._each)
@@ -197,17 +199,16 @@ class ClassificationData(TaskData):
 
     def closing(self, model: nn.Module, limit: float | None) -> Closing:
         """The held-out rows that the report shows."""
-        count = min(MOST_LOOKED_AT, len(self.validation))
-        few = min(count, 16)
+        rows, targets = self.validation.part(self._looked_at), self.targets[self._looked_at]
+        few = min(len(rows), 16)
         began = time.perf_counter()
-        telling_rows(model, self.validation[:few], self.targets[:few], self._looked_at, self.labels)
+        telling_rows(model, rows[:few], targets[:few], self._texts, self.labels)
         each = (time.perf_counter() - began) / few
 
         def measure() -> dict[str, Any]:
-            rows, targets = self.validation[:count], self.targets[:count]
-            return {SHOWN: telling_rows(model, rows, targets, self._looked_at, self.labels)}
+            return {SHOWN: telling_rows(model, rows[:], targets, self._texts, self.labels)}
 
-        return Closing(count * each, measure)
+        return Closing(len(rows) * each, measure)
 
     def cross_validation(self, plan: Plan, model: nn.Module, seconds: float | None) -> dict[str, Any] | None:
         if not self._few_texts:

@@ -3,7 +3,6 @@
 import difflib
 import warnings
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from headway.data.records.label_typing import as_measured, recorded
 from headway.data.records.labels import Labelled, label_counts, labelled
 from headway.data.records.repeats import shared
+from headway.data.records.sample import few
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.tasks.classification.data import split_labelled
@@ -53,8 +53,8 @@ def measure(pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
 
 
 def held_out_inputs(pipe: Classifier, given: EvaluationInputs, count: int) -> list[str]:
-    """The first texts that are held out."""
-    return list(islice(_held_out(pipe, given), count))
+    """Some texts that are held out."""
+    return few(_held_out(pipe, given), count)
 
 
 def _held_out(pipe: Classifier, given: EvaluationInputs) -> Labelled:

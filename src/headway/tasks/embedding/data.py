@@ -95,7 +95,8 @@ class EmbeddingData(TaskData):
             **vocabulary.facts,
         }
         self._each: dict[str, np.ndarray] = {}
-        self.baselines = embedding_baselines(texts, held_out, each=self._each)
+        self.baselines, sampled = embedding_baselines(train, held_out, each=self._each)
+        warnings += [sampled] if sampled else []
 
     def plan(self, seconds: float | None) -> Plan:
         lengths = pair_lengths(self.train) // 2

@@ -1,9 +1,9 @@
 """An encoder of texts is measured as its training measured it."""
 
-from itertools import islice
 from typing import Any
 
 from headway.data.batches.batch_source import pair_batches
+from headway.data.records.sample import few
 from headway.data.records.text_pairs import TextPairs
 from headway.tasks.common.rows import encoded_pairs
 from headway.tasks.embedding.data import most_held_out, read_pairs, scores_of, split_pairs
@@ -24,8 +24,8 @@ def measure(pipe: Embedder, given: EvaluationInputs) -> dict[str, Any]:
 
 
 def held_out_inputs(pipe: Embedder, given: EvaluationInputs, count: int) -> list[str]:
-    """The first texts of the first pairs that are held out."""
-    return [text for text, _ in islice(_held_out(given), count)]
+    """The first texts of some pairs that are held out."""
+    return few(_held_out(given).sources, count)
 
 
 def _held_out(given: EvaluationInputs) -> TextPairs:

@@ -78,7 +78,8 @@ class ImageData(TaskData):
         }
         self._each: dict[str, np.ndarray] = {}
         args = self.train, self.train_targets, self.validation, self.targets, self.labels
-        self.baselines = image_baselines(*args, self._each)
+        self.baselines, sampled = image_baselines(*args, self._each)
+        warnings += [sampled] if sampled else []
 
     @property
     def processor(self) -> ImagePreprocessor:

@@ -9,6 +9,7 @@ from headway.data.images.batch_source import image_batches
 from headway.data.images.decode import Decoded, decoded
 from headway.data.images.image_table import ImageTable
 from headway.data.records.repeats import leaks
+from headway.data.records.sample import few
 from headway.errors import InputError
 from headway.tasks.image_classification.data import check_known
 from headway.tasks.image_classification.objective import ImageClassification
@@ -31,8 +32,8 @@ def measure(pipe: ImageClassifier, given: EvaluationInputs) -> dict[str, Any]:
 
 
 def held_out_inputs(pipe: ImageClassifier, given: EvaluationInputs, count: int) -> list[np.ndarray]:
-    """The first images that are held out, in the model's size."""
-    return list(_held_out(pipe, given).pixels[:count])
+    """Some images that are held out, in the model's size."""
+    return few(_held_out(pipe, given).pixels, count)
 
 
 def _held_out(pipe: ImageClassifier, given: EvaluationInputs) -> Decoded:

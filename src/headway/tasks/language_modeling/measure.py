@@ -1,10 +1,10 @@
 """A language model is measured as its training measured it: running text in windows, conversations by their replies."""
 
-from itertools import islice
 from typing import Any
 
 from headway.data.batches.batch_source import row_batches, text_batches
 from headway.data.records.dialogues import Dialogues
+from headway.data.records.sample import few
 from headway.errors import InputError
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.common.running_text import encode_text, held_out_text, text_lines
@@ -29,9 +29,9 @@ def measure(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:
 def held_out_inputs(pipe: Generator, given: EvaluationInputs, count: int) -> list[str]:
     """The beginnings of lines of the held-out text, or of what users say first in conversations."""
     if isinstance(given.source, Dialogues):
-        said = [talk[0]["content"] for talk in islice(_held_out_talks(given.source, given), count)]
+        said = few((talk[0]["content"] for talk in _held_out_talks(given.source, given)), count)
     else:
-        said = list(islice(text_lines(held_out_text(given, NEEDS)), count))
+        said = few(text_lines(held_out_text(given, NEEDS)), count)
     return [text[:BEGINNING] for text in said]
 
 

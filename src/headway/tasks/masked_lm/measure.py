@@ -1,9 +1,9 @@
 """A masked language model is measured as its training measured it."""
 
 import warnings
-from itertools import islice
 from typing import Any
 
+from headway.data.records.sample import few
 from headway.tasks.common.running_text import held_out_text, text_lines
 from headway.tasks.masked_lm.data import MASK_SHARE, MEASURED, OF_BEFORE, encode_documents, held_out_batches, task_of
 from headway.tasks.masked_lm.pipeline import MaskFiller
@@ -30,4 +30,4 @@ def held_out_inputs(pipe: MaskFiller, given: EvaluationInputs, count: int) -> li
     """Lines of the held-out text, each with its middle word masked."""
     lines = text_lines(held_out_text(given, "a masked language model is measured on running text"))
     words = (line.split() for line in lines if not pipe.is_open(line))
-    return [" ".join([*one[: len(one) // 2], "[MASK]", *one[len(one) // 2 + 1 :]]) for one in islice(words, count)]
+    return [" ".join([*one[: len(one) // 2], "[MASK]", *one[len(one) // 2 + 1 :]]) for one in few(words, count)]

@@ -102,7 +102,7 @@ class MaskedLM:
         return self._hide(ids, mask, torch.rand(3, *ids.shape, generator=generator()))
 
     def hide_as_always(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Ids with [MASK] at every token to predict, and which those are, by draws that depend on each sequence alone."""
+        """Ids with [MASK] at every token to predict, and which those are, drawn by each sequence alone."""
         ids, mask = _on_cpu(batch)
         draws = torch.ones(3, *ids.shape)
         for row in range(len(ids)):

@@ -2,11 +2,11 @@
 
 import warnings
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 from headway.data.open.detected import Detected
 from headway.data.records.repeats import shared
+from headway.data.records.sample import few
 from headway.tasks.common.rows import measured_rows
 from headway.tasks.task import EvaluationInputs
 from headway.tasks.token_classification.encoding import Rows, WordTags, encoded, nothing_kept
@@ -40,8 +40,8 @@ def measure(pipe: Tagger, given: EvaluationInputs) -> dict[str, Any]:
 
 
 def held_out_inputs(pipe: Tagger, given: EvaluationInputs, count: int) -> list[str]:
-    """The first sentences that are held out."""
-    return [one.text for one in islice(_held_out(pipe, given), count)]
+    """Some sentences that are held out."""
+    return few((one.text for one in _held_out(pipe, given)), count)
 
 
 def _scheme(pipe: Tagger) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from headway.data.batches.batch_source import BatchSource, Sides, TargetBatches
 from headway.data.batches.encoded import unnamed_rows
 from headway.data.open.detected import Detected
 from headway.data.records.repeats import shared
+from headway.data.records.sample import drawn
 from headway.data.records.split import HELD_OUT
 from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs, exchanged_sides, read_text_pairs
@@ -183,18 +184,19 @@ class TranslationData(TaskData):
     def closing(self, model: nn.Module, limit: float | None) -> Closing:
         """BLEU and chrF of what is written for held-out sources: for as many as CLOSING of the time allows."""
         writer = Runtime(model.eval())
-        sources = self.validation.first[:MOST_WRITTEN]
-        lengths = self.validation.second.lengths[:PROBED].tolist()  # what is not trained yet does not end itself
+        probed = drawn(len(self.validation), PROBED)
+        lengths = self.validation.second.lengths[probed].tolist()  # what is not trained yet does not end itself
         began = time.perf_counter()
-        writer.search(sources[:PROBED], self.rules, most=lengths)
-        each = (time.perf_counter() - began) / len(sources[:PROBED])
-        count = len(sources) if limit is None else int(CLOSING * limit / each)
-        count = max(1, min(len(sources), count))
+        writer.search(self.validation.first.part(probed)[:], self.rules, most=lengths)
+        each = (time.perf_counter() - began) / len(probed)
+        count = min(len(self.validation), MOST_WRITTEN)
+        count = count if limit is None else max(1, min(count, int(CLOSING * limit / each)))
+        chosen = drawn(len(self.validation), count)
 
         def measure() -> dict[str, Any]:
-            found = writer.search(sources[:count], self.rules)
+            found = writer.search(self.validation.first.part(chosen)[:], self.rules)
             written = [self.tokenizer.target.decode(one[0].ids) for one in found]
-            part = self.validation.texts.part(slice(count))
+            part = self.validation.texts.part(chosen)
             texts, wanted = list(part.sources), list(part.targets)
             next(line for line in self.baselines if line["name"] == UNCHANGED).update(copied_scores(texts, wanted))
             metrics = {**bleu_scores(written, wanted), "written": count}

@@ -1,11 +1,11 @@
 """A translator is measured as its training measured it: the loss of targets, and BLEU and chrF of what it writes."""
 
 import warnings
-from itertools import islice
 from typing import Any
 
 from headway.data.batches.batch_source import row_batches, target_batches
 from headway.data.records.repeats import shared
+from headway.data.records.sample import few
 from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs, exchanged_sides, read_text_pairs
 from headway.errors import InputError
@@ -51,8 +51,8 @@ def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
 
 
 def held_out_inputs(pipe: Translator, given: EvaluationInputs, count: int) -> list[str]:
-    """The first sources that are held out, of pairs that fit into the model."""
-    return list(islice(_fitting(pipe, given, _held_out(given))[0].texts.sources, count))
+    """Some sources that are held out, of pairs that fit into the model."""
+    return few(_fitting(pipe, given, _held_out(given))[0].texts.sources, count)
 
 
 def _held_out(given: EvaluationInputs) -> TextPairs:
