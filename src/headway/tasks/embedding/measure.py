@@ -10,7 +10,6 @@ from headway.tasks.embedding.data import most_held_out, read_pairs, scores_of, s
 from headway.tasks.embedding.objective import Embedding
 from headway.tasks.embedding.pipeline import Embedder
 from headway.tasks.task import EvaluationInputs
-from headway.training.options import split_seed
 
 
 def measure(pipe: Embedder, given: EvaluationInputs) -> dict[str, Any]:
@@ -32,4 +31,5 @@ def _held_out(given: EvaluationInputs) -> TextPairs:
     """The pairs to measure.  Raises InputError for what is no table of pairs."""
     table = given.table("an encoder of texts is measured on a table of pairs of texts")
     pairs = read_pairs(table, given.found, on_bad_row=given.options.data.on_bad_row)
-    return split_pairs(pairs, split_seed(given.before), most_held_out(given.facts))[1] if given.same else pairs
+    most = most_held_out(given.facts)
+    return given.held_out(pairs, lambda rows, seed, known: split_pairs(rows, seed, most, known))  # type: ignore[no-any-return]

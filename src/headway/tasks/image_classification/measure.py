@@ -15,7 +15,6 @@ from headway.tasks.image_classification.data import check_known
 from headway.tasks.image_classification.objective import ImageClassification
 from headway.tasks.image_classification.pipeline import ImageClassifier
 from headway.tasks.task import EvaluationInputs
-from headway.training.options import split_seed
 
 
 def measure(pipe: ImageClassifier, given: EvaluationInputs) -> dict[str, Any]:
@@ -42,7 +41,7 @@ def _held_out(pipe: ImageClassifier, given: EvaluationInputs) -> Decoded:
         raise InputError(f"{given.source.name}: an image classifier is measured on images.")
     found = decoded(given.source, pipe.preprocessor)
     check_known(found.labels, pipe.labels, given.source.name)
-    return found.split(split_seed(given.before))[1] if given.same else found
+    return given.held_out(found, Decoded.split)  # type: ignore[no-any-return]
 
 
 def _warn_of_images(pipe: ImageClassifier, found: Decoded, given: EvaluationInputs) -> None:
@@ -54,7 +53,7 @@ def _warn_of_images(pipe: ImageClassifier, found: Decoded, given: EvaluationInpu
         known = decoded(trained, pipe.preprocessor)
     except InputError:
         return
-    learnt = known if given.facts.get("validation") else known.split(split_seed(given.before))[0]
+    learnt = given.learnt(known, Decoded.split)
     if both := len(leaks(learnt.keys, found.keys)):
         said = f"{both:,} of {len(found):,} images also occur in the training data: their scores are too high"
         warnings.warn(said, stacklevel=4)

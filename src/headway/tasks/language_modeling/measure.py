@@ -12,7 +12,6 @@ from headway.tasks.language_modeling.chat import chat_tokenizer
 from headway.tasks.language_modeling.dialogue import Talks, encoded_talks, talks
 from headway.tasks.language_modeling.pipeline import Generator
 from headway.tasks.task import EvaluationInputs
-from headway.training.options import split_seed
 
 BEGINNING = 40
 """Characters of a line that are continued where two ways to compute are compared."""
@@ -36,7 +35,7 @@ def held_out_inputs(pipe: Generator, given: EvaluationInputs, count: int) -> lis
 
 
 def _held_out_talks(source: Dialogues, given: EvaluationInputs) -> Talks:
-    return talks(source).split(split_seed(given.before))[1] if given.same else talks(source)
+    return given.held_out(talks(source), Talks.split)  # type: ignore[no-any-return]
 
 
 def _dialogue_metrics(pipe: Generator, source: Dialogues, given: EvaluationInputs) -> dict[str, Any]:
@@ -44,6 +43,7 @@ def _dialogue_metrics(pipe: Generator, source: Dialogues, given: EvaluationInput
     length = given.length(pipe.model.config.max_length)
     found = given.sampled(_held_out_talks(source, given))
     examples = encoded_talks(found, chat_tokenizer(pipe.tokenizer)).cut(length)
+    given.counts["measured"] = len(examples.ids)
     if not len(examples.ids):
         raise InputError(f"{source.name}: no reply begins within the {length:,} tokens that are read.")
     batches = pipe.runtime.batches(row_batches(examples.ids, examples.targets, pipe.runtime.tokens))

@@ -26,6 +26,7 @@ from headway.runtime.runtime import Runtime
 from headway.tasks.common.given import Given
 from headway.tasks.common.lengths import usual_longest
 from headway.tasks.common.ngram import unigram_baselines
+from headway.tasks.common.parts import in_parts
 from headway.tasks.common.rows import encoded_pairs, sides_of
 from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.task import Closing, TaskData, TaskInputs
@@ -77,12 +78,10 @@ class TranslationData(TaskData):
         if self.base is not None:
             self.base = _between(self.base, self.options)
             given = replace(given, base=self.base)
-        if isinstance(other, Table):
-            train, held_out = columns_of(table, given.found), columns_of(other, given.found)
-            origin = f" ({other.name})"
-        else:
-            train, held_out = split_pairs(columns_of(table, given.found), self.options.seed_of_split)
-            origin = " (10 %, 2,000 at most, equal sources on one side)"
+        named = columns_of(other, given.found) if isinstance(other, Table) else None
+        origin = " (10 %, 2,000 at most, equal sources on one side)" if other is None else f" ({other.name})"
+        self.parts = in_parts(given, columns_of(table, given.found), named, split_pairs)
+        train, held_out = self.parts.train, self.parts.held_out
         vocabulary = base_vocabulary(given, train.texts, out_of=train.characters)
         self.tokenizer = vocabulary.tokenizer or _tokenizer(train, self.options)
         self.rules = _rules(self.base, self.tokenizer)
@@ -90,12 +89,13 @@ class TranslationData(TaskData):
         self.longest = _longest_pair(encoded.lengths, self.options, self.base)
         self.train = encoded.fitting(self.longest)
         self.validation = encoded_pairs(held_out, self.tokenizer).fitting(self.longest)
+        self.parts.counts.update({"trained": len(self.train), "measured": len(self.validation)})
         for part, name in ((self.train, table.name), (self.validation, "the held-out part")):
             if not len(part):
                 raise InputError(f"{name}: no pair has at most {self.longest:,} tokens on each side; see --length.")
-        warnings = [*train.warnings, *_warnings(train, held_out, len(self.train), self.longest)]
-        if isinstance(other, Table):
-            warnings += [f"{other.name}: {warning}" for warning in held_out.warnings]
+        warnings = [*train.warnings, *_warnings(train, held_out, len(self.train), self.longest), *self.parts.warnings]
+        if isinstance(other, Table) and named is not None:
+            warnings += [f"{other.name}: {warning}" for warning in named.warnings]
             if exchanged_sides(train, held_out):
                 warnings.append(f"{other.name}: source and target seem to be swapped there, by their words")
         self.facts = {
@@ -221,9 +221,9 @@ def columns_of(table: Table, found: Detected) -> TextPairs:
     return read_text_pairs(table, *columns)
 
 
-def split_pairs(pairs: TextPairs, seed: int) -> tuple[TextPairs, TextPairs]:
+def split_pairs(pairs: TextPairs, seed: int, known: Sequence[int] | np.ndarray = ()) -> tuple[TextPairs, TextPairs]:
     """Pairs to train on, with the warnings of all, and pairs held out; those with the same source are on one side."""
-    train, held_out = pairs.split(min(HELD_OUT, MOST_HELD_OUT / len(pairs)), seed)
+    train, held_out = pairs.split(min(HELD_OUT, MOST_HELD_OUT / len(pairs)), seed, known)
     return replace(train, warnings=pairs.warnings), held_out
 
 
