@@ -178,3 +178,32 @@ def test_running_text(task: str, corpus: Path, tmp_path: Path, in_process: Calla
     line = "may have been trained on the held-out text"
     assert line not in in_process("train", corpus, *words, "--out", tmp_path / "b")[2]
     assert line in in_process("train", other, *words, "--out", tmp_path / "c")[2]
+
+
+def test_one_count_of_rows(tmp_path: Path, in_process: Callable):
+    """Rows that are read, left out, trained on, held out and measured: the same in every message."""
+    data, lines = tmp_path / "rows.csv", labelled(tmp_path / "whole.csv", 300).read_text().splitlines()
+    lines[5], lines[9], lines[200] = ",a", "some text,", " ,b"
+    data.write_text("\n".join([*lines[:150], lines[20], *lines[150:]]) + "\n")
+    skip = ("--on-bad-row", "skip", "--threads", "1")
+    small = ("--steps", "9", "--d-model", "16", "--layers", "1")
+    status, _, err = in_process("train", data, "--out", tmp_path / "a", *skip, *small)
+    facts = read_facts(tmp_path / "a") or {}
+    counts = {"read": 301, "skipped": 3, "known": 0, "trained": 268, "held_out": 30, "measured": 30}
+    assert status == 0 and facts["data"]["rows"] == counts
+    line = "rows: 301 read, 3 left out, 268 trained on, 30 held out, 30 measured"
+    assert line in err
+    status, out, _ = in_process("evaluate", tmp_path / "a")
+    assert status == 0 and "rows: 301 read, 3 left out, 30 held out, 30 measured" in out
+    other = tmp_path / "other.csv"
+    other.write_text("\n".join(lines[:100]) + "\n")
+    status, out, _ = in_process("evaluate", tmp_path / "a", other)
+    assert status == 0 and "rows: 99 read, 2 left out, 97 measured" in out and "held-out" not in out
+    assert "268 trained on" in (tmp_path / "a" / "report.html").read_text()
+
+
+def test_rows_that_there_was_no_time_for_are_not_counted(tmp_path: Path):
+    data = labelled(tmp_path / "rows.csv", 300)
+    headway.train(data, out=tmp_path / "a", batch_size=4, **SMALL)  # one step
+    facts = read_facts(tmp_path / "a") or {}
+    assert facts["data"]["rows"]["trained"] == 4 and facts["data"]["train"] == "4 of 270 rows"

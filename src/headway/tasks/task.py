@@ -108,7 +108,7 @@ class TaskData(ABC):
     """with fewer held-out units, weights are kept only where they are clearly better than the kept ones"""
     used: int | None = None
     """rows that were trained on, where time was too short for all"""
-    parts: "Parts[Any] | None" = None
+    parts: "Parts | None" = None
     """rows to train on and held-out ones, where there are rows"""
     new_head: bool = False
     """whether the base lacks the head that the task needs, so that the head starts untrained"""
@@ -199,7 +199,7 @@ class EvaluationInputs:
     counts: dict[str, int] = field(default_factory=dict)
     """receives what became of the rows (``rows_read``, ``quantities.rows_in_words``)"""
 
-    def held_out(self, rows: Any, split: "Split[Any]") -> Any:
+    def held_out(self, rows: Any, split: "Split") -> Any:
         """The rows to measure: those that the run held out, of its own data."""
         self.counts.update(rows_read(self.source, rows))
         if self.validation:
@@ -212,7 +212,7 @@ class EvaluationInputs:
         self.counts["measured"] = len(found)
         return found
 
-    def learnt(self, rows: Any, split: "Split[Any]") -> Any:
+    def learnt(self, rows: Any, split: "Split") -> Any:
         """Of the rows of the run's training files, those that it was trained on."""
         return rows if self.facts.get("validation") else split(rows, split_seed(self.before), self.known)[0]
 

@@ -6,8 +6,8 @@ probability of 7e-7, and would be taken for one text.
 
 import hashlib
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -41,8 +41,8 @@ def text_hashes(texts: Sequence[str]) -> np.ndarray:
     return _hashes(keys)
 
 
-def _hashes(keys: Iterable[str], hashed: Callable[..., Any] = hashlib.blake2b) -> np.ndarray:
-    digests = [hashed(key.encode("utf-8", "surrogatepass"), digest_size=8).digest() for key in keys]
+def _hashes(keys: Iterable[str]) -> np.ndarray:
+    digests = [hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest() for key in keys]
     return np.frombuffer(b"".join(digests), dtype="<i8").astype(np.int64, copy=False)
 
 
@@ -70,19 +70,8 @@ def shared(known: np.ndarray, others: np.ndarray) -> np.ndarray:
     return np.flatnonzero(np.isin(others, known))
 
 
-class Hashed(Protocol):
-    """Rows of which some can be taken, with a hash of each text."""
-
-    @property
-    def hashes(self) -> np.ndarray: ...
-
-    def __len__(self) -> int: ...
-
-    def part(self, rows: np.ndarray) -> Any: ...
-
-
 def unknown(rows: Any, known: np.ndarray) -> Any:
-    """Those of some rows (``Hashed``) whose hashes are not known."""
+    """Those of some rows, which have ``hashes`` and ``part``, whose hashes are not known."""
     new = ~np.isin(rows.hashes, known)
     return rows if new.all() else rows.part(np.flatnonzero(new))
 
