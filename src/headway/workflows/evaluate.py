@@ -111,8 +111,10 @@ def given_for(
             f"{run}: {TEXTS} is gone, so it is not known which rows it held out; name a file that it was not trained "
             f"on: headway evaluate {run} FILE."
         )
-    known = {} if before is None else {"known": before}
-    return EvaluationInputs(source, found, facts, options, same, whole, most, learnt, validation=validation, **known)
+    known = np.zeros(0, dtype=np.int64) if before is None else before
+    return EvaluationInputs(
+        source, found, facts, options, same, whole, most, learnt, known=known, validation=validation
+    )
 
 
 def _verdict(task: str, metrics: dict[str, Any], given: EvaluationInputs) -> dict[str, Any]:

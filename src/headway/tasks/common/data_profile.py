@@ -141,7 +141,7 @@ def _bigrams(train: Tokens, held_out: Tokens, vocab_size: int) -> float | None:
     return lines[-1]["val_loss"] if len(lines) > 1 else None
 
 
-def _shuffled(rows: Sequence[list[int]], most: int = MOST_ROWS) -> Iterator[list[int]]:
+def _shuffled(rows: Sequence[Any], most: int = MOST_ROWS) -> Iterator[Any]:
     """At most so many rows, in an order that is drawn at random and the same for as many rows."""
     return (rows[i] for i in np.random.default_rng(0).permutation(len(rows))[:most].tolist())
 
