@@ -114,10 +114,12 @@ def test_images_are_told_by_a_linear_model():
     targets = draw.integers(0, 2, 71)
     images = draw.integers(0, 120, (71, 5, 7, 3), dtype=np.uint8)
     images[:, :, 3:] += (targets * 100).astype(np.uint8)[:, None, None, None]
-    majority, fitted = image_baselines(images[:60], targets[:60].tolist(), images[60:], targets[60:], ["a", "b"])
+    known = images[:60], targets[:60].tolist()
+    (majority, fitted), said = image_baselines(*known, images[60:], targets[60:], ["a", "b"])
+    assert said == ""
     assert majority["name"] == "majority class" and majority["accuracy"] < 0.8
     assert fitted["name"] == "linear model on pixels" and fitted["accuracy"] == fitted["macro_f1"] == 1.0
-    alone = image_baselines(images[:9], [1] * 9, images[60:], targets[60:], ["a", "b"])
+    alone, _ = image_baselines(images[:9], [1] * 9, images[60:], targets[60:], ["a", "b"])
     assert alone[0]["accuracy"] == alone[1]["accuracy"]
 
 

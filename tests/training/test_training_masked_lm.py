@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import random
 import shutil
 from collections.abc import Callable
@@ -14,8 +15,11 @@ import torch
 import headway
 from headway.data.batches.batch_source import FramedBatches, PairBatches
 from headway.data.batches.windows import Position
+from headway.data.open.read import read
 from headway.errors import InputError
+from headway.tasks.common.running_text import held_out_part
 from headway.tasks.embedding.pipeline import Embedder
+from headway.tasks.masked_lm.data import encode_documents, held_out_batches, task_of
 from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.training.store.facts import read_facts, write_facts
 from headway.workflows.evaluate import evaluate
@@ -67,6 +71,69 @@ def test_a_masked_language_model_learns_and_is_measured_again(masked_run: Path, 
         again = evaluate(masked_run, inputs)
         assert {name: again[name] for name in metrics} == pytest.approx(metrics, abs=1e-6)
         assert again["examples"] > 0
+
+
+def independent_words(path: Path, n: int, seed: int) -> Path:
+    """Running text of words drawn independently, some more often: no neighbour says anything about a word."""
+    words = [f"w{i}" for i in range(20)]
+    drawn = random.Random(seed).choices(words, weights=[1 / (1 + i) for i in range(20)], k=n)
+    path.write_text(" ".join(drawn) + "\n")
+    return path
+
+
+def test_the_loss_is_that_of_fill_where_every_token_to_predict_is_masked(
+    tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    """On independent words nothing beats the unigram baseline, unless a token to predict can be copied."""
+    monkeypatch.chdir(tmp_path)
+    independent_words(Path("text.txt"), 12_000, 5)
+    words = "--task masked_lm --tokenizer word --d-model 32 --layers 1 --heads 2 --length 32 --batch-tokens 1024"
+    words += " --steps 160 --evaluations 2 --threads 1 --precision float32 --out run --quiet"
+    status, out, err = in_process("train", "text.txt", *words.split(), "--json")
+    assert status == 0, err
+    trained = json.loads(out)
+    unigram = {line["name"]: line for line in trained["baselines"]}["unigram"]
+    assert trained["val_loss"] > unigram["val_loss"] - 0.005
+    assert trained["accuracy"] < unigram["accuracy"] + 0.01
+    assert facts(Path("run"))["data"]["measured"] == "tokens that are masked"
+    assert facts(Path("run"))["verdict"]["result"] != "better"
+
+    fill = headway.load("run")
+    tokens = encode_documents(held_out_part(read(["text.txt"], as_text=True)), fill.tokenizer)
+    task = task_of(fill.tokenizer, 0.3, whole_words=False)
+    total, right, count = 0.0, 0, 0
+    for batch in held_out_batches(tokens, fill.tokenizer, 32):
+        for ids, chosen in zip(batch.ids, task.hide_as_always(batch)[1], strict=True):
+            named = [fill.tokenizer.tokens[i] for i in ids.tolist()]
+            inner = range(1, len(named) - 1)
+            places = fill(" ".join("[MASK]" if chosen[i] else named[i] for i in inner), k=fill.tokenizer.vocab_size)
+            places = places if isinstance(places[0], list) else [places]
+            for i, answers in zip((i for i in inner if chosen[i]), places, strict=True):
+                scores = {one["token"]: one["score"] for one in answers}
+                total, count = total - math.log(scores[named[i]]), count + 1
+                right += answers[0]["token"] == named[i]
+    status, out, err = in_process("evaluate", "run", "--json")
+    again = json.loads(out)
+    assert again["examples"] == count
+    assert again["val_loss"] == pytest.approx(trained["val_loss"], abs=1e-6) == pytest.approx(total / count, abs=1e-4)
+    assert again["accuracy"] == pytest.approx(right / count, abs=1e-9)
+
+
+def test_a_run_that_counted_other_tokens_is_measured_anew_and_goes_on_as_it_began(
+    masked_run: Path, corpus: Path, tmp_path: Path, in_process: Callable
+):
+    run = tmp_path / "run"
+    shutil.copytree(masked_run, run)
+    found = read_facts(run)
+    del found["data"]["measured"]
+    write_facts(run, found)
+    status, out, err = in_process("evaluate", run, "--json")
+    assert status == 0 and "only masked tokens are counted now" in err
+    assert json.loads(out)["val_loss"] == pytest.approx(facts(masked_run)["metrics"]["val_loss"], abs=1e-6)
+    status, out, err = in_process("evaluate", masked_run, "--json")
+    assert "only masked tokens" not in err
+    status, out, err = in_process("train", corpus, "--out", run, "--more-steps", "1")
+    assert status == 0 and "it goes on as it began" in err
 
 
 def test_it_fills_in_words_with_both_spellings(masked_run: Path):

@@ -92,7 +92,8 @@ def _lines(found: dict[str, Any]) -> list[str]:
 
     verdict = found["verdict"]
     own = interval(verdict.get("interval"))
-    lines = [f"{field(found['on'])}: {counted(found['examples'], spec(found['task']).counted)}", ", ".join(numbers)]
+    lines = [f"{field(found['on'])}: {counted(found['examples'], spec(found['task']).counted)}"]
+    lines += [*([quantities.rows_in_words(found["rows"])] if found["rows"] else []), ", ".join(numbers)]
     if own:
         lines.append(f"{verdict['metric']}: {own}")
     if verdict.get("against") is not None:

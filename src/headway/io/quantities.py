@@ -5,6 +5,7 @@ Measured numbers have three to five significant digits; exact, short ones such a
 
 import math
 import re
+from collections.abc import Mapping
 
 from headway.errors import InputError, shown
 
@@ -50,6 +51,13 @@ def short_count(value: float) -> str:
 def counted(n: int, noun: str) -> str:
     """A number with its noun: "1 row", "2,003 rows"."""
     return f"{n:,} {plural(n, noun)}"
+
+
+def rows_in_words(counts: Mapping[str, int]) -> str:
+    """What became of the rows that were read: "900 rows read, 27 left out, 873 measured"; what is 0 is not said."""
+    words = {"read": "read", "skipped": "left out", "known": "known to the base", "trained": "trained on"}
+    words |= {"held_out": "held out", "measured": "measured"}
+    return "rows: " + ", ".join(f"{counts[key]:,} {said}" for key, said in words.items() if counts.get(key))
 
 
 def plural(n: float | None, noun: str) -> str:

@@ -3,7 +3,7 @@
 import shlex
 from pathlib import PurePath
 
-from headway.io.quantities import duration, short_duration, size
+from headway.io.quantities import duration, rows_in_words, short_duration, size
 from headway.reports.record import Record
 from headway.reports.tables import comparison, confusion, facts, per_class, rows_of_text, table
 from headway.reports.verdict import kept_in_words, verdict
@@ -149,7 +149,8 @@ def data(record: Record) -> Html:
     pairs: list[tuple[object, object]] = []
     if inputs:
         pairs.append(("files" if len(inputs) > 1 else "file", ", ".join([*inputs[:8], *more])))
-    pairs += [(words(key), value) for key, value in found.items() if key not in in_tables and value]
+    shown = {**found, "rows": rows_in_words(mapping(found.get("rows"))).removeprefix("rows: ")}
+    pairs += [(words(key), value) for key, value in shown.items() if key not in in_tables and value]
     if labels := listing(record.info.get("labels")):
         rest = [f"and {len(labels) - 12:,} more"] if len(labels) > 12 else []
         pairs.append(("labels", ", ".join([*(show(label) for label in labels[:12]), *rest])))

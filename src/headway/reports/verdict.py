@@ -48,9 +48,11 @@ def comparison_in_words(found: Mapping[str, Any], task: str) -> list[str]:
     ours, theirs, gap = (decimal(one, places) for one in (value, other, apart))
     between = interval(_turned(found), places)
     units = number(found.get("units"))
-    on = f", on {units:,.0f} held-out {_plural(found.get('unit'), units)}" if units is not None else ""
+    of, where = number(found.get("of")) or 0, found.get("where", "held-out")
+    where = f"measured of {of:,.0f} held-out" if (units or 0) < of and found.get("unit") != "windows" else where
+    on = f", on {units:,.0f} {where} {_plural(found.get('unit'), units)}" if units is not None else ""
     if result == "too few":
-        few = f"{units or 0:,.0f} held-out {_plural(found.get('unit'), units)} {'is' if units == 1 else 'are'} too few"
+        few = f"{units or 0:,.0f} {where} {_plural(found.get('unit'), units)} {'is' if units == 1 else 'are'} too few"
         return [
             f"Not judged: {few} to compare the {model} ({figure} {ours}{unit}) with {rival} ({theirs}).",
             "Measure it on more data with `headway evaluate`, or hold out more with --validation.",

@@ -274,6 +274,8 @@ def _reading(contest: Contest, source: Corpus, held_out: Any, run: Path) -> dict
 def _options(contest: Contest, model: Candidate, first: dict[str, Any] | None) -> dict[str, Any]:
     """What every training of a model has: its budget, the split, and what makes it like the first one."""
     own = {**contest.options, **model.options, "split_seed": contest.seed}
+    if runs := [name for name in contest.models if Path(name).is_dir()]:
+        own["known_to"] = ",".join(runs)  # all hold out the same rows, which none has seen
     own["time"] = f"{contest.share:.3f}s"
     if "from_model" in model.options:
         own.pop("tokenizer", None)  # it has its own

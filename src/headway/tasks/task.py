@@ -12,7 +12,6 @@ directory -> ``Task.pipeline`` -> answers.  The users of tasks (workflows, scien
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -23,6 +22,8 @@ from headway.data.batches.batch_source import BatchSource
 from headway.data.batches.batching import Batch
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
+from headway.data.records.repeats import unknown
+from headway.data.records.sample import few
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
@@ -33,13 +34,14 @@ from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base
 from headway.training.monitor.progress import Progress
 from headway.training.objective import Objective
-from headway.training.options import TrainOptions
+from headway.training.options import TrainOptions, split_seed
 from headway.training.plan import Plan
 
 if TYPE_CHECKING:
     from headway.tasks.common.external_loader import ExternalLoader
     from headway.tasks.common.inside import Inside
     from headway.tasks.common.material import Material, MaterialInputs
+    from headway.tasks.common.parts import Parts, Split
 
 SHOWN = "shown"
 """The key of what is measured only for the report, and is not a metric."""
@@ -83,6 +85,12 @@ class TaskInputs:
     progress: Progress
     earlier: dict[str, Any] | None = None
     """headway.json of a run that is resumed"""
+    before: dict[str, np.ndarray] = field(default_factory=dict)
+    """by task, hashes of the texts that the base and the runs before it were trained on"""
+    repeated: list[int] = field(default_factory=list)
+    """the seeds of the splits of bases that only trained on these very data, -1 for one that trained on all of them"""
+    silent: list[str] = field(default_factory=list)
+    """bases that do not say what they were trained on"""
 
 
 class TaskData(ABC):
@@ -98,6 +106,10 @@ class TaskData(ABC):
     """the number of held-out units, as a verdict counts them"""
     careful_below: int = 0
     """with fewer held-out units, weights are kept only where they are clearly better than the kept ones"""
+    used: int | None = None
+    """rows that were trained on, where time was too short for all"""
+    parts: "Parts | None" = None
+    """rows to train on and held-out ones, where there are rows"""
     new_head: bool = False
     """whether the base lacks the head that the task needs, so that the head starts untrained"""
 
@@ -179,6 +191,31 @@ class EvaluationInputs:
     """receives the baselines on the same data, and ``of_baselines`` their results on each unit"""
     of_baselines: dict[str, np.ndarray] = field(default_factory=dict)
 
+    known: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """hashes of texts that the runs before it were trained on, which are not measured of the run's own data"""
+    validation: bool = False
+    """whether these are the run's validation files"""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    """receives what became of the rows (``rows_read``, ``quantities.rows_in_words``)"""
+
+    def held_out(self, rows: Any, split: "Split") -> Any:
+        """The rows to measure: those that the run held out, of its own data."""
+        self.counts.update(rows_read(self.source, rows))
+        if self.validation:
+            found = unknown(rows, self.known)
+            self.counts["known"] = len(rows) - len(found)
+        else:
+            found = split(rows, split_seed(self.before), self.known)[1] if self.same else rows
+        if self.same or self.validation:
+            self.counts["held_out"] = len(found)
+        self.counts["measured"] = len(found)
+        return found
+
+    def learnt(self, rows: Any, split: "Split") -> Any:
+        """Of the rows of the run's training files, those that it was trained on."""
+        return rows if self.facts.get("validation") else split(rows, split_seed(self.before), self.known)[0]
+
     @property
     def before(self) -> dict[str, Any]:
         """The options of the run."""
@@ -203,6 +240,7 @@ class EvaluationInputs:
     def sampled(self, rows: Rows) -> Rows:
         """The rows to measure, of those that are given."""
         chosen = self.chosen(len(rows))
+        self.counts["measured"] = len(chosen)
         part: Rows = rows if len(chosen) == len(rows) else rows.part(chosen)
         return part
 
@@ -221,6 +259,12 @@ class EvaluationInputs:
         if not isinstance(self.source, Corpus):
             raise InputError(f"{self.source.name}: {what}.")
         return self.source
+
+
+def rows_read(source: Corpus | Table, rows: Any) -> dict[str, int]:
+    """How many rows a source has, and how many of them are left out, since they lack what is learnt or malformed."""
+    read = len(source) + len(source.skipped) if isinstance(source, Table) else len(rows)
+    return {"read": read, "skipped": read - len(rows)}
 
 
 class Pipeline(Protocol):
@@ -312,8 +356,7 @@ class Task(ABC):
     def some_inputs(self, source: Corpus | Table, found: Detected, count: int) -> list[Any]:
         """At most ``count`` inputs of a file, to measure speed with."""
         if isinstance(source, Table):
-            texts = islice(source.values(str(found.text_column)), 4 * count)
-            return [text for text in texts if text.strip()][:count]
+            return few((text for text in source.values(str(found.text_column)) if text.strip()), count)
         chunk = next(iter(source.chunks()))[0]
         lines = [line for line in chunk.splitlines() if len(line.strip()) > 20]
         return lines[:count] or [chunk[:80]]

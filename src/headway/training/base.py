@@ -88,7 +88,7 @@ def load_base(place: str, *, images: bool = False) -> Base:
         return Base(path, model, Tokenizer.load(path, rows=model_config(model).vocab_size), fingerprint(path), facts)
     if getattr(model, "patches", None) is None:
         raise InputError(f"{path}: is a text model and cannot read images; name a ViT with --from.")
-    return Base(path, model, preprocessor_of(model, path), fingerprint(path))
+    return Base(path, model, preprocessor_of(model, path), fingerprint(path), facts)
 
 
 def take_stack(base: Base, path: Path) -> None:

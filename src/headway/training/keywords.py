@@ -21,6 +21,7 @@ class TrainKeywords(TypedDict, total=False):
     vocab: int | None
     length: int | None
     split_seed: int | None
+    known_to: str | None
     time: str | float | None
     steps: int | None
     more_time: str | float | None

@@ -33,6 +33,7 @@ class DataOptions:
     vocab: int | None = option(None, "maximum vocabulary size", allowed=up_to(2**22), base="excluded")
     length: int | None = option(None, "maximum sequence length in tokens", allowed=up_to(2**24))
     split_seed: int | None = option(None, "seed of the held-out rows [default: --seed]", allowed=RANDOM)
+    known_to: str | None = option(None, "runs, by commas, whose training rows are not held out [default: --from]")
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from headway.training.evaluation.comparison import judged
 from headway.training.evaluation.metric import REPORTED
 from headway.training.options import TrainOptions
 from headway.training.store.facts import read_facts
+from headway.training.store.trained_texts import BEFORE, TEXTS, read_texts
 from headway.workflows.input import are_aligned, known_columns, read_input, rows_left_out, without_columns
 from headway.workflows.load import load
 from headway.workflows.train.check import check_for_task
@@ -57,7 +58,7 @@ def evaluate(
     verdict = _verdict(pipe.task, metrics, given_data)
     on = f"{given_data.source.name}, the held-out part" if given_data.same else given_data.source.name
     every = {metric.key: metrics.get(metric.key) for metric in REPORTED}
-    return {"task": pipe.task, "on": on, **every, **metrics, "verdict": verdict}
+    return {"task": pipe.task, "on": on, **every, **metrics, "verdict": verdict, "rows": given_data.counts}
 
 
 def given_for(
@@ -103,7 +104,17 @@ def given_for(
         warnings.warn(f"{source.name}: it has changed since the run was measured on it", stacklevel=2)
     same = not facts.get("validation") and source.fingerprint == facts.get("data", {}).get("fingerprint")
     learnt = partial(trained_on, facts, options)
-    return EvaluationInputs(source, found, facts, options, same, whole, most, learnt)
+    validation = bool(facts.get("validation")) and source.fingerprint == facts.get("validation_fingerprint")
+    before = read_texts(Path(run)).get(BEFORE + pipe.task)
+    if before is None and (same or validation) and facts.get("data", {}).get("rows", {}).get("known"):
+        raise InputError(
+            f"{run}: {TEXTS} is gone, so it is not known which rows it held out; name a file that it was not trained "
+            f"on: headway evaluate {run} FILE."
+        )
+    known = np.zeros(0, dtype=np.int64) if before is None else before
+    return EvaluationInputs(
+        source, found, facts, options, same, whole, most, learnt, known=known, validation=validation
+    )
 
 
 def _verdict(task: str, metrics: dict[str, Any], given: EvaluationInputs) -> dict[str, Any]:
@@ -115,7 +126,8 @@ def _verdict(task: str, metrics: dict[str, Any], given: EvaluationInputs) -> dic
     baselines = given.facts.get("baselines", []) if given.same and not given.baselines else given.baselines
     units = np.concatenate(given.each) if given.each else None
     unit = before.get("unit")
-    return judged(spec(task).headline, metrics, baselines, units=units, of_baselines=given.of_baselines, unit=unit)
+    found = judged(spec(task).headline, metrics, baselines, units=units, of_baselines=given.of_baselines, unit=unit)
+    return found if given.same or given.validation else {**found, "where": "measured"}
 
 
 def _options(facts: dict[str, Any], files: Sequence[Any], task: str, named: bool) -> TrainOptions:

@@ -17,6 +17,7 @@ from headway.data.images.image_table import IMAGE, LABEL, ImageTable, advice, ch
 from headway.data.images.pixels import Pixels, stored
 from headway.data.images.preprocessing import fitted, read_image
 from headway.data.records.labels import RARE
+from headway.data.records.repeats import text_hashes
 from headway.data.records.split import HELD_OUT, split_indices
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
@@ -47,9 +48,14 @@ class Decoded:
         labels, keys = ([values[i] for i in rows] for values in (self.labels, self.keys))
         return Decoded(self.pixels.part(rows), labels, keys, self.warnings)
 
-    def split(self, seed: int) -> tuple["Decoded", "Decoded"]:
+    @property
+    def hashes(self) -> np.ndarray:
+        """Equal for equal images (``text_hashes`` of the keys), int64 (N,)."""
+        return text_hashes(self.keys)
+
+    def split(self, seed: int, known: Sequence[int] | np.ndarray = ()) -> tuple["Decoded", "Decoded"]:
         """Those to train on, and those that a run with this seed holds out; equal ones are on one side."""
-        train, held_out = split_indices(self.keys, self.labels, HELD_OUT, seed)
+        train, held_out = split_indices(self.keys, self.labels, HELD_OUT, seed, known)
         return self.part(train), self.part(held_out)
 
     def targets(self, classes: Sequence[str]) -> np.ndarray:

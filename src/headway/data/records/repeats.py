@@ -1,11 +1,13 @@
 """Duplicate texts, found by hashes instead of the texts themselves.
 
-A hash has 64 bits, seeded by Python for each process: among five million texts two that differ have the same one
-with a probability of 7e-7, and would be taken for one text.
+A hash has 64 bits, the same in every process: among five million texts two that differ have the same one with a
+probability of 7e-7, and would be taken for one text.
 """
 
+import hashlib
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -29,14 +31,19 @@ def text_hashes(texts: Sequence[str]) -> np.ndarray:
     """A number for each text, int64 (N,): texts with one ``text_key`` have one number."""
     whole = "\0".join(texts)
     if whole.count("\0") != len(texts) - 1:  # no text, or one with a NUL
-        return np.fromiter(map(hash, map(text_key, texts)), dtype=np.int64, count=len(texts))
+        return _hashes(map(text_key, texts))
     whole = _folded(whole)
     keys = whole.split("\0")
     if any(blank in whole for blank in (ASCII_BLANK if whole.isascii() else BLANK)):
         keys = [" ".join(key.split()) for key in keys]
     else:
         keys = [" ".join(key.split()) if "  " in key else key.strip() for key in keys]
-    return np.fromiter(map(hash, keys), dtype=np.int64, count=len(texts))
+    return _hashes(keys)
+
+
+def _hashes(keys: Iterable[str]) -> np.ndarray:
+    digests = [hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest() for key in keys]
+    return np.frombuffer(b"".join(digests), dtype="<i8").astype(np.int64, copy=False)
 
 
 def group_numbers(hashes: np.ndarray) -> tuple[np.ndarray, int]:
@@ -61,6 +68,12 @@ def group_numbers(hashes: np.ndarray) -> tuple[np.ndarray, int]:
 def shared(known: np.ndarray, others: np.ndarray) -> np.ndarray:
     """The indices of those of other hashes that are known, int64."""
     return np.flatnonzero(np.isin(others, known))
+
+
+def unknown(rows: Any, known: np.ndarray) -> Any:
+    """Those of some rows, which have ``hashes`` and ``part``, whose hashes are not known."""
+    new = ~np.isin(rows.hashes, known)
+    return rows if new.all() else rows.part(np.flatnonzero(new))
 
 
 def leaks(train_texts: Sequence[str], other_texts: Sequence[str]) -> list[int]:

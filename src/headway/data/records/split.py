@@ -16,7 +16,7 @@ HELD_OUT = 0.1
 
 
 def split_indices(
-    texts: Sequence[str], labels: Sequence[str], fraction: float, seed: int
+    texts: Sequence[str], labels: Sequence[str], fraction: float, seed: int, known: Sequence[int] | np.ndarray = ()
 ) -> tuple[np.ndarray, np.ndarray]:
     """Row indices (int64, ascending) for training and for validation, as ``split_rows`` finds them, of texts in memory.
 
@@ -27,16 +27,19 @@ def split_indices(
     names = sorted(set(labels))
     number = {name: at for at, name in enumerate(names)}
     targets = np.fromiter((number[label] for label in labels), dtype=np.int32, count=len(labels))
-    return split_rows(text_hashes(texts), targets, fraction, seed)
+    return split_rows(text_hashes(texts), targets, fraction, seed, known)
 
 
-def split_rows(hashes: np.ndarray, targets: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def split_rows(
+    hashes: np.ndarray, targets: np.ndarray, fraction: float, seed: int, known: Sequence[int] | np.ndarray = ()
+) -> tuple[np.ndarray, np.ndarray]:
     """Row indices (int64, ascending) for training and for validation; a pure function of its arguments.
 
     ``hashes`` say which texts read the same (``text_hashes``), ``targets`` are the numbers of labels in alphabetical
     order.  About `fraction` of the rows of every class are held out.  Rows of one text stay on one side; where they
     carry several labels they count for the rarest.  A class with two or more distinct texts has rows on both sides, one
-    with a single text stays in training.  Raises InputError when nothing could be held out.
+    with a single text stays in training, and so do rows whose hashes are ``known``, of which a base was trained.
+    Raises InputError when nothing could be held out.
     """
     if not 0 < fraction < 1:
         raise ValueError(f"fraction is {fraction}, expected a number between 0 and 1")
@@ -46,11 +49,13 @@ def split_rows(hashes: np.ndarray, targets: np.ndarray, fraction: float, seed: i
     by_class = np.argsort(classes, kind="stable")  # groups in the order of their first rows
     ends = np.cumsum(np.bincount(classes))
     random = np.random.default_rng(seed)
+    new = np.ones(n_groups, dtype=bool)
+    new[numbers[np.isin(hashes, known)]] = False
     held = np.zeros(n_groups, dtype=bool)
     for start, end in pairwise([0, *ends.tolist()]):
         members = by_class[start:end]
-        held[members[_hold_out(sizes[members], fraction, random)]] = True
-    if not held.any():
+        held[members[_hold_out(sizes[members], new[members], fraction, random)]] = True
+    if not held.any() and new.all():
         raise InputError(
             f"{len(hashes):,} rows with {counted(n_groups, 'distinct text')} are too few to hold out a validation set; "
             "add rows, or name a file with --validation."
@@ -69,13 +74,17 @@ def _rarest_classes(numbers: np.ndarray, n_groups: int, targets: np.ndarray) -> 
     return order[rarest]
 
 
-def _hold_out(sizes: np.ndarray, fraction: float, random: np.random.Generator) -> np.ndarray:
-    """The numbers of groups of so many rows, near `fraction` of all rows; at least one group where there are two."""
-    if len(sizes) < 2:
+def _hold_out(sizes: np.ndarray, new: np.ndarray, fraction: float, random: np.random.Generator) -> np.ndarray:
+    """The numbers of groups of so many rows, near `fraction` of all rows; at least one ``new`` one where there are two.
+
+    Only new groups are held out.
+    """
+    if len(sizes) < 2 or not new.any():
         return np.zeros(0, dtype=np.int64)
     left = max(1, round(fraction * int(sizes.sum())))
     shuffled = random.permutation(len(sizes))
-    rest = shuffled[:-1]  # the last one stays in training
+    shuffled = shuffled[new[shuffled]]
+    rest = shuffled[:-1] if new.all() else shuffled  # one stays in training
     held = []
     while len(rest := rest[sizes[rest] <= left]):  # one after the other, those that are too large passed over
         ends = np.cumsum(sizes[rest])

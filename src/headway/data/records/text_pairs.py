@@ -3,7 +3,7 @@
 import math
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
@@ -91,9 +91,9 @@ class TextPairs:
         found = self.index[rows], self.hashes[rows], self.lengths[:, rows], scores
         return TextPairs(self.table, self.columns, *found)
 
-    def split(self, share: float, seed: int) -> tuple["TextPairs", "TextPairs"]:
+    def split(self, share: float, seed: int, known: Sequence[int] | np.ndarray = ()) -> tuple["TextPairs", "TextPairs"]:
         """Pairs to train on and pairs held out; those with the same first text are on one side."""
-        train, held_out = split_rows(self.hashes, np.zeros(len(self), dtype=np.int32), share, seed)
+        train, held_out = split_rows(self.hashes, np.zeros(len(self), dtype=np.int32), share, seed, known)
         return self.part(train), self.part(held_out)
 
     def looked_at(self) -> "TextPairs":

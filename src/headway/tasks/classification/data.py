@@ -3,7 +3,7 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,6 +14,7 @@ from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.records.label_typing import merging, said
 from headway.data.records.labels import Labelled, check_labels, label_counts, labelled
 from headway.data.records.repeats import shared
+from headway.data.records.sample import drawn
 from headway.data.records.split import HELD_OUT, split_rows
 from headway.data.records.table import Table
 from headway.errors import InputError
@@ -39,6 +40,7 @@ from headway.tasks.common.linear_probe import (
     kept_blocks,
     with_label_rows,
 )
+from headway.tasks.common.parts import in_parts
 from headway.tasks.common.rows import encoded_texts
 from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.task import SHOWN, Closing, TaskData, TaskInputs
@@ -82,14 +84,15 @@ class ClassificationData(TaskData):
             written += label_counts(held_out, columns[1], as_text)
         merged = merging(joins, written, as_text)
         rows = labelled(table, *columns, on_bad_row=self.options.data.on_bad_row, merging=merged)
-        warnings = list(rows.warnings)
+        warnings, other = list(rows.warnings), None
         if isinstance(held_out, Table):
             other = labelled(held_out, *columns, on_bad_row=self.options.data.on_bad_row, merging=merged)
             check_labels(rows.classes, other, other.name)
-            warnings += _leak_warning(rows, other)
-            train, held = rows, other
-        else:
-            train, held = split_labelled(rows, self.options.seed_of_split)
+        self.parts = in_parts(given, rows, other, split_labelled)
+        train, held = self.parts.train, self.parts.held_out
+        warnings += self.parts.warnings
+        if other is not None:
+            warnings += _leak_warning(train, held)
         self.labels = rows.classes
         self.new_head = self.base is None or not classifies(self.base.model, self.labels)
         self.train_targets, self.targets = train.targets, held.numbered(self.labels)
@@ -119,7 +122,8 @@ class ClassificationData(TaskData):
         }
         few = len(held) < FEW and len(train) + len(held) <= MOST_ROWS
         self._few_texts = [*train, *held] if few else []
-        self._looked_at = list(held.part(np.arange(min(MOST_LOOKED_AT, len(held)))))
+        self._looked_at = drawn(len(held), MOST_LOOKED_AT)
+        self._held_texts = held
         self._each: dict[str, np.ndarray] = {}
         known = train, self.train_targets, held, self.targets, self.labels
         self.baselines, sampled = classification_baselines(*known, self._each)
@@ -187,6 +191,7 @@ class ClassificationData(TaskData):
         count, weights = len(self.train), self._class_weights()
         read = fit_frozen(encoder, rows, targets, count, seed=plan.seed, weights=weights, seconds=left)
         if read < len(self.train):
+            self.used = read
             enough = f"{read:,} of {len(self.train):,} rows"
             self.progress.warn(f"the time was enough for {enough}; more --time would help")
         return True
@@ -197,11 +202,12 @@ class ClassificationData(TaskData):
 
     def closing(self, model: nn.Module, limit: float | None) -> Closing | None:
         """The held-out rows that the report shows."""
-        first = self.validation[:MOST_LOOKED_AT]
-        index = [at for at, ids in enumerate(first) if not self.tokenizer.silent_ids.issuperset(ids)]  # those answered
-        if not index:
+        silent = self.tokenizer.silent_ids
+        looked_at = [at for at in self._looked_at if not silent.issuperset(self.validation.row(at))]  # those answered
+        if not looked_at:
             return None
-        rows, targets, texts = [first[at] for at in index], self.targets[index], [self._looked_at[at] for at in index]
+        rows, targets = [self.validation.row(at) for at in looked_at], self.targets[looked_at]
+        texts = list(self._held_texts.part(np.array(looked_at)))
         few = min(len(rows), 16)
         began = time.perf_counter()
         telling_rows(model, rows[:few], targets[:few], texts, self.labels)
@@ -282,9 +288,9 @@ def _leak_warning(train: Labelled, held_out: Labelled) -> list[str]:
     return [f"{share} also occur in training: their scores will be too high"]
 
 
-def split_labelled(rows: Labelled, seed: int) -> tuple[Labelled, Labelled]:
-    """The rows that a run with this seed trains on, and those that it holds out."""
-    train, held_out = split_rows(rows.hashes, rows.targets, HELD_OUT, seed)
+def split_labelled(rows: Labelled, seed: int, known: Sequence[int] | np.ndarray = ()) -> tuple[Labelled, Labelled]:
+    """The rows that a run with this seed trains on, and those that it holds out, of which none is ``known``."""
+    train, held_out = split_rows(rows.hashes, rows.targets, HELD_OUT, seed, known)
     return rows.part(train), rows.part(held_out)
 
 

@@ -3,7 +3,6 @@
 import difflib
 import warnings
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from headway.data.records.label_typing import as_measured, recorded
 from headway.data.records.labels import Labelled, label_counts, labelled
 from headway.data.records.repeats import shared
+from headway.data.records.sample import few
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.tasks.classification.data import split_labelled
@@ -19,7 +19,6 @@ from headway.tasks.common.classes import Classification
 from headway.tasks.common.linear import classification_baselines
 from headway.tasks.common.rows import encoded_texts, measured_rows
 from headway.tasks.task import EvaluationInputs
-from headway.training.options import split_seed
 
 MOST_FITTED = 20_000
 """Training rows on which a linear model is fitted again to be compared with on other data."""
@@ -53,8 +52,8 @@ def measure(pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
 
 
 def held_out_inputs(pipe: Classifier, given: EvaluationInputs, count: int) -> list[str]:
-    """The first texts that are held out."""
-    return list(islice(_held_out(pipe, given), count))
+    """Some texts that are held out."""
+    return few(_held_out(pipe, given), count)
 
 
 def _held_out(pipe: Classifier, given: EvaluationInputs) -> Labelled:
@@ -66,7 +65,7 @@ def _held_out(pipe: Classifier, given: EvaluationInputs) -> Labelled:
     counts = label_counts(table, columns[1], as_text)
     merged = as_measured(given.facts, asked.merge_labels, as_text, counts, pipe.labels)
     rows = labelled(table, *columns, on_bad_row=policy, to_learn=False, merging=merged, classes=pipe.labels)
-    return split_labelled(rows, split_seed(given.before))[1] if given.same else rows
+    return given.held_out(rows, split_labelled)  # type: ignore[no-any-return]
 
 
 def _with_nearest(label: str, labels: Sequence[str]) -> str:
@@ -86,7 +85,7 @@ def _trained_rows(given: EvaluationInputs) -> Labelled | None:
     rows = labelled(
         trained, data["text_column"], data["label_column"], on_bad_row=policy, merging=recorded(given.facts)
     )
-    return rows if given.facts.get("validation") else split_labelled(rows, split_seed(given.before))[0]
+    return given.learnt(rows, split_labelled)  # type: ignore[no-any-return]
 
 
 def _warn_of_leaks(known: Labelled, rows: Labelled) -> None:

@@ -8,14 +8,13 @@ certain because no fold has a mistake.
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from headway.data.records.repeats import text_key
-from headway.tasks.common.linear import linear_guess
+from headway.tasks.common.linear import linear_guess, most_frequent
 from headway.training.evaluation import intervals
 
 MOST_ROWS = 1000
@@ -38,7 +37,7 @@ def cross_validated(
     folds = min(FOLDS, min(len(set(map(text_key, group))) for group in _by_class(texts, y)))
     if folds < 2:
         return None
-    most = Counter(y.tolist()).most_common(1)[0][0]  # of all rows: of equal classes the rest of a fold has the fewer
+    most = most_frequent(y)  # of all rows: of equal classes the rest of a fold has the fewer
     models: dict[str, Guess] = {
         "majority class": lambda train, rest: np.full(len(rest), most),
         "linear model": lambda train, rest: linear_guess(

@@ -4,7 +4,7 @@ Everything is found in the ids that a batch source gives, whatever the task, in 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -73,7 +73,7 @@ def _of_text(batch_source: HeldOutText, tokenizer: Tokenizer, *, with_bigrams: b
     train, held_out = batch_source.sample, batch_source.held_out
     found: dict[str, Any] = {"examples": max(0, len(held_out) - 1), "leaked": repeated(train, held_out)}
     if tokenizer.unknown is not None:
-        found["unknown"] = float((np.asarray(train[:MOST_COUNTED]) == tokenizer.unknown).mean())
+        found["unknown"] = float((_counted(train) == tokenizer.unknown).mean())
     if with_bigrams:  # compared with unigrams of the same tokens, all of which count here
         found["simple"] = _bigrams(train, held_out, tokenizer.vocab_size)
     return found
@@ -92,14 +92,15 @@ def _of_rows(batch_source: RowBatches, tokenizer: Tokenizer) -> dict[str, Any]:
         "alike": _most_frequent(rows),
     }
     if unknown is not None:
-        tokens = Counter(token for row in islice(inputs, MOST_ROWS) for token in row if token not in frame)
+        tokens = Counter(token for row in _shuffled(inputs) for token in row if token not in frame)
         found["unknown"] = tokens[unknown] / max(1, tokens.total())
     if isinstance(batch_source, TargetBatches):
         written, wanted = batch_source.train_targets, batch_source.held_out_targets
-        found["one_target"] = _most_frequent(row_hashes(written)[:MOST_ROWS])
+        found["one_target"] = _most_frequent(row_hashes(written))
         found["simple"] = _bigrams(_joined(written), _joined(wanted), tokenizer.target.vocab_size)
         found["paired"] = fitting_pairs(
-            *(part[:MOST_PAIRS] for part in (inputs, written)), *(part[:MOST_SPANS] for part in (held_out, wanted))
+            *(list(_shuffled(part, MOST_PAIRS)) for part in (inputs, written)),
+            *(list(_shuffled(part, MOST_SPANS)) for part in (held_out, wanted)),
         )
     elif (
         not isinstance(batch_source, PairBatches)
@@ -129,15 +130,28 @@ def _of_images(batch_source: ImageBatches) -> dict[str, Any]:
 
 
 def _joined(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """The tokens of the first rows, one after another."""
-    tokens = (token for row in islice(rows, MOST_ROWS) for token in row)
+    """The tokens of some rows, one after another."""
+    tokens = (token for row in _shuffled(rows) for token in row)
     return np.fromiter(islice(tokens, MOST_COUNTED), dtype=np.int64)
 
 
 def _bigrams(train: Tokens, held_out: Tokens, vocab_size: int) -> float | None:
     """The held-out loss of bigrams; None where there is no target."""
-    lines = ngram_baselines(train[:MOST_COUNTED], held_out, vocab_size)
+    lines = ngram_baselines(_counted(train), held_out, vocab_size)
     return lines[-1]["val_loss"] if len(lines) > 1 else None
+
+
+def _shuffled(rows: Sequence[Any], most: int = MOST_ROWS) -> Iterator[Any]:
+    """At most so many rows, in an order that is drawn at random and the same for as many rows."""
+    return (rows[i] for i in np.random.default_rng(0).permutation(len(rows))[:most].tolist())
+
+
+def _counted(train: Tokens) -> np.ndarray:
+    """At most MOST_COUNTED tokens of a text, in spans that are spread over it evenly."""
+    if len(train) <= MOST_COUNTED:
+        return np.asarray(train[:])
+    starts = np.linspace(0, len(train) - AT_ONCE, MOST_COUNTED // AT_ONCE).astype(np.int64)
+    return np.concatenate([np.asarray(train[start : start + AT_ONCE]) for start in starts.tolist()])
 
 
 def _most_frequent(values: np.ndarray) -> float:
@@ -148,7 +162,7 @@ def _most_frequent(values: np.ndarray) -> float:
 def repeated(train: Tokens, held_out: Tokens) -> float:
     """The share of the spans of ``held_out``, of SPAN tokens each, that occur in ``train``; 0 where there is no span.
 
-    At most MOST_SPANS are looked for, evenly spread, in the first MOST_TOKENS of ``train``.
+    At most MOST_SPANS are looked for in MOST_TOKENS of ``train``, both evenly spread.
     """
     count = len(held_out) // SPAN
     if not count:
@@ -157,7 +171,8 @@ def repeated(train: Tokens, held_out: Tokens) -> float:
     numbers = [_span_numbers(np.asarray(held_out[at : at + SPAN]))[0] for at in chosen]
     wanted, times = np.unique(np.array(numbers), return_counts=True)
     seen = np.zeros(len(wanted), dtype=bool)
-    for start in range(0, min(len(train), MOST_TOKENS) - SPAN + 1, AT_ONCE):
+    starts = np.arange(0, len(train) - SPAN + 1, AT_ONCE)
+    for start in starts[:: max(1, -(-len(train) // MOST_TOKENS))].tolist():
         found = _span_numbers(np.asarray(train[start : start + AT_ONCE + SPAN - 1]))
         place = np.searchsorted(wanted, found).clip(max=len(wanted) - 1)  # much faster than np.isin, which hashes
         seen[place[wanted[place] == found]] = True

@@ -1,7 +1,6 @@
 """The baselines that a classifier must beat: the most frequent label, and a linear model on n-grams, or on pixels."""
 
 import warnings
-from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from headway.data.images.pixels import Pixels
+from headway.data.records.sample import drawn, drawn_within
 from headway.data.records.text_rows import TextRows
 from headway.tasks.common.classes import scores
 
@@ -53,9 +53,8 @@ def classification_baselines(
 
 
 def most_frequent(targets: Sequence[int] | np.ndarray) -> int:
-    """The class that most rows have, of equally frequent ones the one that comes first."""
-    counts = np.bincount(targets)
-    return int(targets[int(np.argmax(counts[np.asarray(targets)] == counts.max()))])
+    """The class that most rows have, of equally frequent ones the first by number, whatever the order of the rows."""
+    return int(np.bincount(targets).argmax())
 
 
 def _sample(lengths: np.ndarray, targets: Sequence[int] | np.ndarray) -> tuple[np.ndarray, str]:
@@ -68,12 +67,10 @@ def _sample(lengths: np.ndarray, targets: Sequence[int] | np.ndarray) -> tuple[n
     count = len(lengths)
     if not count or (lengths.sum(dtype=np.int64) <= most and classes * 1000 <= MOST_WEIGHTS):
         return np.arange(count), ""
-    order = np.random.default_rng(0).permutation(count)
-    ends = np.cumsum(lengths[order], dtype=np.int64)
-    rows = np.sort(order[: int(np.searchsorted(ends, most, side="right"))])
+    rows = drawn_within(lengths, most)
     if len(rows) < max(1, LEAST_EACH * classes):
         return rows[:0], f"the linear baseline is left out: {classes:,} classes in {count:,} rows take too long"
-    return rows, f"the linear baseline is fitted on {len(rows):,} of {count:,} rows, drawn at random"
+    return rows, fitted_on_some(len(rows), count, "rows")
 
 
 def image_baselines(
@@ -83,17 +80,23 @@ def image_baselines(
     targets: Sequence[int] | np.ndarray,
     labels: Sequence[str],
     each: dict[str, np.ndarray] | None = None,
-) -> list[dict[str, Any]]:
-    """accuracy and macro_f1 of both on ``images`` (N, H, W, C); the linear model reads pixels, shrunk where many.
+) -> tuple[list[dict[str, Any]], str]:
+    """accuracy and macro_f1 of both on ``images`` (N, H, W, C), and a line where the linear model reads a sample.
 
-    ``each`` is given (predicted, true) class of every image by the name of the baseline, (N, 2).
+    It reads pixels, shrunk where many.  ``each`` is given (predicted, true) class of every image by the name of the
+    baseline, (N, 2).
     """
-    majority = Counter(map(int, train_targets)).most_common(1)[0][0]
+    sample = drawn(len(train), MOST_IMAGES)
     guesses = {
-        "majority class": np.full(len(targets), majority),
-        "linear model on pixels": _on_pixels(train[:MOST_IMAGES], train_targets[:MOST_IMAGES], images),
+        "majority class": np.full(len(targets), most_frequent(train_targets)),
+        "linear model on pixels": _on_pixels(train[sample], np.asarray(train_targets)[sample], images),
     }
-    return _scored(guesses, targets, labels, each)
+    return _scored(guesses, targets, labels, each), fitted_on_some(len(sample), len(train), "images")
+
+
+def fitted_on_some(read: int, count: int, what: str, name: str = "linear") -> str:
+    """A line about a baseline that reads a sample of the training data, if it does."""
+    return f"the {name} baseline is fitted on {read:,} of {count:,} {what}, drawn at random" if read < count else ""
 
 
 def _on_pixels(train: np.ndarray, train_targets: Sequence[int] | np.ndarray, images: Pixels | np.ndarray) -> np.ndarray:
@@ -156,7 +159,7 @@ def linear_guess(
     try:
         model.fit(train_texts, train_targets)
     except ValueError:
-        return np.full(len(texts), Counter(train_targets).most_common(1)[0][0])
+        return np.full(len(texts), most_frequent(train_targets))
     step = max(1, min(ROWS_AT_ONCE, MOST_WEIGHTS // len(set(train_targets))))
     rest = iter(texts)
     return np.concatenate([model.predict(part) for part in iter(lambda: list(islice(rest, step)), [])])

@@ -1,6 +1,6 @@
 """Vectors of texts, from pairs of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
 from typing import Any
@@ -19,6 +19,7 @@ from headway.models.heads import PoolingHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.tasks.common.lengths import cut_warning
+from headway.tasks.common.parts import in_parts
 from headway.tasks.common.rows import encoded_pairs
 from headway.tasks.common.running_text import bpe_size
 from headway.tasks.common.vocabulary import base_vocabulary
@@ -59,13 +60,15 @@ class EmbeddingData(TaskData):
         policy = self.options.data.on_bad_row
         pairs = read_pairs(table, given.found, on_bad_row=policy)
         most = most_held_out(given.earlier)
+        other = None
         if isinstance(given.held_out, Table):
-            train, held_out = pairs, read_pairs(given.held_out, given.found, on_bad_row=policy)
+            other = read_pairs(given.held_out, given.found, on_bad_row=policy)
             origin = f" ({given.held_out.name})"
         else:
-            train, held_out = split_pairs(pairs, self.options.seed_of_split, most)
             limit = "" if most is None else f", {most:,} at most"
             origin = f" (10 %{limit}, equal first texts on one side)"
+        self.parts = in_parts(given, pairs, other, lambda rows, seed, known: split_pairs(rows, seed, most, known))
+        train, held_out = self.parts.train, self.parts.held_out
         self.kind = "pairs" if pairs.scores is None else "scores"
         if self.kind == "pairs" and len(held_out) < 2:
             raise InputError(f"{table.name}: {len(held_out)} held-out pair; ranking needs at least two. Add rows.")
@@ -76,7 +79,7 @@ class EmbeddingData(TaskData):
         self.longest = longest if self.base is None else min(longest, self.base.config.max_length)
         encoded = encoded_pairs(train, self.tokenizer)
         lengths = np.concatenate([side.lengths for side in (encoded.first, encoded.second)])
-        warnings = [*cut_warning(lengths, self.longest), *pairs.warnings]
+        warnings = [*cut_warning(lengths, self.longest), *pairs.warnings, *self.parts.warnings]
         self.train, self.validation = (
             part.cut(self.longest, self.tokenizer.special_ids).sides
             for part in (encoded, encoded_pairs(held_out, self.tokenizer))
@@ -95,7 +98,8 @@ class EmbeddingData(TaskData):
             **vocabulary.facts,
         }
         self._each: dict[str, np.ndarray] = {}
-        self.baselines = embedding_baselines(texts, held_out, each=self._each)
+        self.baselines, sampled = embedding_baselines(train, held_out, each=self._each)
+        warnings += [sampled] if sampled else []
 
     def plan(self, seconds: float | None) -> Plan:
         lengths = pair_lengths(self.train) // 2
@@ -182,9 +186,11 @@ def most_held_out(earlier: dict[str, Any] | None) -> int | None:
     return MOST_HELD_OUT if earlier is None else earlier.get("data", {}).get("most_held_out")
 
 
-def split_pairs(pairs: TextPairs, seed: int, most: int | None) -> tuple[TextPairs, TextPairs]:
+def split_pairs(
+    pairs: TextPairs, seed: int, most: int | None, known: Sequence[int] | np.ndarray = ()
+) -> tuple[TextPairs, TextPairs]:
     """Pairs to train on and pairs held out; those with the same first text are on one side."""
-    return pairs.split(HELD_OUT if most is None else min(HELD_OUT, most / max(1, len(pairs))), seed)
+    return pairs.split(HELD_OUT if most is None else min(HELD_OUT, most / max(1, len(pairs))), seed, known)
 
 
 def scores_of(pairs: TextPairs) -> np.ndarray:

@@ -1,19 +1,18 @@
 """An encoder of texts is measured as its training measured it."""
 
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from headway.data.batches.batch_source import pair_batches, pair_lengths
 from headway.data.batches.batching import length_batches
+from headway.data.records.sample import few
 from headway.data.records.text_pairs import TextPairs
 from headway.tasks.common.rows import encoded_pairs
 from headway.tasks.embedding.data import most_held_out, read_pairs, scores_of, split_pairs
 from headway.tasks.embedding.objective import Embedding, texts_of
 from headway.tasks.embedding.pipeline import Embedder
 from headway.tasks.task import EvaluationInputs
-from headway.training.options import split_seed
 
 
 def measure(pipe: Embedder, given: EvaluationInputs) -> dict[str, Any]:
@@ -30,12 +29,13 @@ def measure(pipe: Embedder, given: EvaluationInputs) -> dict[str, Any]:
 
 
 def held_out_inputs(pipe: Embedder, given: EvaluationInputs, count: int) -> list[str]:
-    """The first texts of the first pairs that are held out."""
-    return [text for text, _ in islice(_held_out(given), count)]
+    """The first texts of some pairs that are held out."""
+    return few(_held_out(given).sources, count)
 
 
 def _held_out(given: EvaluationInputs) -> TextPairs:
     """The pairs to measure.  Raises InputError for what is no table of pairs."""
     table = given.table("an encoder of texts is measured on a table of pairs of texts")
     pairs = read_pairs(table, given.found, on_bad_row=given.options.data.on_bad_row)
-    return split_pairs(pairs, split_seed(given.before), most_held_out(given.facts))[1] if given.same else pairs
+    most = most_held_out(given.facts)
+    return given.held_out(pairs, lambda rows, seed, known: split_pairs(rows, seed, most, known))  # type: ignore[no-any-return]

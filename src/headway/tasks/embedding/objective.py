@@ -3,7 +3,7 @@
 Letters: P pairs, B = 2 P texts, N held-out pairs, D width.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch
 from headway.data.records.repeats import text_hashes
+from headway.data.records.sample import drawn_within
 from headway.data.records.text_pairs import TextPairs
+from headway.tasks.common.linear import fitted_on_some
 from headway.training.evaluation.intervals import spearman
 
 SCALE = 20.0
@@ -149,12 +151,12 @@ def texts_of(pairs: TextPairs, order: np.ndarray | None = None) -> Tensor:
 
 
 def embedding_baselines(
-    train_texts: Iterable[str], held_out: TextPairs, each: dict[str, np.ndarray]
-) -> list[dict[str, Any]]:
+    train: TextPairs, held_out: TextPairs, each: dict[str, np.ndarray]
+) -> tuple[list[dict[str, Any]], str]:
     """The metrics of cosines of TF-IDF vectors (words, and 2-4 characters within them) on held-out pairs.
 
-    The inverse document frequencies are those of the first training texts.  ``each`` receives the result of every pair,
-    as ``Embedding.evaluate`` gives it.
+    The inverse document frequencies are those of the training texts, or of a sample, which the line says.  ``each``
+    receives the result of every pair, as ``Embedding.evaluate`` gives it.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.pipeline import make_union
@@ -164,33 +166,25 @@ def embedding_baselines(
         TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), sublinear_tf=True),
     )
     name = "words and characters in common (TF-IDF)"
+    sample = train.part(drawn_within(train.lengths.sum(axis=0), MOST_CHARACTERS))
+    said = fitted_on_some(len(sample), len(train), "pairs", "TF-IDF")
     try:
-        features.fit(list(_first(train_texts)))
+        features.fit([*sample.sources, *sample.targets])
     except ValueError:  # no word in any text
-        return []
+        return [], ""
     first, second = list(held_out.sources), list(held_out.targets)
     one, other = (features.transform(texts) for texts in (first, second))
     if held_out.scores is not None:
         cosines = np.asarray(one.multiply(other).sum(axis=1))[:, 0]
         each[name] = np.stack([cosines, held_out.scores], axis=1)
-        return [{"name": name, "spearman": spearman(cosines, held_out.scores)}]
+        return [{"name": name, "spearman": spearman(cosines, held_out.scores)}], said
     groups, ranks, answers = texts_of(held_out), [], other.T.tocsr()
     for rows in torch.arange(len(first)).split(ROWS_AT_ONCE):
         found = torch.from_numpy((one[rows.numpy()] @ answers).toarray())
         ranks.append(rank_right(found, rows, *groups)[1])
     rank = torch.cat(ranks)
     each[name] = np.stack([rank.double().numpy(), np.ones(len(rank))], axis=1)
-    return [{"name": name, **found_by(rank)}]
-
-
-def _first(texts: Iterable[str]) -> Iterator[str]:
-    """The first texts of MOST_CHARACTERS together."""
-    size = 0
-    for text in texts:
-        yield text
-        size += len(text)
-        if size >= MOST_CHARACTERS:
-            return
+    return [{"name": name, **found_by(rank)}], said
 
 
 def contrastive(first: Tensor, second: Tensor, same: Tensor, scale: float, *, symmetric: bool) -> Tensor:

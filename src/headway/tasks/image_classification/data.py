@@ -9,7 +9,7 @@ from torch import nn
 
 from headway.data.images.augment import Augmentation
 from headway.data.images.batch_source import ImageBatches
-from headway.data.images.decode import decoded
+from headway.data.images.decode import Decoded, decoded
 from headway.data.images.image_table import ImageTable
 from headway.data.records.repeats import leaks
 from headway.errors import InputError
@@ -22,6 +22,7 @@ from headway.models.patches import Patches
 from headway.models.transformer import Encoder
 from headway.tasks.common.classes import balanced_weights
 from headway.tasks.common.linear import image_baselines
+from headway.tasks.common.parts import in_parts
 from headway.tasks.image_classification.objective import ImageClassification
 from headway.tasks.image_classification.preset import cut_of, fine_tune_vit_plan, vit_plan
 from headway.tasks.task import TaskData, TaskInputs
@@ -53,16 +54,15 @@ class ImageData(TaskData):
             self.patches, self.how = self.base.model.patches, self.base.preprocessor  # type: ignore[assignment]
         found = decoded(source, self.how)
         warnings = list(found.warnings)
+        other, origin = None, " (10 %, classes kept, duplicates on one side)"
         if isinstance(held_out, ImageTable):
-            other = decoded(held_out, self.how)
+            other, origin = decoded(held_out, self.how), f" ({held_out.name})"
             check_known(other.labels, sorted(set(found.labels)), held_out.name)
-            warnings += _leak_warning(found.keys, other.keys)
-            train, validation = found, other
-            origin = f" ({held_out.name})"
-        else:
-            other = found
-            train, validation = found.split(self.options.seed_of_split)
-            origin = " (10 %, classes kept, duplicates on one side)"
+        self.parts = in_parts(given, found, other, Decoded.split)
+        train, validation = self.parts.train, self.parts.held_out
+        warnings += self.parts.warnings
+        if other is not None:
+            warnings += _leak_warning(train.keys, validation.keys)
         self.labels = sorted(set(found.labels))
         self.train, self.validation = train.pixels, validation.pixels
         self.train_targets, self.targets = (part.targets(self.labels) for part in (train, validation))
@@ -73,12 +73,13 @@ class ImageData(TaskData):
             "classes": {label: counts[label] for label in self.labels},
             "train": f"{len(self.train):,} images",
             "validation": f"{len(self.validation):,} images{origin}",
-            "held_in_memory": size(found.pixels.held + (other is not found) * other.pixels.held),
+            "held_in_memory": size(sum(one.pixels.held for one in (found, other) if one is not None)),
             "warnings": warnings,
         }
         self._each: dict[str, np.ndarray] = {}
         args = self.train, self.train_targets, self.validation, self.targets, self.labels
-        self.baselines = image_baselines(*args, self._each)
+        self.baselines, sampled = image_baselines(*args, self._each)
+        warnings += [sampled] if sampled else []
 
     @property
     def processor(self) -> ImagePreprocessor:

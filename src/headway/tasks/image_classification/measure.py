@@ -9,12 +9,12 @@ from headway.data.images.batch_source import image_batches
 from headway.data.images.decode import Decoded, decoded
 from headway.data.images.image_table import ImageTable
 from headway.data.records.repeats import leaks
+from headway.data.records.sample import few
 from headway.errors import InputError
 from headway.tasks.image_classification.data import check_known
 from headway.tasks.image_classification.objective import ImageClassification
 from headway.tasks.image_classification.pipeline import ImageClassifier
 from headway.tasks.task import EvaluationInputs
-from headway.training.options import split_seed
 
 
 def measure(pipe: ImageClassifier, given: EvaluationInputs) -> dict[str, Any]:
@@ -31,8 +31,8 @@ def measure(pipe: ImageClassifier, given: EvaluationInputs) -> dict[str, Any]:
 
 
 def held_out_inputs(pipe: ImageClassifier, given: EvaluationInputs, count: int) -> list[np.ndarray]:
-    """The first images that are held out, in the model's size."""
-    return list(_held_out(pipe, given).pixels[:count])
+    """Some images that are held out, in the model's size."""
+    return few(_held_out(pipe, given).pixels, count)
 
 
 def _held_out(pipe: ImageClassifier, given: EvaluationInputs) -> Decoded:
@@ -41,7 +41,7 @@ def _held_out(pipe: ImageClassifier, given: EvaluationInputs) -> Decoded:
         raise InputError(f"{given.source.name}: an image classifier is measured on images.")
     found = decoded(given.source, pipe.preprocessor)
     check_known(found.labels, pipe.labels, given.source.name)
-    return found.split(split_seed(given.before))[1] if given.same else found
+    return given.held_out(found, Decoded.split)  # type: ignore[no-any-return]
 
 
 def _warn_of_images(pipe: ImageClassifier, found: Decoded, given: EvaluationInputs) -> None:
@@ -53,7 +53,7 @@ def _warn_of_images(pipe: ImageClassifier, found: Decoded, given: EvaluationInpu
         known = decoded(trained, pipe.preprocessor)
     except InputError:
         return
-    learnt = known if given.facts.get("validation") else known.split(split_seed(given.before))[0]
+    learnt = given.learnt(known, Decoded.split)
     if both := len(leaks(learnt.keys, found.keys)):
         said = f"{both:,} of {len(found):,} images also occur in the training data: their scores are too high"
         warnings.warn(said, stacklevel=4)

@@ -13,6 +13,7 @@ from torch import nn
 from headway.data.batches.batching import Batch, ImageBatch
 from headway.data.images.image_table import IMAGE
 from headway.data.open.detected import Detected
+from headway.data.records.sample import few
 from headway.errors import InputError
 from headway.hub.preprocessor import FILE as PREPROCESSOR
 from headway.hub.preprocessor import ImagePreprocessor, preprocessor_of
@@ -64,7 +65,7 @@ class ImageClassificationTask(Task):
         return measure(pipe, given)
 
     def some_inputs(self, source: Any, found: Detected, count: int) -> list[Any]:
-        return source.column(IMAGE)[:count] if source.arrays is None else source.arrays[:count]
+        return few(source.column(IMAGE) if source.arrays is None else source.arrays, count)
 
     def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
         from headway.tasks.image_classification.measure import held_out_inputs

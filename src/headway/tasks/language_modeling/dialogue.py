@@ -3,7 +3,7 @@
 import json
 import math
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -25,6 +25,7 @@ from headway.io.cache_directory import cache_directory
 from headway.tasks.common.lengths import usual_longest
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.common.ngram import mean_loss, unigrams
+from headway.tasks.common.parts import in_parts
 from headway.tasks.common.running_text import bpe_size
 from headway.tasks.common.sample import sampled
 from headway.tasks.common.vocabulary import base_vocabulary
@@ -67,11 +68,10 @@ class DialogueData(LanguageModelData):
         self.options, self.base, self.labels = given.options, given.base, []
         if self.base is not None:
             base_decoder(self.base)
-        train = talks(source)
-        if isinstance(held_out, Dialogues):
-            held = talks(held_out)
-        else:
-            train, held = train.split(self.options.seed_of_split)
+        self.parts = in_parts(
+            given, talks(source), talks(held_out) if isinstance(held_out, Dialogues) else None, Talks.split
+        )
+        train, held = self.parts.train, self.parts.held_out
         characters = int(train.characters.sum())
         vocabulary = base_vocabulary(given, train.texts(), chat=True, out_of=characters)
         self.tokenizer = vocabulary.tokenizer or with_chat(_tokenizer(train, self.options, characters))
@@ -86,13 +86,18 @@ class DialogueData(LanguageModelData):
         self.first = next(iter(held))
         origin = f" ({held_out.name})" if held_out is not None else " (10 %, duplicates on one side)"
         n_train, n_held_out = len(self.train_examples.ids), len(validation.ids)
+        self.parts.counts.update({"trained": n_train, "measured": n_held_out})
         self.facts = {
             "inputs": [str(path) for path in source.paths],
             "fingerprint": source.fingerprint,
             "train": f"{n_train:,} conversations with {self.train_examples.n_targets:,} tokens of replies",
             "validation": f"{n_held_out:,} conversations with {validation.n_targets:,}{origin}",
             "conversations": len(source) + (0 if held_out is None else len(held_out)),
-            "warnings": [*cut_warning(whole, self.train_examples, self.longest), *_few_warning(n_held_out)],
+            "warnings": [
+                *self.parts.warnings,
+                *cut_warning(whole, self.train_examples, self.longest),
+                *_few_warning(n_held_out),
+            ],
             **vocabulary.facts,
             **begin_tokens(self.tokenizer),
         }
@@ -169,9 +174,9 @@ class Talks:
         """Some of them, by their numbers here in ascending order."""
         return Talks(self.source, self.index[rows], self.hashes[rows], self.characters[rows])
 
-    def split(self, seed: int) -> tuple["Talks", "Talks"]:
+    def split(self, seed: int, known: Sequence[int] | np.ndarray = ()) -> tuple["Talks", "Talks"]:
         """Those to train on, and those that a run with this seed holds out."""
-        train, held_out = split_rows(self.hashes, np.zeros(len(self), dtype=np.int32), HELD_OUT, seed)
+        train, held_out = split_rows(self.hashes, np.zeros(len(self), dtype=np.int32), HELD_OUT, seed, known)
         return self.part(train), self.part(held_out)
 
 

@@ -1,10 +1,10 @@
 """A language model is measured as its training measured it: running text in windows, conversations by their replies."""
 
-from itertools import islice
 from typing import Any
 
 from headway.data.batches.batch_source import row_batches, text_batches
 from headway.data.records.dialogues import Dialogues
+from headway.data.records.sample import few
 from headway.errors import InputError
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.common.running_text import encode_text, held_out_text, text_lines
@@ -12,7 +12,6 @@ from headway.tasks.language_modeling.chat import chat_tokenizer
 from headway.tasks.language_modeling.dialogue import Talks, encoded_talks, talks
 from headway.tasks.language_modeling.pipeline import Generator
 from headway.tasks.task import EvaluationInputs
-from headway.training.options import split_seed
 
 BEGINNING = 40
 """Characters of a line that are continued where two ways to compute are compared."""
@@ -29,14 +28,14 @@ def measure(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:
 def held_out_inputs(pipe: Generator, given: EvaluationInputs, count: int) -> list[str]:
     """The beginnings of lines of the held-out text, or of what users say first in conversations."""
     if isinstance(given.source, Dialogues):
-        said = [talk[0]["content"] for talk in islice(_held_out_talks(given.source, given), count)]
+        said = few((talk[0]["content"] for talk in _held_out_talks(given.source, given)), count)
     else:
-        said = list(islice(text_lines(held_out_text(given, NEEDS)), count))
+        said = few(text_lines(held_out_text(given, NEEDS)), count)
     return [text[:BEGINNING] for text in said]
 
 
 def _held_out_talks(source: Dialogues, given: EvaluationInputs) -> Talks:
-    return talks(source).split(split_seed(given.before))[1] if given.same else talks(source)
+    return given.held_out(talks(source), Talks.split)  # type: ignore[no-any-return]
 
 
 def _dialogue_metrics(pipe: Generator, source: Dialogues, given: EvaluationInputs) -> dict[str, Any]:
@@ -44,6 +43,7 @@ def _dialogue_metrics(pipe: Generator, source: Dialogues, given: EvaluationInput
     length = given.length(pipe.model.config.max_length)
     found = given.sampled(_held_out_talks(source, given))
     examples = encoded_talks(found, chat_tokenizer(pipe.tokenizer)).cut(length)
+    given.counts["measured"] = len(examples.ids)
     if not len(examples.ids):
         raise InputError(f"{source.name}: no reply begins within the {length:,} tokens that are read.")
     batches = pipe.runtime.batches(row_batches(examples.ids, examples.targets, pipe.runtime.tokens))

@@ -38,6 +38,9 @@ from headway.training.sizing.presets import decoder_plan, fine_tune_text_plan
 
 MASK_SHARE = 0.15
 """The share of tokens to be predicted with a published model, as most were trained."""
+MEASURED = "tokens that are masked"
+"""What evaluation counts, as headway.json names it."""
+OF_BEFORE = "this run began with a version that also measured tokens to predict that are not masked"
 MASK_SHARE_FROM_SCRATCH = 0.3
 """The share for a new model.  More to predict teaches more in each step, and short runs gain by it: 500 steps of 2,048
 tokens of Python source (width 64, 3 layers), all measured on the same 15 %, end at 3.85 nats with 0.3 and at 4.27 with
@@ -71,7 +74,14 @@ class MaskedLMData(TaskData):
         self.tokenizer = vocabulary.tokenizer or _tokenizer(corpus, train_text, self.options)
         parts = train_text, validation_text
         self.train, self.validation = (encode_documents(text, self.tokenizer) for text in parts)
-        self.facts = {**text_facts(corpus, held_out, len(self.train), len(self.validation)), **vocabulary.facts}
+        self.facts = {
+            **text_facts(corpus, held_out, len(self.train), len(self.validation)),
+            **vocabulary.facts,
+            "measured": MEASURED,
+        }
+        self.mixed = given.earlier is not None and given.earlier["data"].get("measured") != MEASURED
+        if self.mixed:
+            self.facts["warnings"].append(f"{OF_BEFORE}; it goes on as it began")
         longest = self.base.config.max_length if self.base is not None else 1 << 20
         self.length = max(4, self.options.data.length or min(256, longest, max(16, len(self.train) // 20)))
         self.share = self.options.for_tasks.mlm_probability or (
@@ -112,7 +122,8 @@ class MaskedLMData(TaskData):
         return batch_source
 
     def objective(self, plan: Plan) -> Objective:
-        return task_of(self.tokenizer, plan.objective.mask_share, whole_words=plan.objective.whole_words)
+        whole_words, share = plan.objective.whole_words, plan.objective.mask_share
+        return task_of(self.tokenizer, share, whole_words=whole_words, mixed=self.mixed)
 
     def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
         task = task_of(self.tokenizer, plan.objective.mask_share, whole_words=plan.objective.whole_words)
@@ -137,7 +148,7 @@ def frame_of(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     return first, last
 
 
-def task_of(tokenizer: Tokenizer, share: float, *, whole_words: bool) -> MaskedLM:
+def task_of(tokenizer: Tokenizer, share: float, *, whole_words: bool, mixed: bool = False) -> MaskedLM:
     """The task with this tokenizer's tokens.  Raises InputError where they do not tell where words begin."""
     starts = word_starts(tokenizer) if whole_words else None
     if whole_words and starts is None:
@@ -145,7 +156,7 @@ def task_of(tokenizer: Tokenizer, share: float, *, whole_words: bool) -> MaskedL
     mask = tokenizer.mask
     if mask is None:
         raise InputError("the tokenizer has no [MASK], so no token can be masked.")
-    return MaskedLM(mask, tokenizer.special_ids, tokenizer.vocab_size, share=share, starts_word=starts)
+    return MaskedLM(mask, tokenizer.special_ids, tokenizer.vocab_size, share=share, starts_word=starts, mixed=mixed)
 
 
 def held_out_batches(tokens: Tokens, tokenizer: Tokenizer, length: int, every: int = 1) -> Iterator[Batch]:

@@ -1,10 +1,11 @@
 """A masked language model is measured as its training measured it."""
 
-from itertools import islice
+import warnings
 from typing import Any
 
+from headway.data.records.sample import few
 from headway.tasks.common.running_text import held_out_text, text_lines
-from headway.tasks.masked_lm.data import MASK_SHARE, encode_documents, held_out_batches, task_of
+from headway.tasks.masked_lm.data import MASK_SHARE, MEASURED, OF_BEFORE, encode_documents, held_out_batches, task_of
 from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.tasks.task import EvaluationInputs
 
@@ -20,6 +21,8 @@ def measure(pipe: MaskFiller, given: EvaluationInputs) -> dict[str, Any]:
     examples = int(task.held_out_counts(held_out_batches(tokens, pipe.tokenizer, length, every)).sum())
     batches = pipe.runtime.batches(held_out_batches(tokens, pipe.tokenizer, length, every))
     metrics = task.evaluate(pipe.model, batches, given.each)
+    if given.facts and given.facts.get("data", {}).get("measured") != MEASURED:
+        warnings.warn(f"{OF_BEFORE}; only masked tokens are counted now, so the figures differ", stacklevel=3)
     return {**metrics, "examples": examples}
 
 
@@ -27,4 +30,4 @@ def held_out_inputs(pipe: MaskFiller, given: EvaluationInputs, count: int) -> li
     """Lines of the held-out text, each with its middle word masked."""
     lines = text_lines(held_out_text(given, "a masked language model is measured on running text"))
     words = (line.split() for line in lines if not pipe.is_open(line))
-    return [" ".join([*one[: len(one) // 2], "[MASK]", *one[len(one) // 2 + 1 :]]) for one in islice(words, count)]
+    return [" ".join([*one[: len(one) // 2], "[MASK]", *one[len(one) // 2 + 1 :]]) for one in few(words, count)]

@@ -34,7 +34,9 @@ class MaskedLM:
 
     Training draws new masked tokens each time, from torch's generator on the CPU, so that a resumed run draws the
     same ones as an uninterrupted one.  The tokens masked in evaluation depend only on the sequence: not on the
-    batch it comes in, nor on what was evaluated before.
+    batch it comes in, nor on what was evaluated before.  There all of them are [MASK], as where ``fill`` answers:
+    a token that stands as it is could be copied, which no unigram can.  ``mixed`` evaluates as earlier versions did,
+    with the shares of training.
     """
 
     name = "masked_lm"
@@ -49,12 +51,14 @@ class MaskedLM:
         share: float = SHARE,
         starts_word: Tensor | None = None,
         seed: int = 0,
+        mixed: bool = False,
     ):
         if not 0 < share <= LARGEST_SHARE:
             raise ValueError(f"share is {share}, but must be above 0 and at most {LARGEST_SHARE}")
         if starts_word is not None and starts_word.shape != (vocab_size,):
             raise ValueError(f"starts_word has the shape {tuple(starts_word.shape)}, but must have ({vocab_size},)")
         self.mask_token, self.vocab_size, self.share, self.seed = mask_token, vocab_size, share, seed
+        self.mixed = mixed
         self.is_special = torch.zeros(vocab_size, dtype=torch.bool)
         self.is_special[[number for number in {*special, mask_token} if number < vocab_size]] = True
         self.ordinary = (~self.is_special).nonzero()[:, 0]
@@ -98,7 +102,7 @@ class MaskedLM:
         return self._hide(ids, mask, torch.rand(3, *ids.shape, generator=generator()))
 
     def hide_as_always(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The same with draws that depend on each sequence alone."""
+        """Ids with [MASK] at every token to predict, and which those are, drawn by each sequence alone."""
         ids, mask = _on_cpu(batch)
         draws = torch.ones(3, *ids.shape)
         for row in range(len(ids)):
@@ -106,6 +110,8 @@ class MaskedLM:
             content = ids[row, real].numpy()
             random = np.random.default_rng([self.seed, zlib.crc32(content.astype("<i8").tobytes())])
             draws[:, row, real] = torch.from_numpy(random.random((3, len(content)), dtype=np.float32))
+        if not self.mixed:
+            draws[1] = 0.0
         return self._hide(ids, mask, draws)
 
     def held_out_counts(self, batches: Iterable[Batch]) -> np.ndarray:

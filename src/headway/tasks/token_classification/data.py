@@ -19,6 +19,7 @@ from headway.models.heads import TokenClassificationHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.tasks.common.lengths import usual_longest
+from headway.tasks.common.parts import in_parts
 from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.task import TaskData, TaskInputs
 from headway.tasks.token_classification.encoding import Rows, WordTags, encoded, nothing_kept
@@ -60,12 +61,15 @@ class TokenClassificationData(TaskData):
         self.labels = known_labels(self.base, labels_for(tagged.tags))
         self.new_head = self.base is None or self.labels != labels_of(self.base.model)
         warnings = list(tagged.warnings)
+        other = None
         if given.held_out is not None:
-            train, held_out = tagged, read_tagged(given.held_out, given.found, policy, whole=tagged.whole)
-            held_out.check_labels(self.labels, "the tags of the training data")
-            warnings += [*held_out.warnings, *_leak_warning(train, held_out)]
-        else:
-            train, held_out = tagged.split(self.options.seed_of_split)
+            other = read_tagged(given.held_out, given.found, policy, whole=tagged.whole)
+            other.check_labels(self.labels, "the tags of the training data")
+        self.parts = in_parts(given, tagged, other, Tagged.split)
+        train, held_out = self.parts.train, self.parts.held_out
+        warnings += self.parts.warnings
+        if other is not None:
+            warnings += [*other.warnings, *_leak_warning(train, held_out)]
         characters = int(train.characters.sum(dtype=np.int64))
         vocabulary = base_vocabulary(given, _texts(train), out_of=characters)
         self.tokenizer = vocabulary.tokenizer or _tokenizer(train, self.options, characters)

@@ -21,7 +21,7 @@ from headway.tasks.token_classification.words import first_tokens
 from headway.text.tokenizer import Tokenizer
 
 MOST_WORDS = 1 << 18
-"""Distinct words whose tags the baseline knows."""
+"""Distinct words whose tags the baseline counts at a time."""
 
 
 def nothing_kept(name: str) -> InputError:
@@ -158,8 +158,10 @@ class WordTags:
             tags = [tag - 1 for tag in targets if tag]
             usual.update(tags)
             for word, tag in zip(words, tags, strict=True):
-                if word in counts or len(counts) < MOST_WORDS:
-                    counts.setdefault(word, Counter())[tag] += 1
+                counts.setdefault(word, Counter())[tag] += 1
+            if len(counts) > MOST_WORDS:  # the rarest are forgotten, whatever the order of the sentences
+                usual_first = sorted(counts, key=lambda word: counts[word].total(), reverse=True)
+                counts = {word: counts[word] for word in usual_first[: MOST_WORDS // 2]}
         self.tags = {word: _first(tags) for word, tags in counts.items()}
         self.usual = _first(usual)
 

@@ -2,11 +2,11 @@
 
 import warnings
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 from headway.data.open.detected import Detected
 from headway.data.records.repeats import shared
+from headway.data.records.sample import few
 from headway.tasks.common.rows import measured_rows
 from headway.tasks.task import EvaluationInputs
 from headway.tasks.token_classification.encoding import Rows, WordTags, encoded, nothing_kept
@@ -14,7 +14,6 @@ from headway.tasks.token_classification.objective import TokenClassification
 from headway.tasks.token_classification.pipeline import Tagger
 from headway.tasks.token_classification.schemes import OUTSIDE
 from headway.tasks.token_classification.sentences import Tagged, read_tagged
-from headway.training.options import split_seed
 
 
 def measure(pipe: Tagger, given: EvaluationInputs) -> dict[str, Any]:
@@ -40,8 +39,8 @@ def measure(pipe: Tagger, given: EvaluationInputs) -> dict[str, Any]:
 
 
 def held_out_inputs(pipe: Tagger, given: EvaluationInputs, count: int) -> list[str]:
-    """The first sentences that are held out."""
-    return [one.text for one in islice(_held_out(pipe, given), count)]
+    """Some sentences that are held out."""
+    return few((one.text for one in _held_out(pipe, given)), count)
 
 
 def _scheme(pipe: Tagger) -> dict[str, Any]:
@@ -52,7 +51,7 @@ def _held_out(pipe: Tagger, given: EvaluationInputs) -> Tagged:
     """The sentences to measure.  Raises InputError for tags that the model does not have."""
     tagged = read_tagged(given.source, given.found, given.options.data.on_bad_row, **_scheme(pipe))
     tagged.check_labels(pipe.labels, "the model's tags")
-    return tagged.split(split_seed(given.before))[1] if given.same else tagged
+    return given.held_out(tagged, Tagged.split)  # type: ignore[no-any-return]
 
 
 def _rows(pipe: Tagger, tagged: Tagged, longest: int) -> Rows:
@@ -65,7 +64,7 @@ def _trained_on(given: EvaluationInputs, scheme: dict[str, Any]) -> Tagged | Non
     if trained is None:
         return None
     known = read_tagged(trained, _found(given), given.before.get("on_bad_row") or "error", **scheme)
-    return known if given.facts.get("validation") else known.split(split_seed(given.before))[0]
+    return given.learnt(known, Tagged.split)  # type: ignore[no-any-return]
 
 
 def _found(given: EvaluationInputs) -> Detected:

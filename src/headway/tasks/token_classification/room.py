@@ -5,7 +5,6 @@ What only training and measuring need is imported when they begin, so that answe
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from torch import nn
 from headway.data.batches.batching import IGNORED, Batch, pad
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
+from headway.data.records.sample import few
 from headway.data.records.table import Table
 from headway.hub.directory import model_config
 from headway.models.heads import TokenClassificationHead
@@ -77,7 +77,7 @@ class TokenClassificationTask(Task):
     def some_inputs(self, source: Corpus | Table, found: Detected, count: int) -> list[Any]:
         from headway.tasks.token_classification.sentences import sentences
 
-        return [one.text for one in islice(sentences(source, found, "skip")([]), count)]
+        return few((one.text for one in sentences(source, found, "skip")([])), count)
 
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         from headway.tasks.token_classification.objective import TokenClassification

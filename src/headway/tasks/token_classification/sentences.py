@@ -80,12 +80,12 @@ class Tagged:
         kept = {name: getattr(self, name)[rows] for name in ("index", "hashes", "characters", "words")}
         return replace(self, key=cache_key(self.key, sha256(kept["index"].tobytes()).hexdigest()), **kept)
 
-    def split(self, seed: int) -> tuple["Tagged", "Tagged"]:
+    def split(self, seed: int, known: Sequence[int] | np.ndarray = ()) -> tuple["Tagged", "Tagged"]:
         """The sentences for training and those that are held out: of each type of entity some, duplicates together."""
         place = {tag: at for at, tag in enumerate(sorted(self.tags))}
         rarest = (min(set(one.tags), key=lambda tag: (self.tags[tag], tag)) for one in self)
         targets = np.fromiter((place[tag] for tag in rarest), np.int32, len(self))
-        train, held_out = split_rows(self.hashes, targets, HELD_OUT, seed)
+        train, held_out = split_rows(self.hashes, targets, HELD_OUT, seed, known)
         return self.part(train), self.part(held_out)
 
     def check_labels(self, labels: Sequence[str], whose: str) -> None:

@@ -13,6 +13,7 @@ from headway.data.batches.batch_source import BatchSource, Sides, TargetBatches
 from headway.data.batches.encoded import unnamed_rows
 from headway.data.open.detected import Detected
 from headway.data.records.repeats import shared
+from headway.data.records.sample import drawn
 from headway.data.records.split import HELD_OUT
 from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs, exchanged_sides, read_text_pairs
@@ -25,6 +26,7 @@ from headway.runtime.runtime import Runtime
 from headway.tasks.common.given import Given
 from headway.tasks.common.lengths import usual_longest
 from headway.tasks.common.ngram import unigram_baselines
+from headway.tasks.common.parts import in_parts
 from headway.tasks.common.rows import encoded_pairs, sides_of
 from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.task import Closing, TaskData, TaskInputs
@@ -76,12 +78,10 @@ class TranslationData(TaskData):
         if self.base is not None:
             self.base = _between(self.base, self.options)
             given = replace(given, base=self.base)
-        if isinstance(other, Table):
-            train, held_out = columns_of(table, given.found), columns_of(other, given.found)
-            origin = f" ({other.name})"
-        else:
-            train, held_out = split_pairs(columns_of(table, given.found), self.options.seed_of_split)
-            origin = " (10 %, 2,000 at most, equal sources on one side)"
+        named = columns_of(other, given.found) if isinstance(other, Table) else None
+        origin = " (10 %, 2,000 at most, equal sources on one side)" if other is None else f" ({other.name})"
+        self.parts = in_parts(given, columns_of(table, given.found), named, split_pairs)
+        train, held_out = self.parts.train, self.parts.held_out
         vocabulary = base_vocabulary(given, train.texts, out_of=train.characters)
         self.tokenizer = vocabulary.tokenizer or _tokenizer(train, self.options)
         self.rules = _rules(self.base, self.tokenizer)
@@ -89,12 +89,13 @@ class TranslationData(TaskData):
         self.longest = _longest_pair(encoded.lengths, self.options, self.base)
         self.train = encoded.fitting(self.longest)
         self.validation = encoded_pairs(held_out, self.tokenizer).fitting(self.longest)
+        self.parts.counts.update({"trained": len(self.train), "measured": len(self.validation)})
         for part, name in ((self.train, table.name), (self.validation, "the held-out part")):
             if not len(part):
                 raise InputError(f"{name}: no pair has at most {self.longest:,} tokens on each side; see --length.")
-        warnings = [*train.warnings, *_warnings(train, held_out, len(self.train), self.longest)]
-        if isinstance(other, Table):
-            warnings += [f"{other.name}: {warning}" for warning in held_out.warnings]
+        warnings = [*train.warnings, *_warnings(train, held_out, len(self.train), self.longest), *self.parts.warnings]
+        if isinstance(other, Table) and named is not None:
+            warnings += [f"{other.name}: {warning}" for warning in named.warnings]
             if exchanged_sides(train, held_out):
                 warnings.append(f"{other.name}: source and target seem to be swapped there, by their words")
         self.facts = {
@@ -183,18 +184,19 @@ class TranslationData(TaskData):
     def closing(self, model: nn.Module, limit: float | None) -> Closing:
         """BLEU and chrF of what is written for held-out sources: for as many as CLOSING of the time allows."""
         writer = Runtime(model.eval())
-        sources = self.validation.first[:MOST_WRITTEN]
-        lengths = self.validation.second.lengths[:PROBED].tolist()  # what is not trained yet does not end itself
+        probed = drawn(len(self.validation), PROBED)
+        lengths = self.validation.second.lengths[probed].tolist()  # what is not trained yet does not end itself
         began = time.perf_counter()
-        writer.search(sources[:PROBED], self.rules, most=lengths)
-        each = (time.perf_counter() - began) / len(sources[:PROBED])
-        count = len(sources) if limit is None else int(CLOSING * limit / each)
-        count = max(1, min(len(sources), count))
+        writer.search(self.validation.first.part(probed)[:], self.rules, most=lengths)
+        each = (time.perf_counter() - began) / len(probed)
+        count = min(len(self.validation), MOST_WRITTEN)
+        count = count if limit is None else max(1, min(count, int(CLOSING * limit / each)))
+        chosen = drawn(len(self.validation), count)
 
         def measure() -> dict[str, Any]:
-            found = writer.search(sources[:count], self.rules)
+            found = writer.search(self.validation.first.part(chosen)[:], self.rules)
             written = [self.tokenizer.target.decode(one[0].ids) for one in found]
-            part = self.validation.texts.part(slice(count))
+            part = self.validation.texts.part(chosen)
             texts, wanted = list(part.sources), list(part.targets)
             next(line for line in self.baselines if line["name"] == UNCHANGED).update(copied_scores(texts, wanted))
             metrics = {**bleu_scores(written, wanted), "written": count}
@@ -219,9 +221,9 @@ def columns_of(table: Table, found: Detected) -> TextPairs:
     return read_text_pairs(table, *columns)
 
 
-def split_pairs(pairs: TextPairs, seed: int) -> tuple[TextPairs, TextPairs]:
+def split_pairs(pairs: TextPairs, seed: int, known: Sequence[int] | np.ndarray = ()) -> tuple[TextPairs, TextPairs]:
     """Pairs to train on, with the warnings of all, and pairs held out; those with the same source are on one side."""
-    train, held_out = pairs.split(min(HELD_OUT, MOST_HELD_OUT / len(pairs)), seed)
+    train, held_out = pairs.split(min(HELD_OUT, MOST_HELD_OUT / len(pairs)), seed, known)
     return replace(train, warnings=pairs.warnings), held_out
 
 

@@ -1,11 +1,11 @@
 """A translator is measured as its training measured it: the loss of targets, and BLEU and chrF of what it writes."""
 
 import warnings
-from itertools import islice
 from typing import Any
 
 from headway.data.batches.batch_source import row_batches, target_batches
 from headway.data.records.repeats import shared
+from headway.data.records.sample import few
 from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs, exchanged_sides, read_text_pairs
 from headway.errors import InputError
@@ -17,7 +17,6 @@ from headway.tasks.translation.data import UNCHANGED, columns_of, copied_scores,
 from headway.tasks.translation.decoder_only import joined, prefix_task
 from headway.tasks.translation.objective import Translation
 from headway.tasks.translation.pipeline import Translator
-from headway.training.options import split_seed
 
 
 def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
@@ -26,6 +25,7 @@ def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
     if not given.same:
         _warn_of_pairs(pairs, given.source.name, given)
     rows, longest = _fitting(pipe, given, given.sampled(pairs))
+    given.counts["measured"] = len(rows)
     if len(rows) < len(pairs):
         left_out = f"{len(pairs) - len(rows):,} of {len(pairs):,} pairs"
         warnings.warn(f"{left_out} are longer than {longest:,} tokens and were left out", stacklevel=3)
@@ -51,14 +51,14 @@ def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
 
 
 def held_out_inputs(pipe: Translator, given: EvaluationInputs, count: int) -> list[str]:
-    """The first sources that are held out, of pairs that fit into the model."""
-    return list(islice(_fitting(pipe, given, _held_out(given))[0].texts.sources, count))
+    """Some sources that are held out, of pairs that fit into the model."""
+    return few(_fitting(pipe, given, _held_out(given))[0].texts.sources, count)
 
 
 def _held_out(given: EvaluationInputs) -> TextPairs:
     """The pairs to measure.  Raises InputError for what is no table of pairs."""
     pairs = columns_of(given.table("a translator is measured on pairs of texts"), given.found)
-    return split_pairs(pairs, split_seed(given.before))[1] if given.same else pairs
+    return given.held_out(pairs, split_pairs)  # type: ignore[no-any-return]
 
 
 def _fitting(pipe: Translator, given: EvaluationInputs, pairs: TextPairs) -> tuple[EncodedPairs, int]:
@@ -78,8 +78,7 @@ def _warn_of_pairs(pairs: TextPairs, name: str, given: EvaluationInputs) -> None
         return
     data = given.facts["data"]
     known = read_text_pairs(trained, data["text_column"], data["second_column"])
-    if not given.facts.get("validation"):
-        known = split_pairs(known, split_seed(given.before))[0]
+    known = given.learnt(known, split_pairs)
     if exchanged_sides(known, pairs):
         warnings.warn(f"{name}: source and target seem to be swapped, by the words of the training data", stacklevel=4)
     if both := len(shared(known.hashes, pairs.hashes)):

@@ -10,6 +10,7 @@ from headway.training.store.checkpoint import damaged, newest, remove_checkpoint
 from headway.training.store.kept_once import bring_back, leave_out
 from headway.training.store.run_directory import RunDirectory
 from headway.training.store.sizes import ADAPTED, MEMBER, SNAPSHOTS, sizes
+from headway.training.store.trained_texts import TEXTS
 
 
 def keep_once(run: RunDirectory, progress: Progress) -> None:
@@ -83,6 +84,8 @@ def _clean(path: Path, *, checkpoints: bool, snapshots: bool) -> None:
             shutil.rmtree(places)
         else:
             _keep_newest(places, finished=facts.get("finished") is True)
+    if checkpoints and (path / TEXTS).is_file():
+        (path / TEXTS).unlink()
     if checkpoints and _is_folder(adapted):
         shutil.rmtree(adapted)
     if snapshots and _is_folder(path / SNAPSHOTS):

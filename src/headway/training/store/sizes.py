@@ -44,12 +44,12 @@ class Snapshot:
 
 def sizes(path: Path) -> Sizes:
     found = {"use": 0, "resume": 0, "snapshots": 0}
-    parts = {"checkpoints": "resume", ADAPTED: "resume", SNAPSHOTS: "snapshots"}
+    parts = {"checkpoints": "resume", ADAPTED: "resume", "trained_texts": "resume", SNAPSHOTS: "snapshots"}
     for file, size in _files(path):
         within = file.relative_to(path).parts[:-1]
         if within and MEMBER.fullmatch(within[0]):
             within = within[1:]
-        found[parts.get(within[0] if within else "", "use")] += size
+        found[parts.get(within[0] if within else file.name, "use")] += size
     return Sizes(**found)
 
 

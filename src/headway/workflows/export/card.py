@@ -13,6 +13,7 @@ from typing import Any
 from headway import __version__
 from headway.errors import InputError
 from headway.hub.download import is_hub_id
+from headway.io.quantities import rows_in_words
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.reports.record import Record
 from headway.reports.verdict import verdict, verdict_of
@@ -146,6 +147,8 @@ def _data(facts: Mapping[str, Any]) -> Iterator[str]:
     for key, words in (("train", "trained on"), ("validation", "held out")):
         if data.get(key):
             yield f"{words}: {data[key]}"
+    if data.get("rows"):
+        yield rows_in_words(data["rows"])
     if classes := data.get("classes"):
         yield "rows by label: " + ", ".join(f"{name} {count:,}" for name, count in list(classes.items())[:20])
     if data.get("fingerprint"):

@@ -81,9 +81,13 @@ def finish(
     if state.start:
         baselines.append({"name": BEFORE, **state.start})
         of_baselines = {**of_baselines, BEFORE: units["start"]} if "start" in units else of_baselines
+    facts, counts = run.facts["data"], run.facts["data"].get("rows", {})
+    if data.used is not None and data.parts is not None:
+        counts["trained"], facts["train"] = data.used, f"{data.used:,} of {data.facts['train']}"
     said = spec(run.facts["task"])
     measured = said.headline, state.best_metrics, baselines
     verdict = judged(*measured, units=units.get("best"), of_baselines=of_baselines, unit=data.unit)
+    verdict |= {"of": counts["held_out"]} if "held_out" in counts else {}
     metric = None if verdict["metric"] is None else said.metric(verdict["metric"])
     run.update(
         finished=True,

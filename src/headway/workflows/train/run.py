@@ -31,10 +31,11 @@ from headway.training.loop.trainer import Interrupted, Job, Saved, train
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.option_fields import DEFAULT_TIME, flag
 from headway.training.options import TrainOptions
-from headway.training.store.checkpoint import newest_checkpoint, put_back, trained
+from headway.training.store.checkpoint import newest_checkpoint, put_back, saving, trained
 from headway.training.store.cleaning import complete, keep_once
 from headway.training.store.run_directory import ReadOnlyRun, RunDirectory, clock, machine, versions
 from headway.training.store.sizes import ADAPTED
+from headway.training.store.trained_texts import TEXTS, write_texts
 from headway.workflows.export.exportable import in_words, refusals
 from headway.workflows.input import read_input, validation_input
 from headway.workflows.train.bounds import begin_cycle, budget_of
@@ -161,6 +162,11 @@ def _record_start(
     """Save the tokenizer or preprocessor, and what headway.json says of a run that begins."""
     plan, data = prepared.plan, prepared.data
     whole, learning = count_parameters(prepared.model)
+    own = {} if data.parts is None else {task: data.parts.train.hashes}
+    before = prepared.before if data.parts is None else {**prepared.before, task: data.parts.known}
+    if own or before:
+        with saving(run.path / TEXTS):
+            write_texts(run.path, own, before)
     run.save_processor(data.processor, prepared.model)
     run.update(
         headway=versions()["headway"],
@@ -302,7 +308,9 @@ def _train(
     finally:
         progress.close()
     passes = batch_source.epochs(now.state.position)
-    if passes < 1 and isinstance(batch_source, RowBatches) and prepared.limit is not None:
+    if passes < 1 and isinstance(batch_source, RowBatches):
+        data.used = round(passes * len(batch_source.train))
+    if data.used is not None and prepared.limit is not None:
         progress.warn(f"the time was enough for {passes:.1f} epochs only; more --time would help")
     for name, p in trained(model).items():
         put_back(p, now.best[name])

@@ -3,9 +3,11 @@
 import re
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from headway.data.batches.batch_source import BatchSource
@@ -15,10 +17,10 @@ from headway.data.records.dialogues import Dialogues
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.sentence_transformers import limit_sequences
-from headway.io.quantities import metric
+from headway.io.quantities import metric, rows_in_words
 from headway.models.device import device_of
 from headway.models.own import OwnConfig
-from headway.tasks.registry import NAMES, room, spec
+from headway.tasks.registry import NAMES, recogniser, room, spec
 from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base, take_stack
@@ -26,12 +28,13 @@ from headway.training.hardware.measure import measured
 from headway.training.hardware.memory import check_room
 from headway.training.monitor.progress import Progress
 from headway.training.objective import Objective
-from headway.training.options import TrainOptions, time_limit
+from headway.training.options import TrainOptions, split_seed, time_limit
 from headway.training.plan import Plan
 from headway.training.sizing.presets import with_lora
-from headway.training.store.facts import ADVICE, FILE, OF_THE_READER, check_files, followed
+from headway.training.store.facts import ADVICE, FILE, OF_THE_READER, check_files, followed, read_facts
 from headway.training.store.run_directory import RunDirectory, best_member
 from headway.training.store.sizes import ADAPTED
+from headway.training.store.trained_texts import BEFORE, known_texts, read_texts
 from headway.workflows.train.resume import changed_plan, check_same_base, check_same_labels
 from headway.workflows.train.suggestions import advice, to_change
 
@@ -59,6 +62,8 @@ class Prepared:
     """seconds for the whole command; None when the run is bounded by steps"""
     base: str | None = None
     """the fingerprint of the base model"""
+    before: dict[str, np.ndarray] = field(default_factory=dict)
+    """by task, hashes of the texts that the runs before it were trained on"""
 
 
 def prepare(
@@ -86,9 +91,15 @@ def prepare(
         check_same_base(earlier, base, run)
     for reason in found.reasons:
         progress.say(reason)
-    data = _opened(TaskInputs(source, held_out, found, options, base, tokenizer, progress, earlier))
+    given = TaskInputs(source, held_out, found, options, base, tokenizer, progress, earlier)
+    given = _knowing(given, run)
+    data = _opened(given)
     if earlier is not None:
         check_same_labels(earlier, data.facts, run)
+    if data.parts is not None:
+        data.facts["rows"] = data.parts.counts
+    else:
+        data.facts["warnings"] += [f"{place} may have been trained on the held-out text" for place in given.silent]
     data.facts["warnings"] = [*found.warnings, *data.facts["warnings"]]
     say_data(data, progress, options, found.task)
     limit = time_limit(options)
@@ -117,7 +128,32 @@ def prepare(
         )
     if not getattr(getattr(model, "head", None), "each_token", True):  # it answers each text once
         limit_sequences(model, plan.length)
-    return Prepared(data, plan, model, batch_source, objective, limit, base.fingerprint if base is not None else None)
+    known = base.fingerprint if base is not None else None
+    return Prepared(data, plan, model, batch_source, objective, limit, known, given.before)
+
+
+def _knowing(given: TaskInputs, run: RunDirectory) -> TaskInputs:
+    """The same with what is not to be held out: what the base, and the runs of --known-to, were trained on."""
+    if (mine := read_texts(run.path)) or given.earlier is not None:
+        return replace(given, before={name[len(BEFORE) :]: mine[name] for name in mine if name.startswith(BEFORE)})
+    named = [Path(place) for place in (given.options.data.known_to or "").split(",") if place]
+    running = recogniser(given.found.task).running_text and isinstance(given.source, Corpus)
+    for place in named if given.base is None else [given.base.path, *named]:
+        facts, texts = read_facts(place) or {}, known_texts(place)
+        for task, hashes in texts.items():
+            given.before[task] = np.union1d(given.before.get(task, hashes[:0]), hashes)
+        data, other = facts.get("data", {}), given.held_out
+        if texts or facts.get("task") != given.found.task or running != ("documents" in data):
+            continue
+        if running:  # the end of the same text is held out again
+            again = data.get("fingerprint") == given.source.fingerprint and not facts.get("validation")
+            if not again if other is None else facts.get("validation_fingerprint") != other.fingerprint:
+                given.silent.append(str(place))
+        elif data.get("fingerprint") != given.source.fingerprint or data.get("rows", {}).get("known"):
+            given.silent.append(str(place))
+        else:
+            given.repeated.append(-1 if facts.get("validation") else split_seed(facts.get("options", {})))
+    return given
 
 
 def _opened(given: TaskInputs) -> TaskData:
@@ -140,6 +176,8 @@ def _check_own(plan: Plan, task: str, run: RunDirectory) -> None:
 def say_data(data: TaskData, progress: Progress, options: TrainOptions, task: str) -> None:
     facts = data.facts
     progress.say(f"training on {facts['train']}, held out {facts['validation']}")
+    if "rows" in facts:
+        progress.say(rows_in_words(facts["rows"]))
     if "merged" in facts:
         progress.say(facts["merged"])
     if "classes" in facts:

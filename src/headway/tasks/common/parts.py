@@ -1,0 +1,55 @@
+"""The rows of a run in two parts, without held-out rows that its base was trained on, and the count of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headway.data.records.repeats import unknown
+from headway.errors import InputError
+from headway.tasks.task import TaskInputs, rows_read
+
+FEW = 10
+"""Held-out rows that must remain where those that the base was trained on are kept out."""
+Split = Callable[[Any, int, np.ndarray], tuple[Any, Any]]
+"""(rows, seed, hashes of texts that are not held out) -> the rows to train on, and the others"""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Rows to train on and held-out ones, the hashes of what the base was trained on, and ``data.rows``."""
+
+    train: Any
+    held_out: Any
+    known: np.ndarray
+    counts: dict[str, int]
+    warnings: list[str]
+
+
+def in_parts(given: TaskInputs, rows: Any, other: Any, split: Split) -> Parts:
+    """Split the rows, or hold out ``other`` if there are any; what the base was trained on is not held out.
+
+    Raises InputError where too few rows are left.
+    """
+    known = given.before.get(given.found.task, np.zeros(0, dtype=np.int64))
+    for seed in given.repeated:
+        known = np.union1d(known, rows.hashes if seed < 0 else split(rows, seed, known[:0])[0].hashes)
+    warnings = [f"{base} does not say what it was trained on: held-out rows may be among that" for base in given.silent]
+    whole = rows if other is None else other
+    count = int(np.isin(whole.hashes, known).sum())
+    train, held_out = (rows, unknown(other, known)) if other else split(rows, given.options.seed_of_split, known)
+    if count and len(held_out) < FEW:
+        raise InputError(
+            f"{count:,} of {len(whole):,} rows were trained on by "
+            f"{given.options.fine_tuning.from_model or given.options.data.known_to}, and the {len(held_out):,} others "
+            "are too few to measure on; name other data with --validation."
+        )
+    if count:
+        kept = "and are not measured" if other else "and stay in training"
+        warnings.append(f"{count:,} of {len(whole):,} rows were trained on before {kept}")
+    if other and given.held_out is not None and (lost := rows_read(given.held_out, other))["skipped"]:
+        warnings.append(f"{given.held_out.name}: {lost['skipped']:,} of {lost['read']:,} rows left out")
+    counts = {**rows_read(given.source, rows), "known": count, "trained": len(train)}
+    counts |= {"held_out": len(other or held_out), "measured": len(held_out)}
+    return Parts(train, held_out, known, counts, warnings)
