@@ -111,7 +111,7 @@ def test_the_model_before_training_is_a_baseline():
     assert found.endswith("Use that model as it is, or train it on more data or at a lower --learning-rate.")
 
 
-def test_rank_correlations_by_the_paired_bootstrap():
+def test_rank_correlations_are_paired():
     draw = np.random.default_rng(3)
     scores = draw.normal(size=97)
     good, bad = (np.stack([scores + noise * draw.normal(size=97), scores], axis=1) for noise in (0.1, 3.0))
@@ -122,7 +122,7 @@ def test_rank_correlations_by_the_paired_bootstrap():
     assert few["result"] == "too few"
 
 
-def test_translations_by_the_bootstrap_of_what_was_written():
+def test_translations_by_what_was_written():
     rival = {"name": "the source, unchanged", "chrf": 15.0}
     apart = {"interval": [28.0, 32.0], "difference_interval": [13.0, 17.0]}
     metrics = {"chrf": 30.0, "bleu": 9.0, "written": 200, "intervals": apart}
@@ -148,6 +148,14 @@ def test_macro_f1_that_is_surely_lower_is_not_hidden():
     metrics = {"accuracy": 0.9, "macro_f1": 0.47}
     found = said("classification", metrics, rival, units=units, of_baselines={"linear": np.stack([theirs, truth], 1)})
     assert "By macro F1, which weights rare and common classes equally, the linear baseline is better: 0.800" in found
+
+
+def test_macro_f1_is_not_decided_by_four_rows():
+    truth = np.array([0.0] * 196 + [1.0] * 4)
+    units, theirs = np.stack([0 * truth, truth], 1), np.stack([truth, truth], 1)
+    rival, metrics = {"name": "linear", "accuracy": 0.99, "macro_f1": 1.0}, {"accuracy": 0.98, "macro_f1": 0.495}
+    found = said("classification", metrics, rival, units=units, of_baselines={"linear": theirs})
+    assert "(1.000 against 0.495 for the linear baseline) nothing is judged: a class has 4 held-out rows" in found
 
 
 def test_an_older_run_is_judged_by_its_numbers_alone():
@@ -223,9 +231,19 @@ def test_what_a_continued_run_gained_is_said():
     )
     not_sure = kept(40, 2.1, (70, 2.09), lowest={"step": 60, "val_loss": 2.08}, since=40, before=2.1, gained=False)
     assert "Training gained nothing that is clearly better than the model that it continued from at step 40" in not_sure
-    sure = kept(70, 2.0, (70, 2.0), since=40, before=2.1, gained=True, gain=[0.05, 0.15])
-    assert sure.endswith("the validation loss went from 2.100 to 2.000 (gain: 95 % interval 0.050 to 0.150).")
-    chance = kept(70, 2.0, (70, 2.0), since=0, before=2.1, gained=True, gain=[-0.05, 0.25])
+    loss = {"gain": [0.05, 0.15], "gain_of": ["val_loss", 2.1, 2.0]}
+    sure = kept(70, 2.0, (70, 2.0), since=40, before=2.1, gained=True, **loss)
+    assert sure.endswith(
+        "the validation loss went from 2.100 to 2.000 (gain in validation loss: 95 % interval 0.050 to 0.150)."
+    )
+    accuracy = {"gain": [-0.05, 0.25], "gain_of": ["accuracy", 0.8, 0.9]}
+    chance = kept(70, 2.0, (70, 2.0), since=0, before=2.1, gained=True, **accuracy)
     assert "The gain over the model that it began from may be chance" in chance
+    assert chance.endswith(
+        "the validation loss went from 2.100 to 2.000; accuracy from 0.800 to 0.900 (gain in accuracy: 95 % interval "
+        "-0.050 to 0.250)."
+    )
+    earlier = kept(70, 2.0, (70, 2.0), since=0, before=2.1, gained=True, gain=[0.05, 0.15])
+    assert earlier.endswith("from 2.100 to 2.000."), "it is not recorded of which metric the interval is"
     worse = kept(70, 2.4, (70, 2.4), since=40, before=2.1, gained=False, by="last")
     assert "made it no better: a validation loss of 2.400 against 2.100" in worse and "--keep best" in worse

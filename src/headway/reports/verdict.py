@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.reports.record import Record, not_numbers
-from headway.reports.wording import decimal, listing, mapping, number, short_name
+from headway.reports.wording import decimal, listing, mapping, number, short_name, words
 from headway.tasks.registry import known as known_task
 from headway.training.evaluation.comparison import BEFORE, judged
 
@@ -124,11 +124,13 @@ def _gained(found: Mapping[str, Any], since: float | None, loss: float) -> list[
         return [f"Training gained {better} the model that {began}, which is kept as it was."]
     ends = _ends(found.get("gain"))
     fell = f"the validation loss went from {decimal(before)} to {decimal(loss)}"
-    between = interval(found.get("gain"))
-    known = f" (gain: {between})" if between else ""
+    key, *both = listing(found.get("gain_of")) or [None]
+    if ends is not None and isinstance(key, str):
+        went = f"; {words(key)} from {decimal(both[0])} to {decimal(both[-1])}" if key != "val_loss" else ""
+        fell += f"{went} (gain in {words(key) if went else 'validation loss'}: {interval(found.get('gain'))})"
     if ends is not None and ends[0] <= 0:
-        return [f"The gain over the model that {began} may be chance: {fell}{known}."]
-    return [f"Over the model that {began}, {fell}{known}."]
+        return [f"The gain over the model that {began} may be chance: {fell}."]
+    return [f"Over the model that {began}, {fell}."]
 
 
 def cross_validation_in_words(found: object) -> list[str]:

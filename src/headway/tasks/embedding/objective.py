@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch
 from headway.data.records.text_pairs import TextPairs
-from headway.training.evaluation.intervals import spearman
+from headway.training.evaluation.intervals import area, spearman
 
 SCALE = 20.0
 """What cosines are multiplied by: 1 / temperature, with the temperature 0.05."""
@@ -67,7 +67,7 @@ class Embedding:
 
         "pairs": val_loss (nats per pair, each text among all N), accuracy (how often the nearest of all second texts is
         the right one), mrr (the mean of 1 / its rank).  A wrong text as near as the right one counts as nearer.
-        "scores": val_loss, and spearman, the rank correlation of cosines and scores.
+        "scores": val_loss, and how well cosines rank the scores (``ranking``).
         """
         firsts, seconds, scores, texts = [], [], [], []
         for batch in batches:
@@ -80,9 +80,10 @@ class Embedding:
         if self.kind == "scores":
             cosines, wanted = (first * second).sum(dim=-1), torch.cat(scores)
             loss = cosent(cosines.double(), wanted, self.scale).item()
+            metrics, units = ranking(cosines.double().numpy(), wanted.double().numpy())
             if each is not None:
-                each.append(torch.stack([cosines, wanted], dim=1).double().numpy())
-            return {"val_loss": loss, "spearman": spearman(cosines.numpy(), wanted.numpy())}
+                each.append(units)
+            return {"val_loss": loss, **metrics}
         metrics, ranks = self._ranked(first, second, *_numbers(texts))
         if each is not None:
             each.append(np.stack([ranks, np.ones(len(ranks))], axis=1))
@@ -136,8 +137,8 @@ def embedding_baselines(
     one, other = (features.transform(texts) for texts in (first, second))
     if held_out.scores is not None:
         cosines = np.asarray(one.multiply(other).sum(axis=1))[:, 0]
-        each[name] = np.stack([cosines, held_out.scores], axis=1)
-        return [{"name": name, "spearman": spearman(cosines, held_out.scores)}]
+        metrics, each[name] = ranking(cosines, held_out.scores)
+        return [{"name": name, **metrics}]
     groups = [numbers.numpy() for numbers in _numbers(list(zip(first, second, strict=True)))]
     ranks, answers = [], other.T.tocsr()
     for row in range(one.shape[0]):
@@ -147,6 +148,23 @@ def embedding_baselines(
     rank = np.array(ranks)
     each[name] = np.stack([rank, np.ones(len(rank))], axis=1)
     return [{"name": name, "accuracy": float((rank == 1).mean()), "mrr": float((1 / rank).mean())}]
+
+
+def ranking(cosines: np.ndarray, scores: np.ndarray) -> tuple[dict[str, float], np.ndarray]:
+    """How well cosines (N,) rank scores (N,), and the units of that, (N, 2).
+
+    spearman, their rank correlation.  For scores of two values, whose correlation cannot reach 1, roc_auc, the area
+    under the curve, and average_precision (Σ over thresholds of the gain in recall times the precision, as
+    scikit-learn): the higher value is what is to be found, and is 1 in the units, the lower one 0.
+    """
+    if len(np.unique(scores)) != 2:
+        return {"spearman": spearman(cosines, scores)}, np.stack([cosines, scores], axis=1)
+    positive = scores == scores.max()
+    _, place, counts = np.unique(-cosines, return_inverse=True, return_counts=True)
+    hits = np.bincount(place, weights=positive)  # of each threshold, the highest cosine first
+    precision = hits.cumsum() / counts.cumsum()
+    metrics = {"roc_auc": area(cosines, positive)[0], "average_precision": float(hits @ precision / hits.sum())}
+    return metrics, np.stack([cosines, positive], axis=1)
 
 
 def _first(texts: Iterable[str]) -> Iterator[str]:

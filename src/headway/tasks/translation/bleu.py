@@ -48,14 +48,20 @@ def chrf_intervals(written: Sequence[str], rivals: Sequence[str], wanted: Sequen
         ]
     except (ImportError, AttributeError):
         return {}
-    if len(written) < 2:
-        return {}
+    return intervals_of_counts(*counts) if len(written) > 1 else {}
+
+
+def intervals_of_counts(ours: np.ndarray, theirs: np.ndarray) -> dict[str, Any]:
+    """``chrf_intervals`` from the counts of each text, (N, K) each."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    metric: Any = CHRF()
 
     def score(sums: np.ndarray) -> float:
         return float(metric._compute_score_from_stats(sums.tolist()).score) / 100
 
-    ours, theirs = (tuple([each] for each in intervals.of_sums(score, part)) for part in counts)
-    interval, apart = intervals.of_seeds(*ours, 0, 1), intervals.of_paired_seeds(*ours, *theirs, 0, 1)
+    one, other = (tuple([each] for each in intervals.of_sums(score, counts)) for counts in (ours, theirs))
+    interval, apart = intervals.of_seeds(*one, 0, 1), intervals.of_paired_seeds(*one, *other, 0, 1)
     return {"interval": [100 * end for end in interval], "difference_interval": [100 * end for end in apart]}
 
 

@@ -73,6 +73,11 @@ def gain(before: np.ndarray, after: np.ndarray, metric: Metric) -> list[float] |
     return better_over_seeds(metric.units, [after], [before])
 
 
+def value_of(metric: Metric, units: np.ndarray) -> float | None:
+    """The metric of held-out units; None for one that is not made of them."""
+    return SCORES[metric.units][0](units)[0] if metric.units in SCORES else None
+
+
 def clearly_lower(after: np.ndarray, before: np.ndarray) -> bool:
     """Whether the loss on the same units has fallen by more than the standard error of the difference.
 
