@@ -46,8 +46,36 @@ def test_a_loss_that_is_sure_ends_with_advice():
     found = classified([True] * 60 + [False] * 40, [True] * 90 + [False] * 10)
     assert found.startswith("The linear model baseline beats the Transformer: accuracy 0.90 against 0.60, a difference")
     assert "(95 % interval 0.2" in found, "the interval is that of the winner over the loser"
-    assert found.endswith("For these data use that baseline, or start from a pretrained model.")
-    assert classified([False] * 40, [True] * 40, base={"path": "x"}).endswith("or try another pretrained model.")
+    assert found.endswith(
+        "train a bag of words, which is like it (--model bow), or start from a pretrained model (--from)."
+    )
+    assert classified([False] * 40, [True] * 40, base={"path": "x"}).endswith("(--model bow, without --from).")
+
+
+def test_a_bag_of_words_is_called_so_and_not_told_to_become_one():
+    plan = {"model": {"kind": "bow"}}
+    found = classified([True] * 60 + [False] * 40, [True] * 90 + [False] * 10, plan=plan)
+    assert "beats the bag of words: " in found and "Transformer" not in found and "--model bow" not in found
+    assert found.endswith("That baseline is not kept; start from a pretrained model (--from).")
+
+
+def test_one_answer_for_everything_is_nothing_learnt():
+    truth = np.array([0.0] * 60 + [1.0] * 40)
+    units, rival = np.stack([0 * truth, truth], 1), {"name": "majority class", "accuracy": 0.6}
+    found = said("classification", {"accuracy": 0.6}, rival, units=units, of_baselines={"majority class": units})
+    assert found == (
+        "The Transformer gives one answer for every row, as the majority class does: it has learnt nothing (accuracy "
+        "0.600, the majority class baseline 0.600)."
+    )
+    scores = np.linspace(0, 1, 40)
+    pairs = np.stack([0 * scores + 0.3, scores], 1)
+    found = said("embedding", {"spearman": 0.0}, units=pairs)
+    assert found.startswith("The Transformer gives one answer for every pair: it has learnt nothing")
+    apart = {"interval": [28.0, 32.0], "difference_interval": [13.0, 17.0], "answers": 1}
+    metrics, rival = {"chrf": 30.0, "written": 200, "intervals": apart}, {"name": "the source", "chrf": 15.0}
+    assert "it has learnt nothing (chrF 30.000, the source 15.000)" in said("translation", metrics, rival)
+    ranks = np.ones((40, 2))
+    assert "learnt nothing" not in said("embedding", {"accuracy": 1.0}, units=ranks), "every rank is 1"
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -141,7 +169,7 @@ def test_translations_by_what_was_written():
 def test_macro_f1_that_is_surely_lower_is_not_hidden():
     truth = np.array([0.0] * 180 + [1.0] * 20)
     ours, theirs = truth.copy(), truth.copy()
-    ours[180:] = 0.0
+    ours[180:199] = 0.0
     theirs[:20] = 1.0
     units = np.stack([ours, truth], axis=1)
     rival = {"name": "linear", "accuracy": 0.9, "macro_f1": 0.80}

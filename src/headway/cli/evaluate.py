@@ -96,7 +96,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
     if own:
         lines.append(f"{verdict['metric']}: {own}")
     if verdict.get("against") is not None:
-        lines.append(" ".join(comparison_in_words(verdict, found["task"])))
+        lines.append(" ".join(comparison_in_words(verdict, found["task"], found["called"])))
     lines += [f"  {name}: {signature}" for name, signature in found.get("signatures", {}).items()]
     for label, entry in (found.get("per_class") or {}).items():
         lines.append(

@@ -11,6 +11,7 @@ from typing import Any
 from headway.reports.record import Record, not_numbers
 from headway.reports.wording import decimal, listing, mapping, number, short_name, words
 from headway.tasks.registry import known as known_task
+from headway.tasks.spec import TaskSpec
 from headway.training.evaluation.comparison import BEFORE, judged
 
 
@@ -19,7 +20,7 @@ def verdict(record: Record) -> str:
     found = verdict_of(record)
     if found.get("metric") is None:
         return _without_metrics(record)
-    said = comparison_in_words(found, record.task)
+    said = comparison_in_words(found, record.task, record.called)
     if found.get("result") == "worse":
         said.append(_advice(record, found))
     return " ".join(said + cross_validation_in_words(record.info.get("cross_validation")))
@@ -33,13 +34,19 @@ def verdict_of(record: Record) -> dict[str, Any]:
     return judged(known_task(record.task).headline, record.metrics, record.baselines)
 
 
-def comparison_in_words(found: Mapping[str, Any], task: str) -> list[str]:
-    """The sentences about a model and its best baseline, without advice."""
+def comparison_in_words(found: Mapping[str, Any], task: str, called: str | None = None) -> list[str]:
+    """The sentences about a model, ``called`` so, and its best baseline, without advice."""
     key, value, result = str(found["metric"]), number(found["value"]) or 0.0, found.get("result")
-    model = known_task(task).called
+    model = called or known_task(task).called
     figure = "a validation loss of" if key == "val_loss" else known_task(task).metric(key).name
     unit = f" {known_task(task).loss_unit}".rstrip() if key == "val_loss" else ""
     own, other = interval(found.get("interval")), number(found.get("against_value"))
+    if result == "constant":
+        as_majority = ", as the majority class does" if key in ("accuracy", "macro_f1") else ""
+        one = known_task(task).counted
+        said = f"The {model} gives one answer for every {one}{as_majority}: it has learnt nothing"
+        best = "" if other is None else f", {_called(found['against'])} {decimal(other)}"
+        return [f"{said} ({figure} {decimal(value)}{unit}{best})."]
     if found.get("against") is None or other is None:
         known = f" ({own})" if own else ""
         return [f"The {model} reaches {figure} {decimal(value)}{unit}{known}; no baseline was measured."]
@@ -211,5 +218,6 @@ def _without_metrics(record: Record) -> str:
 def _advice(record: Record, found: Mapping[str, Any]) -> str:
     if found.get("against") == BEFORE:
         return "Use that model as it is, or train it on more data or at a lower --learning-rate."
-    from_scratch, from_base = known_task(record.task).behind
+    other_kind = record.called != known_task(record.task).called
+    from_scratch, from_base = TaskSpec.behind if other_kind else known_task(record.task).behind
     return from_base if record.info.get("base") else from_scratch

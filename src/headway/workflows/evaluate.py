@@ -57,7 +57,9 @@ def evaluate(
     verdict = _verdict(pipe.task, metrics, given_data)
     on = f"{given_data.source.name}, the held-out part" if given_data.same else given_data.source.name
     every = {metric.key: metrics.get(metric.key) for metric in REPORTED}
-    return {"task": pipe.task, "on": on, **every, **metrics, "verdict": verdict}
+    kind = (given_data.plan.get("model") or {}).get("kind")
+    called = spec(pipe.task).called_as(kind)
+    return {"task": pipe.task, "on": on, **every, **metrics, "verdict": verdict, "called": called}
 
 
 def given_for(

@@ -36,6 +36,8 @@ def bleu_scores(written: Sequence[str], wanted: Sequence[str]) -> dict[str, Any]
 def chrf_intervals(written: Sequence[str], rivals: Sequence[str], wanted: Sequence[str]) -> dict[str, Any]:
     """``interval`` of the chrF of what was written, and ``difference_interval`` of that less the chrF of ``rivals``.
 
+    ``answers`` is how many different texts were written.
+
     From the counts that sacrebleu keeps of each text (``intervals.of_sums``); nothing where it is not installed, keeps
     none, or there is a single text.
     """
@@ -48,7 +50,7 @@ def chrf_intervals(written: Sequence[str], rivals: Sequence[str], wanted: Sequen
         ]
     except (ImportError, AttributeError):
         return {}
-    return intervals_of_counts(*counts) if len(written) > 1 else {}
+    return {**intervals_of_counts(*counts), "answers": len(set(written))} if len(written) > 1 else {}
 
 
 def intervals_of_counts(ours: np.ndarray, theirs: np.ndarray) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def judged(
     ``metric``, its ``value`` and 95 % ``interval``, on so many ``units`` (a ``unit`` is a row, a window ...);
     ``against`` (the best baseline, or None), its ``against_value``, by how much the model is better (``difference``,
     above 0 where it is), the ``difference_interval``, and whether that is ``paired``; and the ``result``: better,
-    worse, undecided, too few, alone (no baseline) or unknown (no interval).
+    worse, undecided, too few, alone (no baseline), unknown (no interval) or constant (one answer for everything).
     """
     metric = next((one for one in headlines if is_number(metrics.get(one.key))), None)
     if metric is None:
@@ -52,8 +52,9 @@ def judged(
     found: dict[str, Any] = {"metric": key, "value": value, "units": n, "unit": unit, "interval": None, "against": None}
     found["interval"] = _own_interval(metric, metrics, units, n)
     best = best_baseline(baselines, metric)
+    constant = _is_constant(metric, metrics, units)
     if best is None:
-        return {**found, "result": "alone"}
+        return {**found, "result": "constant" if constant else "alone"}
     other = float(best[key])
     theirs = (of_baselines or {}).get(str(best.get("name")))
     apart, paired = _difference(metric, metrics, units, theirs, other, n)
@@ -63,6 +64,8 @@ def judged(
         found["result"] = "too few"
     elif apart is not None:
         found["result"] = "better" if apart[0] > 0 else "worse" if apart[1] < 0 else "undecided"
+    if constant:
+        found["result"] = "constant"
     if kind == "class" and found["result"] in ("better", "undecided"):
         found["macro_f1"] = _macro_f1(metrics, baselines, units, of_baselines or {})
     return found
@@ -156,6 +159,16 @@ def _difference(
     return None, False
 
 
+def _is_constant(metric: Metric, metrics: Figures, units: np.ndarray | None) -> bool:
+    """Whether a model answers everything alike: where what is wanted differs, it has learnt nothing."""
+    if metric.units == "text":
+        return _of_texts(metric, metrics).get("answers") == 1
+    if units is None or metric.units not in ("class", "correlation", "area") or len(units) < 2:
+        return False
+    same = (units == units[0]).all(axis=0)
+    return bool(same[0] and not same[1])
+
+
 def _of_texts(metric: Metric, metrics: Figures) -> dict[str, Any]:
     """The intervals of texts as ``evaluate`` gives them."""
     found = metrics.get("intervals")
@@ -206,11 +219,11 @@ def better_over_seeds(kind: str, units: Sequence[np.ndarray], theirs: Sequence[n
 
 
 def _counted(kind: str, units: Sequence[np.ndarray]) -> int:
-    """How many units decide: of a quotient those that count, of classes that weigh alike C² / Σ (1 / rows)."""
+    """How many units decide: of a quotient those that count, of classes that weigh alike C times the rarest one's."""
     one = units[0]
     if kind in ("area", "macro"):
         rows = np.unique(one[:, 1], return_counts=True)[1]
-        return int(len(rows) ** 2 / (1 / rows).sum()) if len(rows) > 1 else 0
+        return int(len(rows) * rows.min()) if len(rows) > 1 else 0
     return int((one[:, 1] > 0).sum()) if kind == "quotient" else len(one)
 
 
