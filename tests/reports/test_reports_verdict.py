@@ -181,6 +181,7 @@ def test_macro_f1_that_is_surely_lower_is_not_hidden():
 def test_macro_f1_is_not_decided_by_four_rows():
     truth = np.array([0.0] * 196 + [1.0] * 4)
     units, theirs = np.stack([0 * truth, truth], 1), np.stack([truth, truth], 1)
+    units[0, 0] = 1.0
     rival, metrics = {"name": "linear", "accuracy": 0.99, "macro_f1": 1.0}, {"accuracy": 0.98, "macro_f1": 0.495}
     found = said("classification", metrics, rival, units=units, of_baselines={"linear": theirs})
     assert "(1.000 against 0.495 for the linear baseline) nothing is judged: a class has 4 held-out rows" in found
