@@ -21,7 +21,7 @@ def verdict(record: Record) -> str:
     if found.get("metric") is None:
         return _without_metrics(record)
     said = comparison_in_words(found, record.task, record.called)
-    if found.get("result") == "worse":
+    if found.get("result") == "worse" or (found.get("result") == "constant" and known_task(record.task).writes):
         said.append(_advice(record, found))
     return " ".join(said + cross_validation_in_words(record.info.get("cross_validation")))
 
