@@ -105,3 +105,15 @@ def test_of_questions_and_their_answers(tmp_path: Path):
     assert "accuracy of each next token given the true beginning" in said and checked(said) >= 1
     assert "use --task embedding" in said
     assert "the nearest source" in headway("evaluate", out).lower()
+
+
+def test_rows_that_differ_by_unknown_words_alone_are_not_called_leaked(tmp_path: Path):
+    with (tmp_path / "rows.csv").open("w") as file:
+        file.write("text,label\n")
+        for number in range(400):
+            kind = "good fine" if number % 2 else "bad poor"
+            file.write(f"please do look at {kind} name{number},{number % 2}\n")
+    out = tmp_path / "run"
+    words = ["--tokenizer", "word", "--vocab", "20", "--label-column", "label"]
+    said = headway("train", tmp_path / "rows.csv", "--task", "classification", *words, "--out", out, *SMALL)
+    assert "occur in the training data" not in said + (out / "log.jsonl").read_text()
