@@ -1,6 +1,7 @@
 """BLEU and chrF of translations against references, by sacrebleu."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,8 @@ def intervals_of_counts(ours: np.ndarray, theirs: np.ndarray) -> dict[str, Any]:
     def score(sums: np.ndarray) -> float:
         return float(metric._compute_score_from_stats(sums.tolist()).score) / 100
 
-    one, other = (tuple([each] for each in intervals.of_sums(score, counts)) for counts in (ours, theirs))
-    interval, apart = intervals.of_seeds(*one, 0, 1), intervals.of_paired_seeds(*one, *other, 0, 1)
+    one, other = (intervals.of_each(partial(intervals.of_sums, score), [counts]) for counts in (ours, theirs))
+    interval, apart = intervals.of_seeds(*one, 0, 1), intervals.of_paired_seeds(one, other, 0, 1)
     return {"interval": [100 * end for end in interval], "difference_interval": [100 * end for end in apart]}
 
 

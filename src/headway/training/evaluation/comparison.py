@@ -198,8 +198,7 @@ def over_seeds(kind: str, units: Sequence[np.ndarray]) -> list[float] | None:
         return None
     if kind == "loss" and len(units) == 1:
         return list(intervals.of_mean(units[0][:, 0], units[0][:, 1]))
-    found = [score(one) for one in units]
-    return list(intervals.of_seeds([value for value, _ in found], [each for _, each in found], low, high, counted))
+    return list(intervals.of_seeds(*intervals.of_each(score, units), low, high, counted))
 
 
 def better_over_seeds(kind: str, units: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> list[float] | None:
@@ -213,8 +212,8 @@ def better_over_seeds(kind: str, units: Sequence[np.ndarray], theirs: Sequence[n
     if len(units) == len(theirs) == 1 and kind == "class":  # predicted and true class, or rank and 1, are equal
         return list(intervals.of_paired_shares(*(one[:, 0] == one[:, 1] for one in (units[0], theirs[0]))))
     score, low, high = SCORES[kind]
-    one, other = (list(zip(*map(score, part), strict=True)) for part in (units, theirs))
-    found = intervals.of_paired_seeds(*one, *other, low, high, counted)
+    one, other = (intervals.of_each(score, part) for part in (units, theirs))
+    found = intervals.of_paired_seeds(one, other, low, high, counted)
     return [-found[1], -found[0]] if kind == "loss" else list(found)
 
 

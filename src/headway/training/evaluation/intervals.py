@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 Interval = tuple[float, float]
+OverSeeds = tuple[Sequence[float], Sequence[np.ndarray]]
+"""A figure of each of S seeds, and the influences (N,) of the units on it."""
 
 Z = 1.959963984540054
 """The 97.5 % point of the normal distribution."""
@@ -163,27 +165,26 @@ def _variance(values: Sequence[float], influences: Sequence[np.ndarray], n: int)
 
 
 def of_paired_seeds(
-    values: Sequence[float],
-    influences: Sequence[np.ndarray],
-    other_values: Sequence[float],
-    other_influences: Sequence[np.ndarray],
-    low: float = -math.inf,
-    high: float = math.inf,
-    units: int | None = None,
+    one: OverSeeds, other: OverSeeds, low: float = -math.inf, high: float = math.inf, units: int | None = None
 ) -> Interval:
     """The first figure less the second, each over seeds of its own (``of_seeds``), of two models on the same N units.
 
     How they are correlated is known from the influences, as if the two differed on one more unit than they do: models
     that answer alike are not surely equal.
     """
-    n = units or len(influences[0])
-    sides = (values, influences), (other_values, other_influences)
+    n, sides = units or len(one[1][0]), (one, other)
     unlike = ((high - low) / n) ** 2 if math.isfinite(high - low) else 0.0
     product = math.prod(_variance(*side, n)[0] + unlike for side in sides)
-    shared = n / (n - 1) * float(np.mean(influences, axis=0) @ np.mean(other_influences, axis=0))
-    means = [float(np.mean(some)) for some, _ in sides]
-    ends = [of_seeds(*side, low, high, n) for side in sides]
-    return of_difference(means[0], ends[0], means[1], ends[1], shared / math.sqrt(product) if product else 0.0)
+    shared = n / (n - 1) * float(np.mean(one[1], axis=0) @ np.mean(other[1], axis=0))
+    p, q = (float(np.mean(values)) for values, _ in sides)
+    first, second = (of_seeds(*side, low, high, n) for side in sides)
+    return of_difference(p, first, q, second, shared / math.sqrt(product) if product else 0.0)
+
+
+def of_each(score: Callable[[np.ndarray], tuple[float, np.ndarray]], units: Sequence[np.ndarray]) -> OverSeeds:
+    """A score and its influences, of the units of each seed."""
+    found = [score(one) for one in units]
+    return [value for value, _ in found], [influence for _, influence in found]
 
 
 def of_sums(score: Callable[[np.ndarray], float], counts: np.ndarray) -> tuple[float, np.ndarray]:
