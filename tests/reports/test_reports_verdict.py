@@ -46,8 +46,36 @@ def test_a_loss_that_is_sure_ends_with_advice():
     found = classified([True] * 60 + [False] * 40, [True] * 90 + [False] * 10)
     assert found.startswith("The linear model baseline beats the Transformer: accuracy 0.90 against 0.60, a difference")
     assert "(95 % interval 0.2" in found, "the interval is that of the winner over the loser"
-    assert found.endswith("For these data use that baseline, or start from a pretrained model.")
-    assert classified([False] * 40, [True] * 40, base={"path": "x"}).endswith("or try another pretrained model.")
+    assert found.endswith(
+        "train a bag of words, which is like it (--model bow), or start from a pretrained model (--from)."
+    )
+    assert classified([False] * 40, [True] * 40, base={"path": "x"}).endswith("(--model bow, without --from).")
+
+
+def test_a_bag_of_words_is_called_so_and_not_told_to_become_one():
+    plan = {"model": {"kind": "bow"}}
+    found = classified([True] * 60 + [False] * 40, [True] * 90 + [False] * 10, plan=plan)
+    assert "beats the bag of words: " in found and "Transformer" not in found and "--model bow" not in found
+    assert found.endswith("That baseline is not kept; start from a pretrained model (--from).")
+
+
+def test_one_answer_for_everything_is_nothing_learnt():
+    truth = np.array([0.0] * 60 + [1.0] * 40)
+    units, rival = np.stack([0 * truth, truth], 1), {"name": "majority class", "accuracy": 0.6}
+    found = said("classification", {"accuracy": 0.6}, rival, units=units, of_baselines={"majority class": units})
+    assert found == (
+        "The Transformer gives one answer for every row, as the majority class does: it has learnt nothing (accuracy "
+        "0.600, the majority class baseline 0.600)."
+    )
+    scores = np.linspace(0, 1, 40)
+    pairs = np.stack([0 * scores + 0.3, scores], 1)
+    found = said("embedding", {"spearman": 0.0}, units=pairs)
+    assert found.startswith("The Transformer gives one answer for every pair: it has learnt nothing")
+    apart = {"interval": [28.0, 32.0], "difference_interval": [13.0, 17.0], "answers": 1}
+    metrics, rival = {"chrf": 30.0, "written": 200, "intervals": apart}, {"name": "the source", "chrf": 15.0}
+    assert "it has learnt nothing (chrF 30.000, the source 15.000)" in said("translation", metrics, rival)
+    ranks = np.ones((40, 2))
+    assert "learnt nothing" not in said("embedding", {"accuracy": 1.0}, units=ranks), "every rank is 1"
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -111,7 +139,7 @@ def test_the_model_before_training_is_a_baseline():
     assert found.endswith("Use that model as it is, or train it on more data or at a lower --learning-rate.")
 
 
-def test_rank_correlations_by_the_paired_bootstrap():
+def test_rank_correlations_are_paired():
     draw = np.random.default_rng(3)
     scores = draw.normal(size=97)
     good, bad = (np.stack([scores + noise * draw.normal(size=97), scores], axis=1) for noise in (0.1, 3.0))
@@ -122,7 +150,7 @@ def test_rank_correlations_by_the_paired_bootstrap():
     assert few["result"] == "too few"
 
 
-def test_translations_by_the_bootstrap_of_what_was_written():
+def test_translations_by_what_was_written():
     rival = {"name": "the source, unchanged", "chrf": 15.0}
     apart = {"interval": [28.0, 32.0], "difference_interval": [13.0, 17.0]}
     metrics = {"chrf": 30.0, "bleu": 9.0, "written": 200, "intervals": apart}
@@ -132,7 +160,7 @@ def test_translations_by_the_bootstrap_of_what_was_written():
         "17.00, on 200 held-out pairs)."
     )
     lost = {**metrics, "chrf": 3.0, "intervals": {"interval": [2, 4], "difference_interval": [-14, -10]}}
-    assert said("translation", lost, rival).endswith("Train longer, on more pairs, or start from a pretrained model.")
+    assert said("translation", lost, rival).endswith("and its answer, use --task embedding.")
     assert "Not judged: 1 held-out pair is" in said("translation", {**metrics, "written": 1}, rival, unit="pairs")
     unknown = {"chrf": 30.0, "written": 200}
     assert "no interval was measured, so which is better is not judged" in said("translation", unknown, rival)
@@ -141,13 +169,22 @@ def test_translations_by_the_bootstrap_of_what_was_written():
 def test_macro_f1_that_is_surely_lower_is_not_hidden():
     truth = np.array([0.0] * 180 + [1.0] * 20)
     ours, theirs = truth.copy(), truth.copy()
-    ours[180:] = 0.0
+    ours[180:199] = 0.0
     theirs[:20] = 1.0
     units = np.stack([ours, truth], axis=1)
     rival = {"name": "linear", "accuracy": 0.9, "macro_f1": 0.80}
     metrics = {"accuracy": 0.9, "macro_f1": 0.47}
     found = said("classification", metrics, rival, units=units, of_baselines={"linear": np.stack([theirs, truth], 1)})
     assert "By macro F1, which weights rare and common classes equally, the linear baseline is better: 0.800" in found
+
+
+def test_macro_f1_is_not_decided_by_four_rows():
+    truth = np.array([0.0] * 196 + [1.0] * 4)
+    units, theirs = np.stack([0 * truth, truth], 1), np.stack([truth, truth], 1)
+    units[0, 0] = 1.0
+    rival, metrics = {"name": "linear", "accuracy": 0.99, "macro_f1": 1.0}, {"accuracy": 0.98, "macro_f1": 0.495}
+    found = said("classification", metrics, rival, units=units, of_baselines={"linear": theirs})
+    assert "(1.000 against 0.495 for the linear baseline) nothing is judged: a class has 4 held-out rows" in found
 
 
 def test_an_older_run_is_judged_by_its_numbers_alone():
@@ -223,9 +260,19 @@ def test_what_a_continued_run_gained_is_said():
     )
     not_sure = kept(40, 2.1, (70, 2.09), lowest={"step": 60, "val_loss": 2.08}, since=40, before=2.1, gained=False)
     assert "Training gained nothing that is clearly better than the model that it continued from at step 40" in not_sure
-    sure = kept(70, 2.0, (70, 2.0), since=40, before=2.1, gained=True, gain=[0.05, 0.15])
-    assert sure.endswith("the validation loss went from 2.100 to 2.000 (gain: 95 % interval 0.050 to 0.150).")
-    chance = kept(70, 2.0, (70, 2.0), since=0, before=2.1, gained=True, gain=[-0.05, 0.25])
+    loss = {"gain": [0.05, 0.15], "gain_of": ["val_loss", 2.1, 2.0]}
+    sure = kept(70, 2.0, (70, 2.0), since=40, before=2.1, gained=True, **loss)
+    assert sure.endswith(
+        "the validation loss went from 2.100 to 2.000 (gain in validation loss: 95 % interval 0.050 to 0.150)."
+    )
+    accuracy = {"gain": [-0.05, 0.25], "gain_of": ["accuracy", 0.8, 0.9]}
+    chance = kept(70, 2.0, (70, 2.0), since=0, before=2.1, gained=True, **accuracy)
     assert "The gain over the model that it began from may be chance" in chance
+    assert chance.endswith(
+        "the validation loss went from 2.100 to 2.000; accuracy from 0.800 to 0.900 (gain in accuracy: 95 % interval "
+        "-0.050 to 0.250)."
+    )
+    earlier = kept(70, 2.0, (70, 2.0), since=0, before=2.1, gained=True, gain=[0.05, 0.15])
+    assert earlier.endswith("from 2.100 to 2.000."), "it is not recorded of which metric the interval is"
     worse = kept(70, 2.4, (70, 2.4), since=40, before=2.1, gained=False, by="last")
     assert "made it no better: a validation loss of 2.400 against 2.100" in worse and "--keep best" in worse

@@ -13,6 +13,7 @@ import pytest
 from faults_harness import KILL, Forker, words
 
 import headway
+from headway.cli.tune import lines as lines_of
 from headway.errors import InputError, RunFailed
 from headway.science import search
 from headway.science import tune as module
@@ -123,6 +124,9 @@ def test_the_first_is_the_preset_and_the_best_is_kept(rows: Path, tmp_path: Path
     assert of_second["interval"][0] < 0 < of_second["interval"][1], "so small a difference of 21 rows is not sure"
     assert found["noise"]["accuracy_error"] == pytest.approx((0.75 * 0.25 / 16) ** 0.5)
     assert "21 rows" in found["noise"]["held_out"]
+    said_so = " ".join(lines_of(found, ["rows.csv"]))
+    apart = of_second["interval"]
+    assert f"worse in val_loss; its accuracy is lower by 0.0000 (95 % interval {apart[0]:.3f} to" in said_so
     assert (tmp_path / "model.safetensors").read_text() == (
         tmp_path / f"trials/{best:03}/model.safetensors"
     ).read_text()

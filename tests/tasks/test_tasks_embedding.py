@@ -1,6 +1,8 @@
 """Losses on pairs by hand, rankings, and rank correlation against another implementation."""
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,11 +11,12 @@ import torch.nn.functional as F
 from scipy.stats import spearmanr
 from torch import Tensor, nn
 
+import headway
 from headway.data.batches.batching import Batch, pad
 from headway.models.config import TransformerConfig
 from headway.models.heads import PoolingHead
 from headway.models.transformer import Encoder
-from headway.tasks.embedding.objective import Embedding, cosent, same_pairs
+from headway.tasks.embedding.objective import Embedding, cosent, ranking, same_pairs
 from headway.training.evaluation.intervals import spearman
 
 
@@ -57,6 +60,46 @@ def test_two_right_angles_and_two_hits_by_hand():
     model = Table(torch.eye(2).repeat(2, 1))
     total, _ = Embedding(scale=2.0).loss(model, pairs([0, 1], [2, 3]))
     assert total.item() == pytest.approx(2 * math.log(1 + math.exp(-2.0)))
+
+
+def test_two_scores_are_ranked_as_scikit_learn_does_and_perfection_is_one():
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    draw = np.random.default_rng(2)
+    wanted = np.where(draw.random(97) < 0.3, 5.0, 1.0)
+    cosines = np.round(draw.normal(size=97) + (wanted > 1), 1)  # with ties
+    metrics, units = ranking(cosines, wanted)
+    assert metrics == pytest.approx(
+        {
+            "roc_auc": roc_auc_score(wanted > 1, cosines),
+            "average_precision": average_precision_score(wanted > 1, cosines),
+        }
+    )
+    assert set(units[:, 1]) == {0.0, 1.0}
+    assert ranking(wanted / 7, wanted)[0] == {"roc_auc": 1.0, "average_precision": 1.0}
+    assert set(ranking(cosines, draw.integers(0, 3, 97))[0]) == {"spearman"}
+
+
+def test_pairs_of_two_scores_are_judged_by_the_area_under_the_curve(tmp_path: Path):
+    draw = np.random.default_rng(0)
+    words = [f"word{number}" for number in range(12)]
+    rows = ["first,second,score"]
+    for number in range(400):
+        same = number % 2
+        one, other = draw.choice(12, 2, replace=False)
+        rows.append(f"{words[one]} {number},{words[one] if same else words[other]} {number},{same}")
+    (tmp_path / "pairs.csv").write_text("\n".join(rows))
+    out = tmp_path / "run"
+    small = {"steps": 20, "d_model": 16, "layers": 1, "heads": 2, "quiet": True, "evaluations": 2}
+    found = headway.train(tmp_path / "pairs.csv", task="embedding", out=out, **small)
+    assert 0.5 < found["roc_auc"] <= 1 and 0 < found["average_precision"] <= 1 and "spearman" not in found
+    verdict = json.loads((out / "headway.json").read_text())["verdict"]
+    assert verdict["metric"] == "roc_auc" and verdict["interval"][0] <= verdict["value"] <= verdict["interval"][1]
+    assert verdict["paired"] and verdict["difference_interval"][0] <= verdict["difference"]
+    again = headway.evaluate(out)
+    assert {key: again[key] for key in ("roc_auc", "average_precision")} == pytest.approx(
+        {key: found[key] for key in ("roc_auc", "average_precision")}
+    )
 
 
 def test_pairs_that_share_a_text_are_no_wrong_answers():

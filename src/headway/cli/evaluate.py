@@ -86,7 +86,8 @@ def command(run: str, inputs: tuple[str, ...], as_json: bool, quiet: bool, **col
 
 def _lines(found: dict[str, Any]) -> list[str]:
     measured = {key: value for key, value in found.items() if isinstance(value, float) and key != "seconds"}
-    numbers = [f"{key} {quantities.metric(value)}" for key, value in measured.items()]
+    names = {"accuracy": spec(found["task"]).metric("accuracy").name}
+    numbers = [f"{names.get(key, key)} {quantities.metric(value)}" for key, value in measured.items()]
     from headway.io.quantities import counted
     from headway.reports.verdict import comparison_in_words, interval
 
@@ -97,7 +98,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
     if own:
         lines.append(f"{verdict['metric']}: {own}")
     if verdict.get("against") is not None:
-        lines.append(" ".join(comparison_in_words(verdict, found["task"])))
+        lines.append(" ".join(comparison_in_words(verdict, found["task"], found["called"])))
     lines += [f"  {name}: {signature}" for name, signature in found.get("signatures", {}).items()]
     for label, entry in (found.get("per_class") or {}).items():
         lines.append(

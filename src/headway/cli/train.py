@@ -135,13 +135,13 @@ def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> li
     from headway.reports.verdict import interval, kept_in_words
 
     task = spec(result["task"])
-    names = [one.key for one in task.metrics]
+    names = {one.key: one.name if one.key == "accuracy" else one.key for one in task.metrics}
     judged, data = (found if isinstance(found := info.get(key), dict) else {} for key in ("verdict", "data"))
     own = {judged.get("metric"): interval(judged.get("interval"))}
     numbers = ", ".join(
-        f"{name} {metric(result[name])}" + (f" ({own[name]})" if own.get(name) else "")
-        for name in names
-        if result.get(name) is not None
+        f"{name} {metric(result[key])}" + (f" ({own[key]})" if own.get(key) else "")
+        for key, name in names.items()
+        if result.get(key) is not None
     )
     asked = "--chat" if "conversations" in data else task.argument
     written = result.get("written")  # as many held-out pairs as there was time for

@@ -132,9 +132,12 @@ def _how_sure(found: dict[str, Any]) -> list[str]:
         said.append(f"which give an accuracy ± {noise['accuracy_error']:.3f} (one standard error)")
     if noise["second"] is not None:
         gap = noise["second"]["value"] - best["value"]
-        between = interval(noise["second"].get("interval")) or "no interval from one run each"
-        worse = f"{quantities.metric(gap)} worse in {measure}"
-        said.append(f"the next best, trial {noise['second']['trial']}, is {worse} ({between})")
+        said.append(f"the next best, trial {noise['second']['trial']}, is {quantities.metric(gap)} worse in {measure}")
+        if between := interval(noise["second"].get("interval")):
+            lower = found["accuracy"] - noise["second"]["accuracy"]
+            said.append(f"its accuracy is lower by {quantities.metric(lower)} ({between})")
+        else:
+            said[-1] += " (no interval from one run each)"
     optimistic = "the held-out part chose the best trial, so its figures here are optimistic"
     return ["; ".join(said), f"{optimistic}: measure it on other data with `headway evaluate {found['out']} FILE`"]
 

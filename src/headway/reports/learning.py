@@ -17,7 +17,9 @@ def learning(record: Record) -> Html:
     if not record.steps and (record.finished or record.info.get("steps") == 0) and len(record.evaluations) <= 1:
         if not record.evaluations and not record.metrics:
             return Html("")
-        said = "This model was fitted in closed form, without training steps, so there are no curves."
+        tuned = mapping(record.info.get("plan")).get("contrastive")
+        how = "tuned on pairs of rows, and its classifier fitted" if tuned else "fitted in closed form"
+        said = f"This model was {how}, without training steps, so there are no curves."
         return Html(f'<section><h2>How it learned</h2><p class="soft">{said}</p></section>')
     charts = [
         _titled("Loss", draw(_loss(record)), _notes(record)),
@@ -53,7 +55,7 @@ def _accuracy(record: Record) -> Chart:
     return Chart(
         title="Accuracy on the validation data against steps",
         y_label="accuracy (fraction of examples)",
-        lines=[Line(known(record.task).called, series(record.evaluations, "accuracy"), "validation", marks=True)],
+        lines=[Line(record.called, series(record.evaluations, "accuracy"), "validation", marks=True)],
         levels=_levels(record, "accuracy"),
         seconds=times(record),
         ring=_kept(record, "accuracy"),

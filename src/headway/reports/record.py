@@ -8,6 +8,7 @@ from typing import Any
 from headway.errors import InputError
 from headway.io.strict_json import read_text
 from headway.reports.wording import mapping, number
+from headway.tasks.registry import known
 from headway.training.store.log import read_log
 from headway.training.store.sizes import Sizes, sizes
 
@@ -37,6 +38,11 @@ class Record:
         """The task's name, or an empty string."""
         task = self.info.get("task")
         return task if isinstance(task, str) else ""
+
+    @property
+    def called(self) -> str:
+        """What the model is called: "Transformer", "bag of words" ..."""
+        return known(self.task).called_as(mapping(mapping(self.info.get("plan")).get("model")).get("kind"))
 
     @property
     def best(self) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def key_figures(record: Record) -> Html:
 def against_baselines(record: Record) -> Html:
     """The metrics of the model and the baselines on the same validation data."""
     measured = {**record.metrics, "seconds": record.total("seconds")}
-    found = comparison(known(record.task), measured, record.baselines)
+    found = comparison(known(record.task), record.called, measured, record.baselines)
     if not found:
         return found
     return _section("Against simple models", f'<p class="soft">On the same data; bold: best of the column.</p>{found}')

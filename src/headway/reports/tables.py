@@ -58,7 +58,7 @@ def facts(pairs: Iterable[tuple[object, object]]) -> Html:
     return Html(f"<dl>{rows}</dl>" if rows else "")
 
 
-def comparison(task: TaskSpec, metrics: dict[str, Any], baselines: list[dict[str, Any]]) -> Html:
+def comparison(task: TaskSpec, called: str, metrics: dict[str, Any], baselines: list[dict[str, Any]]) -> Html:
     """The model among its baselines, best first, the best value of a column in bold; empty without baselines."""
     rows = [{**metrics, "name": None}, *baselines]
     columns = [one for one in task.metrics if any(number(line.get(one.key)) is not None for line in baselines)]
@@ -81,7 +81,7 @@ def comparison(task: TaskSpec, metrics: dict[str, Any], baselines: list[dict[str
     heads = ["model", *(one.name for one in columns), *(["time"] if timed else [])]
     body = []
     for line in rows:
-        name = Html(f"<b>{escape(task.called)} (this run)</b>") if line["name"] is None else line["name"]
+        name = Html(f"<b>{escape(called)} (this run)</b>") if line["name"] is None else line["name"]
         seconds = number(line.get("seconds"))
         time = ["–" if seconds is None else duration(seconds)] if timed else []
         body.append([name, *(cell(line, one.key) for one in columns), *time])

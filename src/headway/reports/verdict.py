@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.reports.record import Record, not_numbers
-from headway.reports.wording import decimal, listing, mapping, number, short_name
+from headway.reports.wording import decimal, listing, mapping, number, short_name, words
 from headway.tasks.registry import known as known_task
+from headway.tasks.spec import TaskSpec
 from headway.training.evaluation.comparison import BEFORE, judged
 
 
@@ -19,8 +20,8 @@ def verdict(record: Record) -> str:
     found = verdict_of(record)
     if found.get("metric") is None:
         return _without_metrics(record)
-    said = comparison_in_words(found, record.task)
-    if found.get("result") == "worse":
+    said = comparison_in_words(found, record.task, record.called)
+    if found.get("result") == "worse" or (found.get("result") == "constant" and known_task(record.task).writes):
         said.append(_advice(record, found))
     return " ".join(said + cross_validation_in_words(record.info.get("cross_validation")))
 
@@ -33,13 +34,19 @@ def verdict_of(record: Record) -> dict[str, Any]:
     return judged(known_task(record.task).headline, record.metrics, record.baselines)
 
 
-def comparison_in_words(found: Mapping[str, Any], task: str) -> list[str]:
-    """The sentences about a model and its best baseline, without advice."""
+def comparison_in_words(found: Mapping[str, Any], task: str, called: str | None = None) -> list[str]:
+    """The sentences about a model, ``called`` so, and its best baseline, without advice."""
     key, value, result = str(found["metric"]), number(found["value"]) or 0.0, found.get("result")
-    model = known_task(task).called
+    model = called or known_task(task).called
     figure = "a validation loss of" if key == "val_loss" else known_task(task).metric(key).name
     unit = f" {known_task(task).loss_unit}".rstrip() if key == "val_loss" else ""
     own, other = interval(found.get("interval")), number(found.get("against_value"))
+    if result == "constant":
+        as_majority = ", as the majority class does" if key in ("accuracy", "macro_f1") else ""
+        one = known_task(task).counted
+        said = f"The {model} gives one answer for every {one}{as_majority}: it has learnt nothing"
+        best = "" if other is None else f", {_called(found['against'])} {decimal(other)}"
+        return [f"{said} ({figure} {decimal(value)}{unit}{best})."]
     if found.get("against") is None or other is None:
         known = f" ({own})" if own else ""
         return [f"The {model} reaches {figure} {decimal(value)}{unit}{known}; no baseline was measured."]
@@ -126,11 +133,13 @@ def _gained(found: Mapping[str, Any], since: float | None, loss: float) -> list[
         return [f"Training gained {better} the model that {began}, which is kept as it was."]
     ends = _ends(found.get("gain"))
     fell = f"the validation loss went from {decimal(before)} to {decimal(loss)}"
-    between = interval(found.get("gain"))
-    known = f" (gain: {between})" if between else ""
+    key, *both = listing(found.get("gain_of")) or [None]
+    if ends is not None and isinstance(key, str):
+        went = f"; {words(key)} from {decimal(both[0])} to {decimal(both[-1])}" if key != "val_loss" else ""
+        fell += f"{went} (gain in {words(key) if went else 'validation loss'}: {interval(found.get('gain'))})"
     if ends is not None and ends[0] <= 0:
-        return [f"The gain over the model that {began} may be chance: {fell}{known}."]
-    return [f"Over the model that {began}, {fell}{known}."]
+        return [f"The gain over the model that {began} may be chance: {fell}."]
+    return [f"Over the model that {began}, {fell}."]
 
 
 def cross_validation_in_words(found: object) -> list[str]:
@@ -184,6 +193,9 @@ def _by_macro_f1(found: Mapping[str, Any]) -> list[str]:
         return []
     against = f"{decimal(line['against_value'])} against {decimal(line['value'])}"
     between = interval(line.get("behind"))
+    if (few := number(line.get("fewest"))) is not None:
+        rows = f"{few:,.0f} held-out {'row' if few == 1 else 'rows'}, which would decide it"
+        return [f"By macro F1 ({against} for {_called(line.get('against'))}) nothing is judged: a class has {rows}."]
     which = "By macro F1, which weights rare and common classes equally,"
     return [f"{which} {_called(line.get('against'))} is better: {against} ({between} of the difference)."]
 
@@ -208,5 +220,6 @@ def _without_metrics(record: Record) -> str:
 def _advice(record: Record, found: Mapping[str, Any]) -> str:
     if found.get("against") == BEFORE:
         return "Use that model as it is, or train it on more data or at a lower --learning-rate."
-    from_scratch, from_base = known_task(record.task).behind
+    other_kind = record.called != known_task(record.task).called
+    from_scratch, from_base = TaskSpec.behind if other_kind else known_task(record.task).behind
     return from_base if record.info.get("base") else from_scratch

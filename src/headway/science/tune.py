@@ -318,16 +318,17 @@ class _Tuning:
 
 
 def _second(second: Attempt, accuracy: float | None, rows: int | None) -> dict[str, Any]:
-    """The next best trial, and the interval of how much more often the best is right."""
+    """The next best trial, its accuracy, and the interval of how much more often the best is right."""
     other = second.metrics.get("accuracy")
     known = accuracy is not None and other is not None and rows
     apart = list(of_shares(float(accuracy), rows, float(other), rows)) if known else None  # type: ignore[arg-type]
-    return {"trial": second.number, "value": second.value, "interval": apart}
+    return {"trial": second.number, "value": second.value, "accuracy": other, "interval": apart}
 
 
 def _rows(facts: dict[str, Any]) -> int | None:
-    """How many rows a classifier was measured on."""
+    """How many rows a classifier was measured on; the accuracy of a tagger is of words, which come in sentences."""
     classes = facts.get("metrics", {}).get("per_class")
+    classes = classes if spec(facts["task"]).compared[0].key == "accuracy" else None
     return sum(line["support"] for line in classes.values()) if classes else None
 
 

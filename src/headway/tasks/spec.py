@@ -11,7 +11,8 @@ OF_TEXTS = frozenset(
 """Options for texts only."""
 OF_KINDS = frozenset({"model", "match_parameters", "config_overrides"})
 """Options of tasks that support other kinds of model."""
-TRY_ANOTHER = "For these data use that baseline, or try another pretrained model."
+KINDS_CALLED = {"bow": "bag of words", "cnn": "CNN", "rnn": "RNN", "lstm": "LSTM", "gru": "GRU"}
+TRY_ANOTHER = "That baseline is not kept; try another pretrained model, or train on more data."
 """What to do where a baseline is better than a run from a pretrained model."""
 
 
@@ -63,12 +64,16 @@ class TaskSpec:
     """suffixes of the classes of ``transformers`` with its head"""
     also: tuple[str, ...] = ()
     """more values of ``--task`` for this task: kinds of its data"""
-    behind: tuple[str, str] = ("For these data use that baseline, or start from a pretrained model.", TRY_ANOTHER)
+    behind: tuple[str, str] = ("That baseline is not kept; start from a pretrained model (--from).", TRY_ANOTHER)
     """what to do where a baseline is better: for a run from scratch, and for one from a pretrained model"""
     supports: frozenset[str] = frozenset({"ranks"})
     """the features that it supports: ranks (several processes), seeds (--seeds), planning (a plan without data)"""
     pretrain_with: str | None = None
     """the task that ``--adapt`` first trains on the same texts"""
+
+    def called_as(self, kind: object) -> str:
+        """What reports call a model of a kind, as its plan or ``--model`` names it."""
+        return KINDS_CALLED.get(str(kind), self.called)
 
     def metric(self, key: str) -> Metric:
         """The metric of a key in ``headway.json``; one that the task does not have is named by its key."""

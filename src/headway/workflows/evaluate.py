@@ -58,7 +58,9 @@ def evaluate(
     verdict = _verdict(pipe.task, metrics, given_data)
     on = f"{given_data.source.name}, the held-out part" if given_data.same else given_data.source.name
     every = {metric.key: metrics.get(metric.key) for metric in REPORTED}
-    return {"task": pipe.task, "on": on, **every, **metrics, "verdict": verdict, "rows": given_data.counts}
+    kind = (given_data.plan.get("model") or {}).get("kind")
+    found = {"verdict": verdict, "called": spec(pipe.task).called_as(kind), "rows": given_data.counts}
+    return {"task": pipe.task, "on": on, **every, **metrics, **found}
 
 
 def given_for(

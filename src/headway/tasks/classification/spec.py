@@ -26,5 +26,10 @@ SPEC = TaskSpec(
     searched=frozenset({"label_smoothing", "token_dropout", "r_drop", "tokenizer"}),
     transformers=("ForSequenceClassification",),
     supports=frozenset({"ranks", "seeds"}),
+    behind=(
+        "That baseline is not kept: train a bag of words, which is like it (--model bow), or start from a pretrained "
+        "model (--from).",
+        "That baseline is not kept: try another pretrained model, or a bag of words (--model bow, without --from).",
+    ),
     pretrain_with="masked_lm",
 )

@@ -16,7 +16,7 @@ from headway.data.records.repeats import text_hashes
 from headway.data.records.sample import drawn_within
 from headway.data.records.text_pairs import TextPairs
 from headway.tasks.common.linear import fitted_on_some
-from headway.training.evaluation.intervals import spearman
+from headway.training.evaluation.intervals import area, spearman
 
 SCALE = 20.0
 """What cosines are multiplied by: 1 / temperature, with the temperature 0.05."""
@@ -83,7 +83,7 @@ class Embedding:
         "pairs": val_loss (nats per pair, each text among all N), accuracy (how often the nearest of all second texts is
         the right one), mrr (the mean of 1 / its rank).  Of ties the right text is the last (``rank_right``), so that
         texts that the model cannot tell apart are not counted as found.
-        "scores": val_loss, and spearman, the rank correlation of cosines and scores.
+        "scores": val_loss, and how well cosines rank the scores (``ranking``).
         """
         firsts, seconds, scores = [], [], []
         for batch in batches:
@@ -95,9 +95,10 @@ class Embedding:
         if self.kind == "scores":
             cosines, wanted = (first * second).sum(dim=-1), torch.cat(scores)
             loss = cosent(cosines.double(), wanted, self.scale).item()
+            metrics, units = ranking(cosines.double().numpy(), wanted.double().numpy())
             if each is not None:
-                each.append(torch.stack([cosines, wanted], dim=1).double().numpy())
-            return {"val_loss": loss, "spearman": spearman(cosines.numpy(), wanted.numpy())}
+                each.append(units)
+            return {"val_loss": loss, **metrics}
         numbers = torch.arange(2 * len(first)).view(2, -1) if self.texts is None else self.texts[:, : len(first)]
         metrics, ranks = self._ranked(first, second, *numbers)
         if each is not None:
@@ -176,8 +177,8 @@ def embedding_baselines(
     one, other = (features.transform(texts) for texts in (first, second))
     if held_out.scores is not None:
         cosines = np.asarray(one.multiply(other).sum(axis=1))[:, 0]
-        each[name] = np.stack([cosines, held_out.scores], axis=1)
-        return [{"name": name, "spearman": spearman(cosines, held_out.scores)}], said
+        metrics, each[name] = ranking(cosines, held_out.scores)
+        return [{"name": name, **metrics}], said
     groups, ranks, answers = texts_of(held_out), [], other.T.tocsr()
     for rows in torch.arange(len(first)).split(ROWS_AT_ONCE):
         found = torch.from_numpy((one[rows.numpy()] @ answers).toarray())
@@ -185,6 +186,23 @@ def embedding_baselines(
     rank = torch.cat(ranks)
     each[name] = np.stack([rank.double().numpy(), np.ones(len(rank))], axis=1)
     return [{"name": name, **found_by(rank)}], said
+
+
+def ranking(cosines: np.ndarray, scores: np.ndarray) -> tuple[dict[str, float], np.ndarray]:
+    """How well cosines (N,) rank scores (N,), and the units of that, (N, 2).
+
+    spearman, their rank correlation.  For scores of two values, whose correlation cannot reach 1, roc_auc, the area
+    under the curve, and average_precision (Σ over thresholds of the gain in recall times the precision, as
+    scikit-learn): the higher value is what is to be found, and is 1 in the units, the lower one 0.
+    """
+    if len(np.unique(scores)) != 2:
+        return {"spearman": spearman(cosines, scores)}, np.stack([cosines, scores], axis=1)
+    positive = scores == scores.max()
+    _, place, counts = np.unique(-cosines, return_inverse=True, return_counts=True)
+    hits = np.bincount(place, weights=positive)  # of each threshold, the highest cosine first
+    precision = hits.cumsum() / counts.cumsum()
+    metrics = {"roc_auc": area(cosines, positive)[0], "average_precision": float(hits @ precision / hits.sum())}
+    return metrics, np.stack([cosines, positive], axis=1)
 
 
 def contrastive(first: Tensor, second: Tensor, same: Tensor, scale: float, *, symmetric: bool) -> Tensor:

@@ -5,6 +5,8 @@ from headway.training.evaluation.metric import ACCURACY, VAL_LOSS, Metric
 
 MRR = Metric("mrr", "mean reciprocal rank")
 SPEARMAN = Metric("spearman", "rank correlation", units="correlation")
+ROC_AUC = Metric("roc_auc", "area under the ROC curve", units="area")
+AVERAGE_PRECISION = Metric("average_precision", "average precision")
 
 SPEC = TaskSpec(
     name="embedding",
@@ -17,9 +19,9 @@ SPEC = TaskSpec(
     loss_unit="",
     logits=0.0,
     outputs="vectors",
-    metrics=(ACCURACY, MRR, SPEARMAN, VAL_LOSS),
-    headline=(SPEARMAN, ACCURACY),
-    compared=(SPEARMAN, ACCURACY),
+    metrics=(ACCURACY, MRR, SPEARMAN, ROC_AUC, AVERAGE_PRECISION, VAL_LOSS),
+    headline=(ROC_AUC, SPEARMAN, ACCURACY),
+    compared=(ROC_AUC, SPEARMAN, ACCURACY),
     answered="texts embedded",
     options=OF_TEXTS | {"layout"},
     transformers=("Model", "EncoderModel"),

@@ -22,6 +22,6 @@ SPEC = TaskSpec(
     options=OF_TEXTS | OF_KINDS | {"layout", "stream", "label_smoothing"},
     transformers=("ForCausalLM", "LMHeadModel"),
     also=("dialogue",),
-    behind=("For this data use that baseline, train longer, or start from a pretrained model.", TRY_ANOTHER),
+    behind=("That baseline is not kept; train longer, or start from a pretrained model (--from).", TRY_ANOTHER),
     supports=frozenset({"ranks", "planning"}),
 )

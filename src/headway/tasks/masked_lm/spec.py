@@ -18,5 +18,5 @@ SPEC = TaskSpec(
     answered="texts filled in",
     options=OF_TEXTS | {"layout", "mlm_probability", "whole_words", "stream"},
     transformers=("ForMaskedLM",),
-    behind=("For this data use that baseline, train longer, or start from a pretrained model.", TRY_ANOTHER),
+    behind=("That baseline is not kept; train longer, or start from a pretrained model (--from).", TRY_ANOTHER),
 )

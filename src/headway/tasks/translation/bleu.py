@@ -1,6 +1,7 @@
 """BLEU and chrF of translations against references, by sacrebleu."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,25 +37,35 @@ def bleu_scores(written: Sequence[str], wanted: Sequence[str]) -> dict[str, Any]
 def chrf_intervals(written: Sequence[str], rivals: Sequence[str], wanted: Sequence[str]) -> dict[str, Any]:
     """``interval`` of the chrF of what was written, and ``difference_interval`` of that less the chrF of ``rivals``.
 
-    By the paired bootstrap over texts (Koehn 2004), from the counts that sacrebleu keeps of each; nothing where it is
-    not installed, or keeps none.
+    ``answers`` is how many different texts were written.
+
+    From the counts that sacrebleu keeps of each text (``intervals.of_sums``); nothing where it is not installed, keeps
+    none, or there is a single text.
     """
     try:
         from sacrebleu.metrics.chrf import CHRF
 
         metric: Any = CHRF()
-        ours, theirs = (
+        counts = [
             np.array(metric._extract_corpus_statistics(list(texts), [list(wanted)])) for texts in (written, rivals)
-        )
-
-        def score(counts: np.ndarray) -> float:
-            return float(metric._compute_score_from_stats(counts.sum(axis=0).tolist()).score)
-
-        interval = intervals.resampled(lambda at: score(ours[at]), len(ours))
-        apart = intervals.resampled(lambda at: score(ours[at]) - score(theirs[at]), len(ours))
+        ]
     except (ImportError, AttributeError):
         return {}
-    return {"interval": list(interval), "difference_interval": list(apart)}
+    return {**intervals_of_counts(*counts), "answers": len(set(written))} if len(written) > 1 else {}
+
+
+def intervals_of_counts(ours: np.ndarray, theirs: np.ndarray) -> dict[str, Any]:
+    """``chrf_intervals`` from the counts of each text, (N, K) each."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    metric: Any = CHRF()
+
+    def score(sums: np.ndarray) -> float:
+        return float(metric._compute_score_from_stats(sums.tolist()).score) / 100
+
+    one, other = (intervals.of_each(partial(intervals.of_sums, score), [counts]) for counts in (ours, theirs))
+    interval, apart = intervals.of_seeds(*one, 0, 1), intervals.of_paired_seeds(one, other, 0, 1)
+    return {"interval": [100 * end for end in interval], "difference_interval": [100 * end for end in apart]}
 
 
 def without_spaces(texts: Sequence[str]) -> bool:

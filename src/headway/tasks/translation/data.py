@@ -1,6 +1,7 @@
 """Text to text: translation, summaries, answers."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -57,7 +58,13 @@ MOST_WRITTEN, PROBED = 1000, 8
 SHOWN = 3
 """Held-out sources whose targets are shown at each evaluation."""
 
-UNCHANGED = "the source, unchanged"
+UNCHANGED, COMMONEST, NEAREST = (
+    "the source, unchanged",
+    "the commonest target",
+    "the target of the nearest source (TF-IDF)",
+)
+MOST_COMPARED = 10_000
+"""Training pairs among which the nearest source is looked for, at most."""
 
 
 class TranslationData(TaskData):
@@ -197,11 +204,9 @@ class TranslationData(TaskData):
             found = writer.search(self.validation.first.part(chosen)[:], self.rules)
             written = [self.tokenizer.target.decode(one[0].ids) for one in found]
             part = self.validation.texts.part(chosen)
-            texts, wanted = list(part.sources), list(part.targets)
-            next(line for line in self.baselines if line["name"] == UNCHANGED).update(copied_scores(texts, wanted))
-            metrics = {**bleu_scores(written, wanted), "written": count}
-            apart = chrf_intervals(written, texts, wanted)
-            return {**metrics, "intervals": apart} if apart else metrics
+            lines, scores = against_rivals(written, part, self.train.texts)
+            self.baselines[:] = [line for line in self.baselines if line["name"] != UNCHANGED] + lines
+            return {**bleu_scores(written, list(part.targets)), "written": count, **scores}
 
         return Closing(count * each, measure)
 
@@ -210,6 +215,40 @@ def copied_scores(sources: Sequence[str], targets: Sequence[str]) -> dict[str, A
     """BLEU and chrF of the sources as they are, without the signatures."""
     found = bleu_scores(sources, targets)
     return {name: value for name, value in found.items() if name != "signatures"}
+
+
+def against_rivals(
+    written: Sequence[str], pairs: TextPairs, train: TextPairs | None
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Baselines on the same pairs, and ``intervals`` of what was written against the best of them.
+
+    They are the source as it is and, where the training pairs are known, one answer for all and the nearest source's.
+    """
+    sources, wanted = list(pairs.sources), list(pairs.targets)
+    rivals = {UNCHANGED: sources}
+    if train is not None and len(train):
+        known = train.part(np.linspace(0, len(train) - 1, min(len(train), MOST_COMPARED)).astype(np.int64))
+        targets = list(known.targets)
+        common, count = Counter(targets).most_common(1)[0]
+        rivals |= {COMMONEST: [common] * len(wanted)} if count > 1 else {}
+        rivals |= {NEAREST: [targets[at] for at in _nearest(list(known.sources), sources)]}
+    lines = [{"name": name, **copied_scores(texts, wanted)} for name, texts in rivals.items()]
+    best = max(lines, key=lambda line: line.get("chrf", 0.0))
+    apart = chrf_intervals(written, rivals[str(best["name"])], wanted)
+    return lines, {"intervals": apart} if apart else {}
+
+
+def _nearest(known: list[str], texts: list[str]) -> list[int]:
+    """The number of the most similar known text of each, by the words and characters that they share."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    vectors = TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 4), sublinear_tf=True)
+    try:
+        rows = vectors.fit_transform(known).T.tocsr()
+    except ValueError:  # no text has a character
+        return [0] * len(texts)
+    found = vectors.transform(texts)
+    return [int((found[at] @ rows).toarray().argmax()) for at in range(len(texts))]
 
 
 def columns_of(table: Table, found: Detected) -> TextPairs:

@@ -12,8 +12,8 @@ from headway.errors import InputError
 from headway.models.transformer import EncoderDecoder
 from headway.tasks.common.rows import EncodedPairs, encoded_pairs
 from headway.tasks.task import EvaluationInputs
-from headway.tasks.translation.bleu import MISSING, WITHOUT_SPACES, bleu_scores, chrf_intervals, without_spaces
-from headway.tasks.translation.data import UNCHANGED, columns_of, copied_scores, split_pairs
+from headway.tasks.translation.bleu import MISSING, WITHOUT_SPACES, bleu_scores, without_spaces
+from headway.tasks.translation.data import against_rivals, columns_of, split_pairs
 from headway.tasks.translation.decoder_only import joined, prefix_task
 from headway.tasks.translation.objective import Translation
 from headway.tasks.translation.pipeline import Translator
@@ -43,8 +43,9 @@ def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
     if not scores:
         warnings.warn(MISSING, stacklevel=3)
     else:
-        scores |= {"written": len(rows), "intervals": chrf_intervals(written, sources, targets)}
-        given.baselines.append({"name": UNCHANGED, **copied_scores(sources, targets)})
+        lines, apart = against_rivals(written, rows.texts, _trained_pairs(given))
+        scores |= {"written": len(rows), **apart}
+        given.baselines.extend(lines)
     if scores and without_spaces(targets):
         warnings.warn(WITHOUT_SPACES, stacklevel=3)
     return {**metrics, **scores, "examples": len(rows)}
@@ -73,14 +74,19 @@ def _warn_of_pairs(pairs: TextPairs, name: str, given: EvaluationInputs) -> None
     """Warn of pairs that look wrong, and of pairs that were trained on."""
     for warning in pairs.warnings:
         warnings.warn(f"{name}: {warning}", stacklevel=4)
-    trained = given.trained_on()
-    if not isinstance(trained, Table):
+    if (known := _trained_pairs(given)) is None:
         return
-    data = given.facts["data"]
-    known = read_text_pairs(trained, data["text_column"], data["second_column"])
-    known = given.learnt(known, split_pairs)
     if exchanged_sides(known, pairs):
         warnings.warn(f"{name}: source and target seem to be swapped, by the words of the training data", stacklevel=4)
     if both := len(shared(known.hashes, pairs.hashes)):
         said = f"{both:,} of {len(pairs):,} sources also occur in the training data: their scores are too high"
         warnings.warn(said, stacklevel=4)
+
+
+def _trained_pairs(given: EvaluationInputs) -> TextPairs | None:
+    """The pairs that the run was trained on; None if they are gone or have changed."""
+    trained, data = given.trained_on(), given.facts.get("data", {})
+    if not isinstance(trained, Table):
+        return None
+    known = read_text_pairs(trained, data["text_column"], data["second_column"])
+    return given.learnt(known, split_pairs)

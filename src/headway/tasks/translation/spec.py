@@ -1,7 +1,9 @@
 """Translation, and every other task that writes a text for a text, in words and names."""
 
 from headway.tasks.spec import OF_KINDS, OF_TEXTS, TaskSpec
-from headway.training.evaluation.metric import ACCURACY, BLEU, CHRF, PERPLEXITY, VAL_LOSS
+from headway.training.evaluation.metric import BLEU, CHRF, PERPLEXITY, VAL_LOSS, Metric
+
+ACCURACY = Metric("accuracy", "accuracy of each next token given the true beginning")
 
 SPEC = TaskSpec(
     name="translation",
@@ -24,5 +26,9 @@ SPEC = TaskSpec(
     searched=frozenset({"label_smoothing"}),
     transformers=("ForConditionalGeneration", "MTModel"),
     also=("summarize",),
-    behind=("Train longer, on more pairs, or start from a pretrained model.",) * 2,
+    behind=(
+        "Train longer, on more pairs, or start from a pretrained model; to find the nearest question and its answer, "
+        "use --task embedding.",
+    )
+    * 2,
 )

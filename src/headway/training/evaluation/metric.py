@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
-UNITS = ("loss", "class", "correlation", "quotient", "text")
+UNITS = ("loss", "class", "correlation", "area", "quotient", "text")
 """What the results of the held-out units are, arrays (N, 2), and so how two models are compared:
 
     loss           (sum of the loss, number of targets): the mean, lower is better
     class          (predicted, true) class, or (rank of the right text, 1): the share of equal pairs
     correlation    (predicted, true) number: Spearman's rank correlation
+    area           (score, 1 or 0): the area under the ROC curve
     quotient       Σ first numbers / Σ second numbers; F1 is 2 × found rightly over found + wanted
     text           no units: ``evaluate`` gives an interval, and as ``written`` the number of texts
 """

@@ -9,7 +9,7 @@ checkpoint names its continuation (``State.cycle``), so that a continued run tha
 from typing import Any
 
 from headway.errors import InputError
-from headway.training.evaluation.comparison import gain
+from headway.training.evaluation.comparison import gain, value_of
 from headway.training.evaluation.metric import Metric
 from headway.training.loop.state import Training
 from headway.training.options import OPTIONS, TrainOptions
@@ -75,7 +75,7 @@ def kept(now: Training, keep: str, metric: Metric | None) -> dict[str, Any]:
     ``last`` is the last evaluation, ``lowest`` the one with the lowest loss.  ``since`` is the step from which an
     earlier run was continued, 0 for a run that began from a model of its own task, and None for all others; ``before``
     is the loss there, ``gained`` whether a later step is kept, and ``gain`` by how much that step is better in
-    ``metric`` (95 % interval).
+    ``metric`` (95 % interval), and ``gain_of`` that metric's key and its value before and after.
     """
     state = now.state
     evaluations = state.signs.evaluations
@@ -95,4 +95,5 @@ def kept(now: Training, keep: str, metric: Metric | None) -> dict[str, Any]:
         one, other = now.units.get("before"), now.units.get("best")
         if metric is not None and one is not None and other is not None:
             found["gain"] = gain(one.numpy(), other.numpy(), metric)
+            found["gain_of"] = [metric.key, *(value_of(metric, units.numpy()) for units in (one, other))]
     return found
