@@ -32,8 +32,8 @@ def analyse(
     """The results of a scaling study as ``--json`` gives them.  Raises InputError where no exponent can be given.
 
     The runs that are marked as held out, or else the one with the most compute, are left out of ``fit``; the largest of
-    them is predicted by it and compared.  Where the others do not suffice for a law, all are fitted and ``notes`` refuse
-    that test.  ``predicted`` answers for ``budgets`` in FLOPs, by the same fit.
+    them is predicted by it and compared.  Where the others do not suffice for a law, all are fitted, and ``notes`` say
+    so.  ``predicted`` answers for ``budgets`` in FLOPs, by the same fit.
     """
     marked = [run for run in runs if run.held_out]
     left_out = max(marked or runs, key=lambda run: run.compute, default=None)
