@@ -6,7 +6,7 @@ from scipy.stats import binomtest
 
 from headway.tasks.registry import spec
 from headway.training.evaluation import intervals
-from headway.training.evaluation.comparison import gain
+from headway.training.evaluation.comparison import SCORES, better_over_seeds, gain, over_seeds
 
 
 def pairs(a: int, b: int, c: int, d: int) -> tuple[np.ndarray, np.ndarray]:
@@ -83,11 +83,69 @@ def test_a_mean_over_units_of_any_size_covers_what_it_says():
     assert 0.91 <= covered / 400 <= 0.98
 
 
-def test_the_bootstrap_is_the_same_each_time_and_about_the_t_interval():
-    values = np.random.default_rng(1).normal(3.0, 1.0, 199)
-    found = intervals.resampled(lambda at: float(values[at].mean()), len(values))
-    assert found == intervals.resampled(lambda at: float(values[at].mean()), len(values))
-    assert found == pytest.approx(intervals.of_mean(values, np.ones(199)), abs=0.03)
+def test_a_loss_with_a_few_hard_units_is_less_sure_above_than_below():
+    sums = np.array([0.1] * 28 + [3.0, 5.0])
+    low, high = intervals.of_mean(sums, np.ones(30))
+    assert high - sums.mean() > 1.5 * (sums.mean() - low)
+
+
+def test_influences_are_what_leaving_a_unit_out_changes():
+    draw = np.random.default_rng(1)
+    a, b = draw.normal(size=53), np.round(draw.normal(size=53) * 2)
+    b[:20] = np.round(a[:20] * 2)
+    positive = b + a > 0
+    truth, guess = draw.integers(0, 3, 53), draw.integers(0, 3, 53)
+    kinds = {
+        "correlation": np.stack([a, b], 1),
+        "area": np.stack([b, positive], 1),
+        "macro": np.stack([guess, truth], 1).astype(float),
+        "quotient": np.stack([2 * (guess == truth), 1 + truth], 1).astype(float),
+        "class": np.stack([guess, truth], 1),
+    }
+    for kind, units in kinds.items():
+        score = SCORES[kind][0]
+        value, influence = score(units)
+        left_out = np.array([score(np.delete(units, at, axis=0))[0] for at in range(len(units))])
+        jackknife = 52 / 53 * ((left_out - left_out.mean()) ** 2).sum()
+        assert 53 / 52 * (influence**2).sum() == pytest.approx(jackknife, rel=0.12), kind
+        assert abs(influence.sum()) < 1e-9 and abs(value) <= 1, kind
+
+
+def test_areas_are_those_of_scikit_learn_with_ties():
+    from sklearn.metrics import roc_auc_score
+
+    draw = np.random.default_rng(4)
+    positive = draw.random(61) < 0.3
+    scores = np.round(draw.normal(size=61) + positive, 1)
+    assert intervals.area(scores, positive)[0] == pytest.approx(roc_auc_score(positive, scores))
+    with pytest.raises(ValueError, match="rows of both kinds"):
+        intervals.area(scores, np.ones(61, dtype=bool))
+
+
+@pytest.mark.parametrize("kind", ["quotient", "class", "correlation", "area", "macro"])
+def test_of_a_perfect_result_as_much_is_unknown_as_of_a_perfect_share(kind: str):
+    at = np.arange(30.0)
+    perfect = {"quotient": np.full((30, 2), 4.0), "correlation": np.stack([at, at], 1)}
+    units = perfect.get(kind, np.stack([at % 2, at % 2], 1))
+    low, high = over_seeds(kind, [units])
+    share = intervals.wilson(30, 30, intervals.student(30))[0]
+    assert high == 1.0 and low == pytest.approx(2 * share - 1 if kind == "correlation" else share)
+
+
+def test_seeds_make_an_interval_wider_and_rows_are_never_forgotten():
+    """Three seeds that are right alike: of 61 rows, Wilson's interval, not one of no width."""
+    rows = np.array([[1.0, 1.0]] * 51 + [[0.0, 1.0]] * 10)
+    low, high = over_seeds("class", [rows] * 3)
+    assert (low, high) == pytest.approx(intervals.wilson(51, 61), abs=0.01)
+    worse = rows.copy()
+    worse[:20, 0] = 0.0
+    below, above = over_seeds("class", [rows, rows, worse])
+    assert below < low - 0.1 and above > high - 0.1
+    losses = [np.stack([7 * (2 + shift + 0.01 * np.arange(9.0)), np.full(9, 7.0)], 1) for shift in (0.0, 0.1, 0.05)]
+    assert over_seeds("loss", losses)[0] < 2.09 < over_seeds("loss", losses)[1]
+    found = better_over_seeds("loss", losses, [one + np.array([7.0, 0.0]) for one in losses])
+    assert 0 < found[0] < 1.0 < found[1]
+    assert better_over_seeds("class", [rows, rows], [rows])[0] < 0 < better_over_seeds("class", [rows, rows], [rows])[1]
 
 
 def test_folds_of_one_table_are_wider_than_independent_ones():
@@ -105,4 +163,6 @@ def test_quotients_of_sums_are_compared_on_the_same_units():
     units = np.stack([2 * draw.binomial(wanted, 0.9), 2 * wanted], axis=1).astype(float)
     worse = np.stack([2 * draw.binomial(wanted, 0.5), 2 * wanted], axis=1).astype(float)
     assert gain(worse, units, f1)[0] > 0 > gain(units, worse, f1)[1]
-    assert gain(np.zeros((31, 2)), np.zeros((31, 2)), f1) == [0.0, 0.0]
+    low, high = gain(units, units, f1)
+    assert low < 0 < high, "models that answer alike are not surely equal"
+    assert gain(np.zeros((31, 2)), np.zeros((31, 2)), f1) is None, "sentences without an entity say nothing"

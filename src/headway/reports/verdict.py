@@ -182,6 +182,9 @@ def _by_macro_f1(found: Mapping[str, Any]) -> list[str]:
         return []
     against = f"{decimal(line['against_value'])} against {decimal(line['value'])}"
     between = interval(line.get("behind"))
+    if (few := number(line.get("fewest"))) is not None:
+        rows = f"{few:,.0f} held-out {'row' if few == 1 else 'rows'}, which would decide it"
+        return [f"By macro F1 ({against} for {_called(line.get('against'))}) nothing is judged: a class has {rows}."]
     which = "By macro F1, which weights rare and common classes equally,"
     return [f"{which} {_called(line.get('against'))} is better: {against} ({between} of the difference)."]
 

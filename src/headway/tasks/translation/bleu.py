@@ -36,25 +36,27 @@ def bleu_scores(written: Sequence[str], wanted: Sequence[str]) -> dict[str, Any]
 def chrf_intervals(written: Sequence[str], rivals: Sequence[str], wanted: Sequence[str]) -> dict[str, Any]:
     """``interval`` of the chrF of what was written, and ``difference_interval`` of that less the chrF of ``rivals``.
 
-    By the paired bootstrap over texts (Koehn 2004), from the counts that sacrebleu keeps of each; nothing where it is
-    not installed, or keeps none.
+    From the counts that sacrebleu keeps of each text (``intervals.of_sums``); nothing where it is not installed, keeps
+    none, or there is a single text.
     """
     try:
         from sacrebleu.metrics.chrf import CHRF
 
         metric: Any = CHRF()
-        ours, theirs = (
+        counts = [
             np.array(metric._extract_corpus_statistics(list(texts), [list(wanted)])) for texts in (written, rivals)
-        )
-
-        def score(counts: np.ndarray) -> float:
-            return float(metric._compute_score_from_stats(counts.sum(axis=0).tolist()).score)
-
-        interval = intervals.resampled(lambda at: score(ours[at]), len(ours))
-        apart = intervals.resampled(lambda at: score(ours[at]) - score(theirs[at]), len(ours))
+        ]
     except (ImportError, AttributeError):
         return {}
-    return {"interval": list(interval), "difference_interval": list(apart)}
+    if len(written) < 2:
+        return {}
+
+    def score(sums: np.ndarray) -> float:
+        return float(metric._compute_score_from_stats(sums.tolist()).score) / 100
+
+    ours, theirs = (tuple([each] for each in intervals.of_sums(score, part)) for part in counts)
+    interval, apart = intervals.of_seeds(*ours, 0, 1), intervals.of_paired_seeds(*ours, *theirs, 0, 1)
+    return {"interval": [100 * end for end in interval], "difference_interval": [100 * end for end in apart]}
 
 
 def without_spaces(texts: Sequence[str]) -> bool:

@@ -2,14 +2,16 @@
 
 Models that were measured on the same held-out units are compared unit by unit, since hard units are often hard
 for both: accuracies by the paired intervals of ``intervals.of_paired_shares``, losses by the mean difference over the
-units (``intervals.of_mean``), rank correlations, macro F1, quotients and chrF by the paired bootstrap.  Where it
-is not known how the examples pair, accuracies are compared as independent shares (``intervals.of_shares``).  A
-difference counts only where zero is outside its interval of 95 %.
+units (``intervals.of_mean``), and rank correlations, areas, macro F1, quotients and chrF by the intervals of both and
+how the influences of the units on both are correlated (``intervals.of_difference``).  Where it is not known how the
+examples pair, accuracies are compared as independent shares (``intervals.of_shares``).  A difference counts only where
+zero is outside its interval of 95 %.
 
 Units are the results that ``Objective.evaluate`` passes to ``each``: arrays (N, 2).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +21,9 @@ from headway.training.evaluation.metric import MACRO_F1, Metric
 
 BEFORE = "the model before training"
 """The name of the baseline of a run that starts from a model of its own task."""
-FEW, FEW_UNITS = 30, 5
-"""The fewest held-out examples (accuracy, correlation, chrF) and held-out units (loss) for a verdict."""
+FEW, FEW_UNITS, FEW_OF_CLASS = 30, 5, 10
+"""The fewest held-out examples (accuracy, correlation, chrF) and held-out units (loss) for a verdict, and rows of each
+class for one by macro F1, where the rarest class decides as much as the most common one."""
 
 Figures = Mapping[str, Any]
 
@@ -67,7 +70,7 @@ def judged(
 
 def gain(before: np.ndarray, after: np.ndarray, metric: Metric) -> list[float] | None:
     """The interval of a model's improvement between two evaluations of the same units."""
-    return _paired(metric.units, after, before)
+    return better_over_seeds(metric.units, [after], [before])
 
 
 def clearly_lower(after: np.ndarray, before: np.ndarray) -> bool:
@@ -121,10 +124,8 @@ def _own_interval(metric: Metric, metrics: Figures, units: np.ndarray | None, n:
     kind, value = metric.units, float(metrics[metric.key])
     if kind == "class" and n and 0 <= value <= 1:
         return list(intervals.wilson(value * n, n))
-    if kind == "loss" and units is not None and len(units) > 1:
-        return list(intervals.of_mean(units[:, 0], units[:, 1]))
-    if kind in SCORES and units is not None and len(units) > 1:
-        return list(intervals.resampled(lambda at: SCORES[kind](units[at]), len(units)))
+    if units is not None and kind in SCORES and kind != "class":
+        return over_seeds(kind, [units])
     return _of_texts(metric, metrics).get("interval")
 
 
@@ -143,24 +144,11 @@ def _difference(
     if units is not None and theirs is None and kind == "loss":  # the same for every target: uniform guessing
         theirs = np.stack([other * units[:, 1], units[:, 1]], axis=1)
     if units is not None and theirs is not None and len(units) == len(theirs) > 1:
-        return _paired(kind, units, theirs), True
+        return better_over_seeds(kind, [units], [theirs]), True
     shares = float(metrics[metric.key]), other
     if kind == "class" and n and all(0 <= share <= 1 for share in shares):
         return list(intervals.of_shares(shares[0], n, other, n)), False
     return None, False
-
-
-def _paired(kind: str, units: np.ndarray, theirs: np.ndarray) -> list[float] | None:
-    """The interval of how much better ``units`` are than ``theirs``, on the same held-out data."""
-    if len(units) != len(theirs) or len(units) < 2:
-        return None
-    if kind == "class":  # right where predicted and true class, or rank and 1, are equal
-        return list(intervals.of_paired_shares(units[:, 0] == units[:, 1], theirs[:, 0] == theirs[:, 1]))
-    if kind == "loss":
-        return list(intervals.of_mean(theirs[:, 0] - units[:, 0], units[:, 1]))
-    if score := SCORES.get(kind):
-        return list(intervals.resampled(lambda at: score(units[at]) - score(theirs[at]), len(units)))
-    return None
 
 
 def _of_texts(metric: Metric, metrics: Figures) -> dict[str, Any]:
@@ -169,18 +157,67 @@ def _of_texts(metric: Metric, metrics: Figures) -> dict[str, Any]:
     return found if isinstance(found, dict) and metric.units == "text" else {}
 
 
-def _quotient(units: np.ndarray) -> float:
-    """Σ of the first numbers / Σ of the second; 0 where the second is 0."""
-    one, other = units.sum(axis=0)
-    return float(one / other) if other else 0.0
+SCORES: dict[str, tuple[Callable[[np.ndarray], tuple[float, np.ndarray]], float, float]] = {
+    "class": (lambda units: intervals.ratio(np.stack([units[:, 0] == units[:, 1], np.ones(len(units))], 1)), 0, 1),
+    "loss": (intervals.ratio, -math.inf, math.inf),
+    "quotient": (intervals.ratio, 0, 1),
+    "correlation": (lambda units: intervals.rank_correlation(units[:, 0], units[:, 1]), -1, 1),
+    "area": (lambda units: intervals.area(units[:, 0], units[:, 1] > 0.5), 0, 1),
+    "macro": (lambda units: _macro(units), 0, 1),
+}
+"""By the kind of the units (N, 2): the value of all together with the influence of each, and its least and most."""
 
 
-def _spearman(units: np.ndarray) -> float:
-    return intervals.spearman(units[:, 0], units[:, 1])
+def over_seeds(kind: str, units: Sequence[np.ndarray]) -> list[float] | None:
+    """The interval of a metric's mean over models that differ in their seeds, each measured on the same N units.
+
+    ``units`` are (N, 2) for each seed, of this ``kind`` (``Metric.units``), as ``Objective.evaluate`` gives them; the
+    interval is that of other rows and other seeds (``intervals.of_seeds``).  None where there is none.
+    """
+    score, low, high = SCORES[kind]
+    counted = _counted(kind, units)
+    if counted < 2:
+        return None
+    if kind == "loss" and len(units) == 1:
+        return list(intervals.of_mean(units[0][:, 0], units[0][:, 1]))
+    found = [score(one) for one in units]
+    return list(intervals.of_seeds([value for value, _ in found], [each for _, each in found], low, high, counted))
 
 
-SCORES = {"correlation": _spearman, "quotient": _quotient}
-"""Metrics of all units together, by the kind of the units."""
+def better_over_seeds(kind: str, units: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> list[float] | None:
+    """The interval of how much better the mean of ``units`` is than that of ``theirs``, as for ``over_seeds``.
+
+    Both are of the same N units in the same order; the numbers of seeds may differ.  None where there is none.
+    """
+    counted = min(_counted(kind, units), _counted(kind, theirs)) if kind in SCORES else 0
+    if counted < 2 or len(units[0]) != len(theirs[0]):
+        return None
+    if len(units) == len(theirs) == 1 and kind == "class":  # predicted and true class, or rank and 1, are equal
+        return list(intervals.of_paired_shares(*(one[:, 0] == one[:, 1] for one in (units[0], theirs[0]))))
+    score, low, high = SCORES[kind]
+    one, other = (list(zip(*map(score, part), strict=True)) for part in (units, theirs))
+    found = intervals.of_paired_seeds(*one, *other, low, high, counted)
+    return [-found[1], -found[0]] if kind == "loss" else list(found)
+
+
+def _counted(kind: str, units: Sequence[np.ndarray]) -> int:
+    """How many units decide: of a quotient those that count, of classes that weigh alike C² / Σ (1 / rows)."""
+    one = units[0]
+    if kind in ("area", "macro"):
+        rows = np.unique(one[:, 1], return_counts=True)[1]
+        return int(len(rows) ** 2 / (1 / rows).sum()) if len(rows) > 1 else 0
+    return int((one[:, 1] > 0).sum()) if kind == "quotient" else len(one)
+
+
+def _macro(units: np.ndarray) -> tuple[float, np.ndarray]:
+    """Macro F1 over the classes that occur or are predicted, and the influence of each row."""
+    predicted, true = units.astype(np.int64).T
+    size, right = 1 + int(units.max()), predicted == true
+    both = np.bincount(predicted, minlength=size) + np.bincount(true, minlength=size)
+    f1 = 2 * np.bincount(true[right], minlength=size) / np.maximum(both, 1)
+    present, share = int((both > 0).sum()), f1 / np.maximum(both, 1)
+    influence = (2 * right / both[true] - share[true] - share[predicted]) / present
+    return float(f1.sum()) / present, influence
 
 
 def _macro_f1(
@@ -193,19 +230,12 @@ def _macro_f1(
         return None
     if float(best["macro_f1"]) <= float(ours):  # type: ignore[arg-type]
         return None
-    n_classes = 1 + int(max(units.max(), theirs.max()))
-
-    def score(part: np.ndarray) -> float:
-        """Macro F1 over the classes that occur or are predicted."""
-        predicted, true = part[:, 0].astype(np.int64), part[:, 1].astype(np.int64)
-        hits = np.bincount(true[predicted == true], minlength=n_classes)
-        both = np.bincount(predicted, minlength=n_classes) + np.bincount(true, minlength=n_classes)
-        return float((2 * hits[both > 0] / both[both > 0]).mean())
-
-    low, high = intervals.resampled(lambda at: score(theirs[at]) - score(units[at]), len(units))
-    if low <= 0:
-        return None
-    return {"against": best["name"], "value": ours, "against_value": best["macro_f1"], "behind": [low, high]}
+    line = {"against": best["name"], "value": ours, "against_value": best["macro_f1"]}
+    rows = np.unique(units[:, 1], return_counts=True)[1]
+    if len(rows) < 2 or rows.min() < FEW_OF_CLASS:
+        return {**line, "behind": None, "fewest": int(rows.min())}
+    apart = better_over_seeds("macro", [theirs], [units])
+    return None if apart is None or apart[0] <= 0 else {**line, "behind": apart}
 
 
 def in_order(each: Sequence[np.ndarray], order: np.ndarray | None) -> np.ndarray:

@@ -1,6 +1,11 @@
 """95 % confidence intervals of metrics and of their differences.
 
-Letters: N held-out units (rows, windows of a text, conversations), R resamples.
+A score that is no plain share (F1, chrF, a rank correlation, the area under a curve) has an *influence* of each unit:
+what it adds to the score beyond the mean, so that the variance of the score is N / (N - 1) times the sum of their
+squares (the infinitesimal jackknife, Jaeckel 1972; of a ratio it is Cochran's linearisation).  benchmarks/coverage.py
+simulates how often each interval contains the true value.
+
+Letters: N held-out units (rows, windows of a text, conversations), S seeds, K counts.
 """
 
 import math
@@ -12,15 +17,16 @@ Interval = tuple[float, float]
 
 Z = 1.959963984540054
 """The 97.5 % point of the normal distribution."""
-RESAMPLES = 1000
+UNKNOWN = 0.05
+"""How many units are taken to be wholly wrong or right, though none was, where the spread of a score is estimated."""
 
 
-def wilson(right: float, n: int) -> Interval:
+def wilson(right: float, n: float, z: float = Z) -> Interval:
     """The score interval of a share, ``right`` of ``n`` (Wilson 1927).  Raises ValueError for no examples."""
     if n < 1:
         raise ValueError(f"n is {n}, expected 1 or more")
-    p, z2 = right / n, Z * Z
-    middle, half = p + z2 / (2 * n), Z * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
+    p, z2 = right / n, z * z
+    middle, half = p + z2 / (2 * n), z * math.sqrt(max(0.0, p * (1 - p)) / n + z2 / (4 * n * n))
     return max(0.0, (middle - half) / (1 + z2 / n)), min(1.0, (middle + half) / (1 + z2 / n))
 
 
@@ -44,17 +50,12 @@ def of_paired_shares(one: np.ndarray, other: np.ndarray) -> Interval:
     n = len(one)
     a, b, c = (int(np.sum(part)) for part in (one & other, one & ~other, ~one & other))
     d = n - a - b - c
-    p, q, gap = (a + b) / n, (a + c) / n, (b - c) / n
-    (low, high), (below, above) = wilson(a + b, n), wilson(a + c, n)
+    p, q = (a + b) / n, (a + c) / n
     product = (a + b) * (c + d) * (a + c) * (b + d)
     shift = float(a * d - b * c)
     shift = max(shift - n / 2, 0.0) if shift > 0 else shift
     phi = shift / math.sqrt(product) if product else 0.0
-
-    def half(up: float, down: float) -> float:
-        return math.sqrt(max(0.0, up * up - 2 * phi * up * down + down * down))
-
-    found = [gap - half(p - low, above - q), gap + half(high - p, q - below)]
+    found = [*of_difference(p, wilson(a + b, n), q, wilson(a + c, n), phi)]
     if m := b + c:
         least = float(betaincinv(b, c + 1, 0.025)) if b else 0.0
         most = float(betaincinv(b + 1, c, 0.975)) if c else 1.0
@@ -62,19 +63,44 @@ def of_paired_shares(one: np.ndarray, other: np.ndarray) -> Interval:
     return max(-1.0, min(found)), min(1.0, max(found))
 
 
+def of_difference(p: float, one: Interval, q: float, other: Interval, correlation: float) -> Interval:
+    """The difference p - q of two correlated figures, each with its interval.
+
+    Newcombe's squares and sums (1998, method 10), for any figures as Zou (2007, *Toward using confidence intervals to
+    compare correlations*).
+    """
+    (low, high), (below, above), gap = one, other, p - q
+
+    def half(up: float, down: float) -> float:
+        return math.sqrt(max(0.0, up * up - 2 * correlation * up * down + down * down))
+
+    return gap - half(p - low, above - q), gap + half(high - p, q - below)
+
+
 def of_mean(sums: np.ndarray, counts: np.ndarray) -> Interval:
     """A mean over targets that come in N units, sums and counts (N,) each: Σ sums / Σ counts.
 
     The ratio estimator of Cochran (*Sampling Techniques*, 1977, 6.3), units being drawn as a whole, with Student's t
-    for N - 1 degrees of freedom.  The sums may be differences of two models on the same units, which pairs them.
+    for N - 1 degrees of freedom and Hall's correction for skewness (1992, *On the removal of skewness by
+    transformation*): a few units that are much harder than the others make the upper end farther than the lower one.
     Raises ValueError for fewer than two units.
     """
     mean, error = mean_and_error(sums, counts)
-    half = student(len(sums)) * error
-    return mean - half, mean + half
+    n, t = len(sums), student(len(sums))
+    apart = sums - mean * counts
+    scale = math.sqrt(float(apart @ apart) / n)
+    skewness = float((apart**3).sum()) / n / scale**3 if error and scale else 0.0
+    if abs(skewness) < 1e-6:
+        return mean - t * error, mean + t * error
+    root = math.sqrt(n)
+
+    def corrected(t: float) -> float:
+        return 3 * root / skewness * float(np.cbrt(1 + skewness * (t / root - skewness / (6 * n))) - 1)
+
+    return mean - error * corrected(t), mean - error * corrected(-t)
 
 
-def student(n: int) -> float:
+def student(n: float) -> float:
     """The 97.5 % point of Student's t for n values: half a 95 % interval, in standard errors."""
     from scipy.special import stdtrit  # scipy.stats takes four times as long to import
 
@@ -91,15 +117,82 @@ def mean_and_error(sums: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
     return mean, math.sqrt(n / (n - 1) * float(apart @ apart)) / total
 
 
-def resampled(score: Callable[[np.ndarray], float], n: int) -> Interval:
-    """The percentile bootstrap (Efron 1979): ``score`` of index arrays (N,) drawn with replacement, always the same.
+def of_seeds(
+    values: Sequence[float],
+    influences: Sequence[np.ndarray],
+    low: float = -math.inf,
+    high: float = math.inf,
+    units: int | None = None,
+) -> Interval:
+    """A figure over rows and seeds: the mean of S values, one for each seed, all measured on the same N units.
 
-    For a difference of two models on the same units it is the paired bootstrap of Koehn (2004).
+    ``influences`` are (N,) for each seed, and the figure lies between ``low`` and ``high``.  The variance is that of
+    drawing other units (of the mean influence of each) plus that of other seeds, the variance of the values / S; the
+    degrees of freedom are Satterthwaite's (1946).  It covers Student's interval of the S values, since two or three of
+    them may by chance be near each other.  With one seed only other units are counted.
+
+    Between finite ends it is Wilson's score interval with as many units as would give a share this variance (the
+    effective sample size of Kish; Dean and Pagano 2015, *Evaluating confidence interval methods for binomial
+    proportions in clustered surveys*).  Of a perfect score, whose variance cannot be known, that is all N of them,
+    or ``units`` where they do not count alike.  Raises ValueError for fewer than two units.
     """
-    draw = np.random.default_rng(0)
-    found = [score(draw.integers(0, n, n)) for _ in range(RESAMPLES)]
-    low, high = np.quantile(found, [0.025, 0.975])
-    return float(low), float(high)
+    mean, n = float(np.mean(values)), units or len(influences[0])
+    if n < 2:
+        raise ValueError(f"{n} units have no interval; expected 2 or more")
+    variance, freedom = _variance(values, influences, n)
+    t, seeds = student(freedom + 1), len(values)
+    others = student(seeds) * float(np.std(values, ddof=1)) / math.sqrt(seeds) if seeds > 1 else 0.0
+    if math.isfinite(low) and math.isfinite(high):
+        share, size = (mean - low) / (high - low), high - low
+        spread = share * (1 - share)
+        effective = max(1.0, n * (spread + UNKNOWN / n) / (n * variance / size**2 + UNKNOWN / n))
+        ends = [low + size * end for end in wilson(share * effective, effective, t)]
+    else:
+        ends = [mean - t * math.sqrt(variance), mean + t * math.sqrt(variance)]
+    return max(low, min(ends[0], mean - others)), min(high, max(ends[1], mean + others))
+
+
+def _variance(values: Sequence[float], influences: Sequence[np.ndarray], n: int) -> tuple[float, float]:
+    """The variance of a mean over seeds, and its degrees of freedom."""
+    by_unit, seeds = np.mean(influences, axis=0), len(values)
+    parts = [(n / (n - 1) * float(by_unit @ by_unit), n - 1)]
+    if seeds > 1:
+        parts.append((float(np.var(values, ddof=1)) / seeds, seeds - 1))
+    variance = sum(part for part, _ in parts)
+    return variance, variance**2 / sum(part**2 / free for part, free in parts) if variance else n - 1
+
+
+def of_paired_seeds(
+    values: Sequence[float],
+    influences: Sequence[np.ndarray],
+    other_values: Sequence[float],
+    other_influences: Sequence[np.ndarray],
+    low: float = -math.inf,
+    high: float = math.inf,
+    units: int | None = None,
+) -> Interval:
+    """The first figure less the second, each over seeds of its own (``of_seeds``), of two models on the same N units.
+
+    How they are correlated is known from the influences, as if the two differed on one more unit than they do: models
+    that answer alike are not surely equal.
+    """
+    n = units or len(influences[0])
+    sides = (values, influences), (other_values, other_influences)
+    unlike = ((high - low) / n) ** 2 if math.isfinite(high - low) else 0.0
+    product = math.prod(_variance(*side, n)[0] + unlike for side in sides)
+    shared = n / (n - 1) * float(np.mean(influences, axis=0) @ np.mean(other_influences, axis=0))
+    means = [float(np.mean(some)) for some, _ in sides]
+    ends = [of_seeds(*side, low, high, n) for side in sides]
+    return of_difference(means[0], ends[0], means[1], ends[1], shared / math.sqrt(product) if product else 0.0)
+
+
+def of_sums(score: Callable[[np.ndarray], float], counts: np.ndarray) -> tuple[float, np.ndarray]:
+    """A score of the sums of counts, (K,) -> a number, and the influence of each of N units; ``counts`` are (N, K)."""
+    sums = counts.sum(axis=0).astype(np.float64)
+    step = 1e-3 * np.maximum(sums, 1.0)
+    slopes = [(score(sums + move) - score(sums - move)) / (2 * move.sum()) for move in np.diag(step)]
+    influence = counts @ np.array(slopes)
+    return score(sums), influence - influence.mean()
 
 
 def of_folds(values: Sequence[float], folds: int) -> Interval:
@@ -114,14 +207,58 @@ def of_folds(values: Sequence[float], folds: int) -> Interval:
     return mean - half, mean + half
 
 
+def ratio(units: np.ndarray) -> tuple[float, np.ndarray]:
+    """Σ of the first numbers / Σ of the second of units (N, 2), 0 where that is 0, and the influence of each, (N,)."""
+    one, other = units.sum(axis=0)
+    value = float(one / other) if other else 0.0
+    return value, (units[:, 0] - value * units[:, 1]) / (other or 1.0)
+
+
 def spearman(one: np.ndarray, other: np.ndarray) -> float:
     """The correlation of ranks, equal values sharing the mean of theirs; 0 where one of both is constant."""
-    a, b = (_ranks(values) - (len(values) - 1) / 2 for values in (one, other))
-    length = np.sqrt((a * a).sum() * (b * b).sum())
-    return float((a * b).sum() / length) if length else 0.0
+    return rank_correlation(one, other)[0]
+
+
+def rank_correlation(one: np.ndarray, other: np.ndarray) -> tuple[float, np.ndarray]:
+    """``spearman`` and the influence of each of N pairs of numbers, (N,), through its rank and those of the others."""
+    n = len(one)
+    a, b = (_ranks(values) - (n - 1) / 2 for values in (one, other))
+    lengths = float((a * a).sum()), float((b * b).sum())
+    if not all(lengths):
+        return 0.0, np.zeros(n)
+    value = float((a * b).sum()) / math.sqrt(lengths[0] * lengths[1])
+    sides = zip((one, other), (a, b), lengths, strict=True)
+    both = a * b + _shift(one, b) + _shift(other, a)
+    parts = [(own * own + 2 * _shift(values, own)) / size for values, own, size in sides]
+    influence = both / math.sqrt(lengths[0] * lengths[1]) - value / 2 * (parts[0] + parts[1])
+    return value, influence - influence.mean()
+
+
+def _shift(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """What each of N values adds to Σ weights · ranks by being below or above the others, per unit of N."""
+    ordered = np.sort(values)
+    below, upto = (np.searchsorted(ordered, values, side) for side in ("left", "right"))  # type: ignore[call-overload]
+    sums = np.concatenate([[0.0], np.cumsum(weights[np.argsort(values, kind="stable")])])
+    return np.asarray(sums[-1] - sums[upto] - sums[below]) / 2
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = counts.cumsum()
     return ((last - counts + last - 1) / 2)[place]
+
+
+def area(scores: np.ndarray, positive: np.ndarray) -> tuple[float, np.ndarray]:
+    """The area under the ROC curve of N scores, and the influence of each.
+
+    How often one of the ``positive``, bool (N,), has the higher score than one of the others, equal scores counting
+    half (Hanley and McNeil 1982); influences as DeLong et al. (1988).  Raises ValueError where one kind is missing.
+    """
+    m, n = int(positive.sum()), int((~positive).sum())
+    if not m or not n:
+        raise ValueError("the area under the curve needs rows of both kinds")
+    ordered = [np.sort(scores[chosen]) for chosen in (positive, ~positive)]
+    passed = [(np.searchsorted(some, scores, "left") + np.searchsorted(some, scores, "right")) / 2 for some in ordered]
+    wins = np.where(positive, passed[1] / n, 1 - passed[0] / m)  # of each over those of the other kind
+    value = float(wins[positive].mean())
+    return value, (wins - value) / np.where(positive, m, n)
