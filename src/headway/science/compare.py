@@ -366,7 +366,8 @@ def _measured(contest: Contest, path: Path) -> tuple[dict[str, Any], np.ndarray]
     given = given_for(path, pipe, [contest.test] if contest.test else [], whole=True)
     found = room(pipe.task).evaluate(pipe, given)
     each = np.concatenate(given.each or [np.empty((0, 2))])
-    return {name: value for name, value in found.items() if isinstance(value, int | float)}, each
+    kept = {name: value for name, value in found.items() if isinstance(value, int | float) or name == "intervals"}
+    return kept, each
 
 
 def _test(rows: list[dict[str, Any]], metric: Metric) -> None:
@@ -380,7 +381,8 @@ def _test(rows: list[dict[str, Any]], metric: Metric) -> None:
         if not metric.units:  # bits per byte are a loss in another unit
             scales = [value / one[VAL_LOSS.key] for value, one in zip(row["values"], row["metrics"], strict=True)]
             row["each"] = [units * [scale, 1] for units, scale in zip(row["each"], scales, strict=True)]
-        row["interval"] = over_seeds(kind, row["each"]) if kind in SCORES else None
+        own = row["metrics"][0].get("intervals", {}) if len(row["values"]) == 1 else {}
+        row["interval"] = over_seeds(kind, row["each"]) if kind in SCORES else own.get("interval")
     for row in rows:
         paired = row is not best and _are_paired(kind, row, best)
         row["behind"] = metric.better(best["mean"], row["mean"])

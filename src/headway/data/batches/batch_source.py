@@ -62,11 +62,6 @@ class HeldOutText:
         """Non-overlapping windows of the held-out text: each of its targets once (or every n-th window)."""
         return text_batches(self.held_out, self.length, 2 * self.size, self.every)
 
-    @property
-    def windows_held_out(self) -> int:
-        """How many windows the held-out text has."""
-        return -(-(len(self.held_out) - 1) // self.length)
-
     def validation_batches(self) -> int:
         """How many batches ``validation`` gives."""
         targets, length = len(self.held_out) - 1, self.length

@@ -82,23 +82,14 @@ def decide(
     text = Text(data.n_tokens, len(data.validation), data.tokenizer.vocab_size)
     length = options.data.length or (SHORT if wanted < LONG_TIME else LONG)
     progress.phase("timing")
+    shared: dict[str, Any] = {"length": length, "scaling": scaling, "batch_tokens": options.optimisation.batch_tokens}
 
     def grid_of(kind: Kind) -> Grid:
         timed = [shape for shape in shapes(text.vocab_size, length, kind, scaling) if shape.heads in TIMED]
         precision = options.runtime.precision or faster_steps(timed[2], text.vocab_size, length, scaling)
         speed = measured_speed(timed, text.vocab_size, length, precision, scaling)
         left = wanted - (time.monotonic() - started) - ENDING
-        return plan_grid(
-            text,
-            left,
-            speed,
-            length=length,
-            kind=kind,
-            scaling=scaling,
-            precision=precision,
-            batch_tokens=options.optimisation.batch_tokens,
-            before=wanted - left,
-        )
+        return plan_grid(text, left, speed, kind=kind, precision=precision, before=wanted - left, **shared)
 
     for kind in KINDS:
         try:

@@ -64,12 +64,11 @@ def measured(
     cost = 0.0 if limit is None else evaluation_seconds(model, batch_source, objective, None)
     shown = 0.0 if limit is None else _seconds_of(sample)
     if isinstance(batch_source, HeldOutText):
-        every, why = 1, f"--validation-windows {windows}"
+        every = max(1, math.ceil(cost / (LONGEST_EVALUATION * limit))) if limit is not None else 1
+        why = "evaluating all of the held-out text would take too much time"
         if windows is not None:
-            every = math.ceil(batch_source.windows_held_out / windows)
-        elif limit is not None:
-            every = max(1, math.ceil(cost / (LONGEST_EVALUATION * limit)))
-            why = "evaluating all of the held-out text would take too much time"
+            why = f"--validation-windows {windows}"
+            every = math.ceil(math.ceil((len(batch_source.held_out) - 1) / batch_source.length) / windows)
         plan = plan.but(validation_every=every)
         batch_source.every, cost = every, cost / every
         if every > 1:
