@@ -46,8 +46,8 @@ def evaluate(
 
     ``inputs`` are names of files, or data in memory as ``headway.train`` takes them.  Without inputs, or with the file
     that the model was trained on, the held-out part is measured as training did; with ``most`` so many rows or windows
-    of it at most, spread evenly.  ``precision`` as in ``load``, whatever the run stores.  Raises InputError if there is nothing to measure on, or no such ``device`` or
-    ``precision``.
+    of it at most, spread evenly.  ``precision`` as in ``load``, whatever the run stores.  Raises InputError if there is
+    nothing to measure on, or no such ``device`` or ``precision``.
     """
     pipe = load(run, device=device, precision=precision)
     given_data = given_for(run, pipe, inputs, most=most, columns=columns)
