@@ -7,6 +7,9 @@
     python benchmarks/compare.py positions DATA                     parts of a language model; also ffn, norm, heads
     python benchmarks/compare.py recall                             how far back they remember
 
+All models of a comparison have one optimizer and precision; --own trains each as its own preset says, and is kept as
+compare-NAME-own.json.
+
 DATA is a folder with shakespeare.txt and reviews/airline-{train,test}.csv.  Writes benchmarks/results/compare-NAME.json
 and docs/pictures/compare-NAME-*.svg.  With --out a comparison that was stopped is gone on with.
 """
@@ -54,6 +57,7 @@ def main() -> None:
     parser.add_argument("--time")
     parser.add_argument("--trials", default="1")
     parser.add_argument("--seeds")
+    parser.add_argument("--own", action="store_true")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--pictures", type=Path, default=PICTURES)
@@ -64,11 +68,15 @@ def main() -> None:
         out = given.out or Path(folder) / "compared"
         seeds = given.seeds or ("3" if given.name == "text-seeds" else "1")
         more = ["--time", given.time or TIMES[given.name], "--trials", given.trials, "--seeds", seeds]
+        more += ["--optimizer", "auto", "--precision", "auto"] if given.own else []
         found = headway("compare", *words(given.name, given.data, given.pretrained), *more, "--out", str(out))
         for drawn in DRAWN.get(given.name, ()):
-            shutil.copyfile(out / f"{drawn}.svg", given.pictures / f"compare-{given.name}-{drawn}.svg")
+            shutil.copyfile(
+                out / f"{drawn}.svg", given.pictures / f"compare-{given.name}{'-own' * given.own}-{drawn}.svg"
+            )
     kept = {key: value for key, value in found.items() if key not in ("out", "measured_on", "rows")}
-    write(f"compare-{given.name}", {**facts(), **kept, "rows": [short(row) for row in found["rows"]]}, given.results)
+    name = f"compare-{given.name}{'-own' * given.own}"
+    write(name, {**facts(), **kept, "rows": [short(row) for row in found["rows"]]}, given.results)
     print(*found["advice"], sep="\n")
 
 

@@ -1,5 +1,6 @@
 """``headway export``: what is written, transformers reads; what differs is not left there."""
 
+import csv
 import json
 import os
 import re
@@ -18,6 +19,8 @@ import headway
 from headway.cli.export import default_out
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
+from headway.reports.wording import decimal
+from headway.tasks.registry import room
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.workflows.export.export import RECORD, export
@@ -86,6 +89,42 @@ KINDS = {
     "BertModel": ("embedding", {**SIZES, "num_attention_heads": 3}),
     "RobertaForMaskedLM": ("masked_lm", {**SIZES, "num_attention_heads": 3}),
 }
+
+
+def test_the_card_of_an_ensemble_has_the_figures_of_the_member(rows: Path, tmp_path: Path, in_process: Callable):
+    run, out = tmp_path / "run", tmp_path / "hf"
+    words = ("--steps", "6", "--seeds", "3", "--d-model", "16", "--length", "16", "--batch-tokens", "64", "--json")
+    status, text, _ = in_process("train", rows, *words, "--out", run, "--threads", "1")
+    together, facts = last_line(text), json.loads((run / "headway.json").read_text())
+    assert status == 0 and in_process("export", run, "--to", "hf", "--out", out)[0] == 0
+    alone = last_line(in_process("evaluate", out, *_held_out(rows, run, tmp_path), "--json")[1])
+    member = json.loads((run / facts["best_member"] / "headway.json").read_text())["metrics"]
+    assert alone["val_loss"] == pytest.approx(member["val_loss"], abs=1e-6), "the member is what is exported"
+    assert abs(together["val_loss"] - member["val_loss"]) > 1e-4
+    card = (out / "README.md").read_text()
+    (row,) = [line for line in card.splitlines() if line.startswith("| **this model**")]
+    assert decimal(member["val_loss"]) in row and decimal(together["val_loss"]) not in row
+    assert f"value: {member['val_loss']}" in card and f"value: {together['val_loss']}" not in card
+    assert (
+        "lowest validation loss of 3 models; the run answers with the mean" in card
+        and decimal(together["val_loss"]) in card
+    )
+    one = sum(p.numel() for p in load_model(out).parameters())
+    assert together["parameters"] == 3 * one and f"{one:,} parameters" in card
+
+
+def _held_out(rows: Path, run: Path, folder: Path) -> list[Path]:
+    """A file of the rows that a run holds out."""
+    from headway.workflows.evaluate import given_for
+
+    pipe = headway.load(run)
+    given = given_for(run, pipe)
+    texts = room(pipe.task).held_out_inputs(pipe, given, 10_000)
+    with rows.open(newline="") as file:
+        labels = {row["text"]: row["label"] for row in csv.DictReader(file)}
+    with (folder / "held-out.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "label"), *((text, labels[text]) for text in texts)])
+    return [folder / "held-out.csv"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from headway.science.scaling.law import Law
 
@@ -108,3 +109,55 @@ def test_a_plan_trains_nothing(tmp_path: Path, in_process, monkeypatch: pytest.M
     assert status == 0 and "not in the fit" in said
     status, _, err = in_process("scale", "notes.txt", "--time", "9s", "--plan", "--quiet")
     assert status == 2 and "too short for a grid" in err
+
+
+def test_a_prediction_is_that_of_the_printed_law(points: Path, in_process):
+    with points.open(newline="") as file:
+        *rows, last = csv.reader(file)
+    with points.open("w", newline="") as file:  # the run that is left out comes below every floor of the others
+        csv.writer(file).writerows([*rows, [*last[:2], "1.21"]])
+    said = in_process("scale", "--points", points, "--predict", "1e24", "--json", "--quiet")[1]
+    found = json.loads(said.splitlines()[-1])
+    fit, (far,) = found["fit"], found["predicted"]
+    by_hand = fit["E"] + fit["A"] / far["parameters"] ** fit["alpha"] + fit["B"] / far["tokens"] ** fit["beta"]
+    assert far["loss"] == pytest.approx(by_hand, rel=1e-9) and far["loss"] > fit["E"]
+    assert far["runs"] == fit["runs"] == len(found["rows"]) - 1
+
+
+def test_a_test_that_leaves_too_few_sizes_is_refused_by_name(tmp_path: Path, in_process):
+    sizes, path = (5e4, 2e5, 8e5), tmp_path / "points.csv"
+    with path.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["name", "parameters", "tokens", "loss"])
+        pairs = [(n, d) for n in sizes[:2] for d in (4e5, 2e6, 1e7)]
+        table.writerows([f"run {i}", n, d, LAW.loss(n, d)] for i, (n, d) in enumerate([*pairs, (sizes[2], 1e7)]))
+    status, said, _ = in_process("scale", "--points", path, "--json", "--quiet")
+    found = json.loads(said.splitlines()[-1])
+    assert status == 0 and found["held_out"] is None and found["fit"]["runs"] == 7
+    assert not any(row["held_out"] for row in found["rows"])
+    (note,) = [note for note in found["notes"] if "held-out test" in note]
+    assert "run 6" in note and "2 different numbers of parameters" in note
+    assert note in in_process("scale", "--points", path)[1]
+
+
+def test_a_time_that_one_thread_makes_enough_is_said(tmp_path: Path, in_process, monkeypatch: pytest.MonkeyPatch):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"{number:x} " for number in range(150_000)))
+
+    def speed(*_):
+        pace = 1e5 if torch.get_num_threads() == 1 else 2e3
+        return lambda shape: pace
+
+    monkeypatch.setattr("headway.science.scaling.study.measured_speed", speed)
+    monkeypatch.setattr("headway.science.scaling.study.faster_steps", lambda *_: "float32")
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        status, _, said = in_process("scale", text, "--time", "4m", "--plan")
+        assert status == 2 and "too short" in said and "--threads 1" in said and torch.get_num_threads() == 2
+        assert in_process("scale", text, "--time", "4m", "--plan", "--threads", "1")[0] == 0
+        torch.set_num_threads(2)
+        said = in_process("scale", text, "--time", "30s", "--plan")[2]
+        assert "too short" in said and "--threads" not in said
+    finally:
+        torch.set_num_threads(threads)

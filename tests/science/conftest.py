@@ -1,11 +1,14 @@
-"""What the tests of science are given: the check of resume without the seconds that its commands take to begin."""
+"""What the tests of science are given: commands, and the trainings of a comparison, without the seconds to begin."""
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from faults_harness import Forker
 
+import headway
+from headway.science import compare as comparing
 from headway.workflows.verify import resume
 
 
@@ -37,3 +40,45 @@ def forked(forker: Forker, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
 
     monkeypatch.setattr(resume, "Command", Command)
     return scripts.append
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The trainings of a comparison in this process, in few steps; with what options."""
+    asked: list[dict[str, Any]] = []
+
+    def run(words: list[str], place: Path, say: Callable[[str], None]) -> float:
+        path, options = words[1], dict(zip(words[2::2], words[3::2], strict=True))
+        given = {name.removeprefix("--").replace("-", "_"): value for name, value in options.items()}
+        asked.append(dict(given))
+        for name in (
+            "seed",
+            "split_seed",
+            "steps",
+            "batch_tokens",
+            "match_parameters",
+            "d_model",
+            "layers",
+            "heads",
+            "evaluations",
+            "validation_windows",
+            "length",
+        ):
+            if name in given:
+                given[name] = int(given[name])
+        for name in ("learning_rate", "dropout", "weight_decay"):
+            if name in given:
+                given[name] = float(given[name])
+        width = {} if {"match_parameters", "from"} & set(given) else {"d_model": 16}
+        given = {**width, "steps": 4, "batch_tokens": 128, **given}
+        given.pop("time", None)
+        headway.train(path, out=place, threads=1, quiet=True, **{"evaluations": 2, "precision": "float32", **given})
+        return 123e6
+
+    monkeypatch.setattr(comparing, "trained", run)
+    monkeypatch.setattr("headway.science.speeds.SECONDS", 0.0)
+    monkeypatch.setattr("headway.science.speeds.ROUNDS", 1)
+    monkeypatch.setattr("headway.science.speeds.WRITTEN", 3)
+    monkeypatch.setattr("headway.science.speeds.LENGTHS", (8, 16))
+    monkeypatch.setattr("headway.science.speeds.TOKENS", 32)
+    return asked

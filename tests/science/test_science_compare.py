@@ -20,7 +20,7 @@ from headway.reports.comparison import write_comparison
 from headway.science import compare as comparing
 from headway.science.advice import HELD_OUT, advice
 from headway.science.candidate import _ended, entrants, fitting, trained, words_of
-from headway.science.compare import Contest, compare, interval
+from headway.science.compare import Contest, compare
 from headway.tasks.registry import spec
 from headway.training.monitor.progress import NoProgress
 
@@ -42,47 +42,6 @@ def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("text") / "notes.txt"
     path.write_text("\n".join(" ".join(draw.choices(WORDS, k=draw.randint(3, 9))) for _ in range(300)))
     return path
-
-
-@pytest.fixture
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Trainings of few steps in this process; with what options."""
-    asked: list[dict[str, Any]] = []
-
-    def run(words: list[str], place: Path, say: Callable[[str], None]) -> float:
-        path, options = words[1], dict(zip(words[2::2], words[3::2], strict=True))
-        given = {name.removeprefix("--").replace("-", "_"): value for name, value in options.items()}
-        asked.append(dict(given))
-        for name in (
-            "seed",
-            "split_seed",
-            "steps",
-            "batch_tokens",
-            "match_parameters",
-            "d_model",
-            "layers",
-            "heads",
-            "evaluations",
-            "length",
-        ):
-            if name in given:
-                given[name] = int(given[name])
-        for name in ("learning_rate", "dropout", "weight_decay"):
-            if name in given:
-                given[name] = float(given[name])
-        width = {} if "match_parameters" in given else {"d_model": 16}
-        given = {**width, "steps": 4, "batch_tokens": 128, **given}
-        given.pop("time", None)
-        headway.train(path, out=place, threads=1, quiet=True, **{"evaluations": 2, "precision": "float32", **given})
-        return 123e6
-
-    monkeypatch.setattr(comparing, "trained", run)
-    monkeypatch.setattr("headway.science.speeds.SECONDS", 0.0)
-    monkeypatch.setattr("headway.science.speeds.ROUNDS", 1)
-    monkeypatch.setattr("headway.science.speeds.WRITTEN", 3)
-    monkeypatch.setattr("headway.science.speeds.LENGTHS", (8, 16))
-    monkeypatch.setattr("headway.science.speeds.TOKENS", 32)
-    return asked
 
 
 def test_all_have_the_same_terms(rows_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]):
@@ -226,7 +185,7 @@ def test_a_model_that_fails_is_a_row(rows_file: Path, tmp_path: Path, in_this_pr
     monkeypatch.setattr(comparing, "trained", failing)
     found = compare(Contest([str(rows_file)], ["lstm", "bow"]), tmp_path / "out", NoProgress())
     assert found["rows"][0] == {"model": "lstm", "failed": "out of memory"} and found["rows"][1]["mean"] > 0
-    assert found["advice"][0] == "Not trained: lstm."
+    assert found["advice"][0] == "lstm is left out: out of memory."
 
 
 def test_a_comparison_of_which_all_fail_fails(rows_file: Path, tmp_path: Path, monkeypatch: Any):
@@ -372,16 +331,10 @@ def test_terms_that_cannot_be_kept():
             Contest(**{"inputs": ["any"], "models": ["transformer", "lstm"], **changes})  # type: ignore[arg-type]
 
 
-def test_an_interval_by_hand():
-    assert interval([3.0]) is None
-    low, high = interval([11.0, 12.0, 13.0]) or [0.0, 0.0]
-    assert (low, high) == pytest.approx((12 - 4.303 / 3**0.5, 12 + 4.303 / 3**0.5), abs=1e-3)
-    assert interval([0.1, 0.9], most=1.0) == [0.0, 1.0]
-
-
-def row(model: str, mean: float, between: list[float] | None = None, **more: Any) -> dict[str, Any]:
-    usual = {"throughput": 100.0, "parameters": 1000, "memory_mb": 500.0, "lengths": []}
-    return {"model": model, "mean": mean, "interval": between, **usual, **more}
+def row(model: str, mean: float, behind: list[float] | None = None, **more: Any) -> dict[str, Any]:
+    usual = {"throughput": 100.0, "parameters": 1000, "memory_mb": 500.0, "lengths": [], "interval": [0.1, 0.95]}
+    usual |= {"optimizer": "adamw", "precision": "float32", "pretrained": False, "behind": 0.02}
+    return {"model": model, "mean": mean, "behind_interval": behind, **usual, **more}
 
 
 def told(*rows: dict[str, Any], better: int = 1, **more: Any) -> str:
@@ -389,22 +342,27 @@ def told(*rows: dict[str, Any], better: int = 1, **more: Any) -> str:
     return " ".join(advice({"rows": list(rows), **usual, **more}, better=better))
 
 
-def test_advice_names_the_best_and_its_equals():
-    apart = told(row("a", 0.9, [0.89, 0.91]), row("b", 0.88, [0.87, 0.885]))
+def test_a_model_is_advised_where_the_paired_intervals_exclude_zero():
+    apart = told(row("a", 0.9), row("b", 0.88, [0.01, 0.03]))
     assert apart.startswith(
-        "Take a: its accuracy is the best, 0.9, 95 % interval 0.89 to 0.91, better than b (0.88, 95 % interval 0.87 to "
-        "0.885)."
+        "Take a: its accuracy is the best, 0.9, 95 % interval 0.1 to 0.95, better than b (0.88, behind by 0.02, 95 % "
+        "interval 0.01 to 0.03)."
     )
-    assert told(row("a", 0.9, [0.89, 0.91]), row("b", 0.88, [0.87, 0.885]), better=-1).startswith("Take b")
-    equal = told(row("a", 0.9, [0.85, 0.95]), row("b", 0.88, [0.84, 0.92], throughput=900.0, parameters=7))
-    assert "b (0.88, 95 % interval 0.84 to 0.92) may be as good: their intervals overlap" in equal
-    assert "b is the fastest (900 per second) and b is the smallest (7 parameters)" in equal
+    assert told(row("a", 0.9, [0.01, 0.03]), row("b", 0.88), better=-1).startswith("Take b")
+    equal = told(
+        row("a", 0.9), row("b", 0.88, [-0.01, 0.05], throughput=900.0, parameters=7), row("c", 0.5, [0.2, 0.3])
+    )
+    assert equal.startswith("a has the best accuracy, 0.9") and "Take" not in equal and "c (" not in equal
+    assert (
+        "may be as good, since the interval includes 0: b (0.88, behind by 0.02, 95 % interval -0.01 to 0.05)" in equal
+    )
+    assert "b is the fastest (900 per second), b is the smallest (7 parameters)" in equal
 
 
-def test_without_an_interval_no_model_is_advised():
-    said = told(row("a", 0.9), row("b", 0.5), seeds=1)
-    assert said.startswith("a has the best accuracy, 0.9, but b (0.5) may be as good: one seed each gives no interval")
-    assert "Take" not in said
+def test_without_a_paired_test_no_model_is_advised():
+    said = told(row("a", 0.9), row("b", 0.5))
+    assert said.startswith("a has the best accuracy, 0.9")
+    assert "b: there is no paired test of accuracy against a" in said and "Take" not in said and "as good" not in said
 
 
 def test_advice_on_speed_memory_lengths_and_what_was_not_done():
@@ -423,4 +381,7 @@ def test_advice_on_speed_memory_lengths_and_what_was_not_done():
     assert "windows" not in told(row("a", 0.9, longer=[{"length": 8, "loss": None}] * 3))
     far = [{"distance": 8, "accuracy": 1.0}, {"distance": 512, "accuracy": 0.06}]
     assert "a 100% at 8 tokens and 6% at 512." in told(row("a", 0.9, recall=far))
-    assert told(row("a", 0.9)) == "Take a: its accuracy is the best, 0.9."
+    alone = told(row("a", 0.9, interval=None, precision="bfloat16", optimizer="muon", pretrained=True))
+    assert alone == (
+        "Take a: its accuracy is the best, 0.9. Trained with muon in bfloat16 (a). a keeps its recipe of fine-tuning."
+    )

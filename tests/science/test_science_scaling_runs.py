@@ -68,6 +68,11 @@ def test_a_short_text_is_not_gone_through_more_often_than_is_said():
         plan_grid(LONG, 20, speed, length=128, kind=KINDS[0], scaling=SCALING)
 
 
+def test_a_grid_that_could_not_be_fitted_is_refused_before_it_is_trained():
+    with pytest.raises(InputError, match="different numbers of tokens, so beta cannot be known"):
+        plan_grid(LONG, 2400, speed, length=128, kind=KINDS[1], scaling=SCALING, batch_tokens=1 << 21)
+
+
 @pytest.mark.parametrize("faster", [0.3, 1.0, 5.0])
 def test_the_time_that_a_message_names_is_enough(faster: float):
     def quick(shape):

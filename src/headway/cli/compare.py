@@ -37,10 +37,13 @@ FEW = click.IntRange(1, 1000)
 @click.option("--merge-labels", help="Merge labels that differ only in spelling: all, or a file of pairs.")
 @click.option("--tokenizer", help="Tokenizer; a pretrained MODEL keeps its own.")
 @click.option("--length", type=int, help="Maximum sequence length in tokens.")
+@click.option("--optimizer", help="Optimizer of all models, or auto for each model's own.  [default: adamw]")
+@click.option("--precision", help="Precision of all models, or auto for each model's own.  [default: float32]")
 @click.option("--threads", type=click.IntRange(1, 1024), help="CPU threads of every training and measurement.")
 @output_options
 def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool, quiet: bool, **given: Any) -> None:
-    """Train several models on INPUTS with the same split, tokenizer, budget, trials and seeds, and compare them.
+    """Train several models on INPUTS with the same split, tokenizer, optimizer, precision, budget, trials and seeds,
+    and compare them.
 
     Each of --models has --time in total.  transformer, lstm, gru and rnn are for language models, translators and
     classifiers, cnn and bow for classifiers; any other name is a pretrained model, which is fine-tuned.  --vary
@@ -90,8 +93,8 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool,
 
 
 def _table(found: dict[str, Any]) -> list[str]:
-    heads = ["model", found["metric"].replace("_", " "), "95 % interval", "parameters", "trained, s", "tokens/s"]
-    heads += ["latency, ms", "throughput/s", "memory, MB"]
+    heads = ["model", found["metric"].replace("_", " "), "95 % interval", "parameters", "optimizer", "precision"]
+    heads += ["trained, s", "tokens/s", "latency, ms", "throughput/s", "memory, MB"]
     lines = [heads]
     for row in found["rows"]:
         if "failed" in row:
@@ -100,7 +103,8 @@ def _table(found: dict[str, Any]) -> list[str]:
         between = "-" if row["interval"] is None else "{:.4g} to {:.4g}".format(*row["interval"])
         lines.append(
             [
-                *(row["model"], f"{row['mean']:.4g}", between, f"{row['parameters']:,}", f"{row['seconds']:.0f}"),
+                *(row["model"], f"{row['mean']:.4g}", between, f"{row['parameters']:,}", row["optimizer"] or "-"),
+                *(row["precision"], f"{row['seconds']:.0f}"),
                 *(f"{row['tokens_per_second']:,.0f}", f"{row['latency_ms']:.2f}", f"{row['throughput']:,.0f}"),
                 "-" if row["memory_mb"] is None else f"{row['memory_mb']:,.0f}",
             ]

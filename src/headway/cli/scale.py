@@ -59,7 +59,7 @@ def command(
 ) -> None:
     """Train language models, or masked ones with --task, of several sizes on several numbers of tokens of INPUT, and
     fit L = E + A / N^alpha + B / D^beta to their losses, each constant with an interval. The largest run is left out
-    of the fit, and its prediction is compared with its measured loss.
+    of the fit, and its prediction is compared with its measured loss, unless fewer than three sizes would remain.
 
     INPUT may also be the directory of an earlier study; --predict then answers for a larger budget. --points fits
     runs from a table. Run the same command again to resume a study.

@@ -16,8 +16,8 @@ from headway.training.evaluation.metric import VAL_LOSS
 
 WIDE = "figure svg { background: #fff; } main { max-width: 60rem; }"
 PLOTS = {
-    "quality": "The result of each model; the bar is the 95 % interval over seeds.",
-    "curves": "The metric on the held-out part during training, against time and against tokens.",
+    "quality": "The result of each model; the bar is its 95 % interval.",
+    "curves": "The metric on the held-out part (of a text, on the same windows for all), against time and tokens.",
     "speed": "Training tokens per second, and answers per second.",
     "longer": "The loss on the same tokens, in windows longer than in training.",
     "recall": "Recall accuracy of a letter by its distance in tokens; guessing: 1 in 16.",
@@ -153,13 +153,18 @@ def _recall(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path, gu
 
 def _page(found: dict[str, Any], rows: list[dict[str, Any]], names: list[str], folder: Path) -> str:
     metric = known(found["task"]).metric(found["metric"]).name
-    heads = ["model", metric, "interval", "parameters", "trained", "tokens/s", "latency", "answers/s", "memory"]
+    heads = ["model", metric, "interval", "parameters", "optimizer", "precision", "trained", "tokens/s", "latency"]
+    heads += ["answers/s", "memory"]
     cells = []
-    for row in rows:
+    for row in found["rows"]:
+        if "failed" in row:
+            cells.append([row["model"], row["failed"], *["–"] * (len(heads) - 2)])
+            continue
         between = "–" if row["interval"] is None else "{:.4g} to {:.4g}".format(*row["interval"])
         cells.append(
             [
-                *(row["model"], f"{row['mean']:.4g}", between, f"{row['parameters']:,}", duration(row["seconds"])),
+                *(row["model"], f"{row['mean']:.4g}", between, f"{row['parameters']:,}", row["optimizer"] or "–"),
+                *(row["precision"], duration(row["seconds"])),
                 *(f"{row['tokens_per_second']:,.0f}", f"{row['latency_ms']:.2f} ms", f"{row['throughput']:,.0f}"),
                 "–" if row["memory_mb"] is None else size(1e6 * row["memory_mb"]),
             ]

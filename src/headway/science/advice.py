@@ -11,23 +11,27 @@ HELD_OUT = "the held-out part"
 def advice(result: dict[str, Any], *, better: int) -> list[str]:
     """Sentences about the rows of a comparison; ``better`` is 1 where more of the metric is better, else -1."""
     rows = sorted((row for row in result["rows"] if "failed" not in row), key=lambda row: -better * row["mean"])
-    failed = [row["model"] for row in result["rows"] if "failed" in row]
-    said = [f"Not trained: {', '.join(failed)}."] if failed else []
+    said = [f"{row['model']} is left out: {row['failed']}." for row in result["rows"] if "failed" in row]
     if not rows:
         return said
     best, metric = rows[0], result["metric"].replace("_", " ")
-    equals = [row for row in rows[1:] if _equal(best, row)]
-    if not equals:
-        second = f", better than {rows[1]['model']} ({_figure(rows[1])})" if rows[1:] else ""
+    equals = [row for row in rows[1:] if row["behind_interval"] is not None and row["behind_interval"][0] <= 0]
+    untested = [row for row in rows[1:] if row["behind_interval"] is None]
+    if not equals and not untested:
+        second = f", better than {_behind(rows[1])}" if rows[1:] else ""
         said.append(f"Take {best['model']}: its {metric} is the best, {_figure(best)}{second}.")
     else:
-        names = ", ".join(f"{row['model']} ({_figure(row)})" for row in equals)
-        why = "their intervals overlap" if best["interval"] else "one seed each gives no interval"
-        said.append(f"{best['model']} has the best {metric}, {_figure(best)}, but {names} may be as good: {why}.")
+        said.append(f"{best['model']} has the best {metric}, {_figure(best)}.")
+    if untested:
+        names = ", ".join(row["model"] for row in untested)
+        said.append(f"{names}: there is no paired test of {metric} against {best['model']}, so neither is advised.")
+    if equals:
+        names = "; ".join(map(_behind, equals))
+        said.append(f"On the same held-out data these may be as good, since the interval includes 0: {names}.")
         fastest = max([best, *equals], key=lambda row: row["throughput"])
         smallest = min([best, *equals], key=lambda row: row["parameters"])
         said.append(
-            f"Of these, {fastest['model']} is the fastest ({fastest['throughput']:,.0f} per second) and "
+            f"Of these {1 + len(equals)}, {fastest['model']} is the fastest ({fastest['throughput']:,.0f} per second), "
             f"{smallest['model']} is the smallest ({smallest['parameters']:,} parameters)."
         )
     quickest = max(rows, key=lambda row: row["throughput"])
@@ -46,8 +50,9 @@ def advice(result: dict[str, Any], *, better: int) -> list[str]:
     said += [*_lengths(rows), *_longer(rows), *_recall(rows)]
     if result["metric"] == "val_loss" and len({row["size"]["vocab_size"] for row in rows}) > 1:
         said.append("Their vocabularies differ, so their losses cannot be compared.")
+    said += _recipes(rows)
     if result["seeds"] == 1:
-        said.append("One seed each: differences of a few points in the last digits mean nothing; see --seeds.")
+        said.append("One seed each: the intervals are over held-out data alone, another seed may differ; see --seeds.")
     if result["trials"] > 1 and result["measured_on"] == HELD_OUT:
         said.append(f"Trials were chosen by {HELD_OUT}, where the best one's value is a little too good; see --test.")
     if result["trials"] == 1:
@@ -55,16 +60,25 @@ def advice(result: dict[str, Any], *, better: int) -> list[str]:
     return said
 
 
-def _equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two rows cannot be distinguished; without intervals none can."""
-    if one["interval"] and other["interval"]:
-        return one["interval"][0] <= other["interval"][1] and other["interval"][0] <= one["interval"][1]
-    return True
-
-
 def _figure(row: dict[str, Any]) -> str:
     ends = row["interval"]
     return f"{row['mean']:.4g}" + (f", 95 % interval {ends[0]:.4g} to {ends[1]:.4g}" if ends else "")
+
+
+def _behind(row: dict[str, Any]) -> str:
+    """A model, its figure, and by how much it is worse than the best."""
+    low, high = row["behind_interval"]
+    return f"{row['model']} ({row['mean']:.4g}, behind by {row['behind']:.3g}, 95 % interval {low:.3g} to {high:.3g})"
+
+
+def _recipes(rows: list[dict[str, Any]]) -> list[str]:
+    """With which optimizer and precision the models were trained: a difference of these is none of architectures."""
+    kinds: dict[str, list[str]] = {}
+    for row in rows:
+        kinds.setdefault(f"{row['optimizer'] or 'closed form'} in {row['precision']}", []).append(row["model"])
+    each = "; ".join(f"{how} ({', '.join(names)})" for how, names in kinds.items())
+    own = [row["model"] for row in rows if row["pretrained"]]
+    return [f"Trained with {each}.", *(f"{name} keeps its recipe of fine-tuning." for name in own)]
 
 
 def _lengths(rows: list[dict[str, Any]]) -> list[str]:

@@ -4,6 +4,10 @@
     parameters   each model has as many parameters as the first one, and the same time
     tokens       each model reads as many tokens as the first one does in its time
 
+All are trained with AdamW in float32, unless ``options`` name another optimizer or precision, or "auto" for each
+model's own; a pretrained model keeps its recipe of fine-tuning.  Models of running text are evaluated equally often on
+the same windows of the held-out part.
+
 ``vary`` compares Transformers that differ in one part, with the sizes of the first one and equally many tokens, so at
 equal compute.  ``recall`` uses a synthetic text instead of inputs.
 
@@ -19,6 +23,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.table import Table
@@ -28,6 +34,7 @@ from headway.io.atomic_write import write_json, write_whole
 from headway.io.quantities import duration, parse_seconds, time_text
 from headway.models.baselines import KINDS as BASELINES
 from headway.nn.recurrent import CELLS
+from headway.runtime.precision import FLOAT32
 from headway.science.advice import HELD_OUT, advice
 from headway.science.candidate import Candidate, curve, entrants, fitting, trained, words_of
 from headway.science.longer import held_out_tokens, loss_by_length
@@ -35,18 +42,26 @@ from headway.science.recall import WINDOW, recall_by_distance, recall_text
 from headway.science.speeds import speeds, token_seconds
 from headway.science.variants import VARIED, varied
 from headway.tasks.registry import room, spec
-from headway.training.evaluation.intervals import student
+from headway.training.evaluation.comparison import SCORES, better_over_seeds, over_seeds
+from headway.training.evaluation.metric import VAL_LOSS, Metric
 from headway.training.monitor.progress import Progress
 from headway.training.option_fields import flag
 from headway.training.options import TrainOptions
 from headway.training.store.facts import read_facts
-from headway.workflows.evaluate import evaluate
+from headway.workflows.evaluate import given_for
 from headway.workflows.input import COLUMNS, read_input, validation_input
 from headway.workflows.load import load
 from headway.workflows.train.check import check_for_task
 
-AT_MOST_ONE = ("class", "quotient", "correlation")
-"""The kinds of metric that cannot be above 1."""
+ONE_FOR_ALL = {"optimizer": "adamw", "precision": "float32"}
+"""What all models are trained with where nothing else is given: their presets' differ."""
+OWN = "auto"
+"""Given for one of these, each model has its preset's."""
+EVALUATIONS = 10
+"""Points of the learning curve of each model of running text."""
+USUAL_LENGTH, FEWEST, MOST = 256, 8, 128
+"""Each reads a window of so many tokens for each second of training, and so many windows at least and at most."""
+UNTRAINED = "not trained: the time ended before its first step"
 WRITERS = ("transformer", "rnn", "lstm", "gru")
 """The models of running text."""
 OF_INPUTS = ("task", "tokenizer", "length", "text_column", "label_column", "merge_labels", "labels_as_text")
@@ -127,12 +142,14 @@ def compare(contest: Contest, out: Path, progress: Progress) -> dict[str, Any]:
     models = entrants(contest.models) if contest.vary is None else varied(contest.vary)
     if contest.recall:
         contest = _with_text(contest, out)
-    chosen = TrainOptions(**contest.options)
+    chosen = TrainOptions(**{name: value for name, value in contest.options.items() if name not in ONE_FOR_ALL})
     source, found = read_input(contest.inputs, chosen)
     models = [fitting(model, spec(found.task)) for model in models]
     held_out = validation_input(contest.validation, chosen, found)
     _check(contest, models, chosen, source, found)
     _remember(contest, out)
+    if isinstance(source, Corpus):
+        contest = replace(contest, options={**_evaluations(contest), **contest.options})
     most = duration(len(models) * parse_seconds(contest.time))
     slower = "; at equal tokens a slower model than the first takes longer" if contest.match == "tokens" else ""
     each = f"{len(models)} models with {contest.time} each (--time to change)"
@@ -148,16 +165,20 @@ def compare(contest: Contest, out: Path, progress: Progress) -> dict[str, Any]:
                 row |= _reading(contest, source, held_out, out / row["run"])
         except RunFailed as error:
             if first is None and (contest.match != "time" or contest.vary is not None):
+                _check_trained(contest, [str(error)])
                 raise RunFailed(f"{model.name}, which the others are matched to, failed: {error}") from None
             row = {"model": model.name, "failed": str(error)}
             progress.warn(f"{model.name}: {error}")
         rows.append(row)
         if first is None and "failed" not in row:
             first = row
-    if all("failed" in row for row in rows):
+    if first is None:
+        _check_trained(contest, [row["failed"] for row in rows])
         raise RunFailed(f"no model could be trained; {rows[0]['model']}: {rows[0]['failed']}")
     _time(rows, out, inputs)
-    metric = spec(found.task).metric(next(row["metric"] for row in rows if "failed" not in row))
+    there = [row for row in rows if "failed" not in row]
+    metric = spec(found.task).metric(there[0]["metric"])
+    _test(there, metric)
     result: dict[str, Any] = {
         "task": found.task,
         "metric": metric.key,
@@ -208,7 +229,7 @@ def _row(
         if first is None and number == 0:
             names = spec(task).compared
             metric = next((one for one in names if facts["metrics"].get(one.key) is not None), names[0])
-        value = facts["metrics"].get(metric.key)
+        value = facts["metrics"].get(metric.key) if _is_trained(facts) else None
         tried.append((-math.inf if value is None else metric.better(value, 0.0), options, facts, path))
         tried_rate = f"learning rate {options['learning_rate']:g}, " if number else ""
         figure = "not measured" if value is None else quantities.metric(value)
@@ -217,15 +238,17 @@ def _row(
     finished = [(facts, path)]
     for number in range(1, contest.seeds):
         finished.append(run(f"seed-{contest.seed + number}", {**options, "seed": contest.seed + number}))
-    metrics = [_measured(contest, path) for _, path in finished]
+    if not all(_is_trained(facts) for facts, _ in finished):
+        raise RunFailed(UNTRAINED)
+    metrics, each = zip(*(_measured(contest, path) for _, path in finished), strict=True)
     values = [one[metric.key] for one in metrics]
     return {
         "model": model.name,
         "metric": metric.key,
         "mean": statistics.mean(values),
-        "interval": interval(values, most=1.0 if metric.units in AT_MOST_ONE else math.inf),
         "values": values,
-        "metrics": metrics,
+        "metrics": list(metrics),
+        "each": list(each),
         "parameters": facts["parameters"],
         "trained_parameters": facts["trained_parameters"],
         "seconds": statistics.mean(max(one["seconds"], one["training_seconds"]) for one, _ in finished),
@@ -237,6 +260,9 @@ def _row(
         "curves": [curve(path) for _, path in finished],
         "options": {name: value for name, value in options.items() if name != "seed"},
         "trials": [{"options": o, metric.key: f["metrics"].get(metric.key)} for _, o, f, _ in tried],
+        "pretrained": "from_model" in model.options,
+        "optimizer": None if facts["plan"]["frozen"] else facts["plan"]["optimizer"],
+        "precision": facts["plan"]["precision"],
         "size": _size(facts),
         "run": str(path.relative_to(out)),
     }
@@ -273,12 +299,14 @@ def _reading(contest: Contest, source: Corpus, held_out: Any, run: Path) -> dict
 
 def _options(contest: Contest, model: Candidate, first: dict[str, Any] | None) -> dict[str, Any]:
     """What every training of a model has: its budget, the split, and what makes it like the first one."""
-    own = {**contest.options, **model.options, "split_seed": contest.seed}
+    usual = ONE_FOR_ALL if contest.vary is None else {}  # variants of one preset all have its own
+    own = {**usual, **contest.options, **model.options, "split_seed": contest.seed}
+    own = {name: value for name, value in own.items() if name not in ONE_FOR_ALL or value != OWN}
     if runs := [name for name in contest.models if Path(name).is_dir()]:
         own["known_to"] = ",".join(runs)  # all hold out the same rows, which none has seen
     own["time"] = f"{contest.share:.3f}s"
     if "from_model" in model.options:
-        own.pop("tokenizer", None)  # it has its own
+        own = {name: value for name, value in own.items() if name not in ("tokenizer", "optimizer")}  # it has its own
     if first is None:
         return own
     size = first["size"]
@@ -296,6 +324,23 @@ def _options(contest: Contest, model: Candidate, first: dict[str, Any] | None) -
     elif contest.vary is None and model.name in CELLS and first["model"] in WRITERS and "d_model" not in own:
         own["match_parameters"] = first["parameters"]  # not as many as the machine's speed just then would give it
     return own
+
+
+def _evaluations(contest: Contest) -> dict[str, int]:
+    """How often and on how much of the held-out text every training is evaluated: by sizes, not by a model's speed."""
+    longer = max(1.0, (contest.options.get("length") or 0) / USUAL_LENGTH)
+    return {"evaluations": EVALUATIONS, "validation_windows": int(max(FEWEST, min(MOST, contest.share) / longer))}
+
+
+def _is_trained(facts: dict[str, Any]) -> bool:
+    """Whether a run took a step, or is fitted in closed form."""
+    return bool(facts["steps"]) or facts["plan"]["frozen"]
+
+
+def _check_trained(contest: Contest, reasons: Sequence[str]) -> None:
+    """Raise InputError where the time was too short for all of these models."""
+    if set(reasons) == {UNTRAINED}:
+        raise InputError(f"--time {contest.time} ended before a first step: give more time, and another --out.")
 
 
 def _check(contest: Contest, models: Sequence[Candidate], chosen: TrainOptions, source: Any, found: Detected) -> None:
@@ -317,19 +362,42 @@ def _size(facts: dict[str, Any]) -> dict[str, Any]:
     return {**found, **{name: plan[name] for name in ("batch_tokens", "evaluations", "precision", "weight_decay")}}
 
 
-def _measured(contest: Contest, path: Path) -> dict[str, Any]:
-    """The metrics that count: on the test file, if there is one, else on the held-out part, all of it."""
-    found = evaluate(path, [contest.test] if contest.test else [], whole=True)
-    return {name: value for name, value in found.items() if isinstance(value, int | float)}
+def _measured(contest: Contest, path: Path) -> tuple[dict[str, Any], np.ndarray]:
+    """The metrics that count, and the result of each unit, (N, 2): on the test file, or on all of the held-out part."""
+    pipe = load(path, precision=FLOAT32)
+    given = given_for(path, pipe, [contest.test] if contest.test else [], whole=True)
+    found = room(pipe.task).evaluate(pipe, given)
+    each = np.concatenate(given.each or [np.empty((0, 2))])
+    kept = {name: value for name, value in found.items() if isinstance(value, int | float) or name == "intervals"}
+    return kept, each
 
 
-def interval(values: Sequence[float], most: float = math.inf) -> list[float] | None:
-    """The 95 % interval of the mean by Student's t, over seeds, within 0 and ``most``; None for a single value."""
-    if len(values) < 2:
-        return None
-    half = student(len(values)) * statistics.stdev(values) / math.sqrt(len(values))
-    mean = statistics.mean(values)
-    return [max(0.0, mean - half), min(most, mean + half)]
+def _test(rows: list[dict[str, Any]], metric: Metric) -> None:
+    """Give each row its ``interval``, and by how much it is ``behind`` the best one, with the ``behind_interval``.
+
+    Both are over other held-out units and, where there are several, other seeds; models are compared on the same units.
+    None where there is no such interval.
+    """
+    best, kind = max(rows, key=lambda row: metric.better(row["mean"], 0.0)), metric.units or "loss"
+    for row in rows:
+        if not metric.units:  # bits per byte are a loss in another unit
+            scales = [value / one[VAL_LOSS.key] for value, one in zip(row["values"], row["metrics"], strict=True)]
+            row["each"] = [units * [scale, 1] for units, scale in zip(row["each"], scales, strict=True)]
+        own = row["metrics"][0].get("intervals", {}) if len(row["values"]) == 1 else {}
+        row["interval"] = over_seeds(kind, row["each"]) if kind in SCORES else own.get("interval")
+    for row in rows:
+        paired = row is not best and _are_paired(kind, row, best)
+        row["behind"] = metric.better(best["mean"], row["mean"])
+        row["behind_interval"] = better_over_seeds(kind, best["each"], row["each"]) if paired else None
+    for row in rows:
+        del row["each"]
+
+
+def _are_paired(kind: str, one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two models were measured on the same units; with other tokens, these have another order or length."""
+    (a, *_), (b, *_) = one["each"], other["each"]
+    alike = kind == "class" or one["size"]["vocab_size"] == other["size"]["vocab_size"]
+    return alike and len(a) == len(b) and (kind == "quotient" or np.array_equal(a[:, 1], b[:, 1]))
 
 
 def _reach(model: Any) -> int:

@@ -77,6 +77,7 @@ class TrainKeywords(TypedDict, total=False):
     token_dropout: float | None
     mlm_probability: float | None
     whole_words: bool
+    validation_windows: int | None
     bpe_dropout: float | None
     image_size: int | None
     patch_size: int | None

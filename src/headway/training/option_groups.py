@@ -256,6 +256,11 @@ class TaskOptions:
         allowed=Between(0, 0.8, above=True),
     )
     whole_words: bool = option(False, "mask whole words (masked_lm)")
+    validation_windows: int | None = option(
+        None,
+        "evaluate so many evenly spaced windows of the held-out text during training [default: what the time allows]",
+        allowed=up_to(10**9),
+    )
     bpe_dropout: float | None = option(
         None, "BPE dropout: share of merges skipped in each epoch (translation)", allowed=SHARE
     )

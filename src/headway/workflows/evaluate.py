@@ -38,7 +38,6 @@ def evaluate(
     run: str | Path,
     inputs: Any = (),
     *,
-    whole: bool = False,
     most: int | None = None,
     device: str = "auto",
     precision: str | None = FLOAT32,
@@ -47,13 +46,12 @@ def evaluate(
     """The metrics of a saved model, with ``examples`` (texts or tokens counted) and ``on`` (what was measured).
 
     ``inputs`` are names of files, or data in memory as ``headway.train`` takes them.  Without inputs, or with the file
-    that the model was trained on, the held-out part is measured; with ``whole`` all of it, even if training measured
-    only some of its windows, and with ``most`` so many rows or windows of it at most, spread evenly.  ``precision`` as
-    in ``load``, whatever the run stores.  Raises InputError if there is nothing to measure on, or no such ``device`` or
-    ``precision``.
+    that the model was trained on, the held-out part is measured as training did; with ``most`` so many rows or windows
+    of it at most, spread evenly.  ``precision`` as in ``load``, whatever the run stores.  Raises InputError if there is
+    nothing to measure on, or no such ``device`` or ``precision``.
     """
     pipe = load(run, device=device, precision=precision)
-    given_data = given_for(run, pipe, inputs, whole=whole, most=most, columns=columns)
+    given_data = given_for(run, pipe, inputs, most=most, columns=columns)
     metrics = room(pipe.task).evaluate(pipe, given_data)
     verdict = _verdict(pipe.task, metrics, given_data)
     on = f"{given_data.source.name}, the held-out part" if given_data.same else given_data.source.name
@@ -72,7 +70,10 @@ def given_for(
     most: int | None = None,
     columns: Mapping[str, Any] = MappingProxyType({}),
 ) -> EvaluationInputs:
-    """The data that a saved model is measured on, read; as for ``evaluate``.  Raises InputError."""
+    """The data that a saved model is measured on, read; as for ``evaluate``.  Raises InputError.
+
+    ``whole`` measures all of the held-out part, even if training measured only some of its windows.
+    """
     facts = read_facts(Path(run)) or {}
     named = not isinstance(inputs, list | tuple) or len(inputs) > 0
     files: list[Any] = given_inputs([inputs]) if named else []

@@ -32,15 +32,19 @@ def analyse(
     """The results of a scaling study as ``--json`` gives them.  Raises InputError where no exponent can be given.
 
     The runs that are marked as held out, or else the one with the most compute, are left out of ``fit``; the largest of
-    them is predicted by it and compared.  ``predicted`` answers for ``budgets`` in FLOPs, by a fit to all runs.
+    them is predicted by it and compared.  Where the others do not suffice for a law, all are fitted, and ``notes`` say
+    so.  ``predicted`` answers for ``budgets`` in FLOPs, by the same fit.
     """
     marked = [run for run in runs if run.held_out]
     left_out = max(marked or runs, key=lambda run: run.compute, default=None)
     fitted = [run for run in runs if run is not left_out and not run.held_out]
+    refused = []
     try:
         check_varied(fitted)
-    except InputError:
+    except InputError as error:
         check_varied(runs)  # raises where all of them do not suffice
+        names = ", ".join(run.name for run in runs if run.held_out or run is left_out)
+        refused = [f"the held-out test is refused, and {names} is in the fit: without it {error}"]
         left_out, fitted = None, list(runs)
     fit, drawn = _fitted(fitted, seed, draws)
     unseen = _unseen(fit, fitted)
@@ -52,12 +56,10 @@ def analyse(
         "optimal": [planned(fit.law, drawn, times * largest, not unseen) for times in BUDGETS],
         "rows": [_row(run, fit, id(run) not in used) for run in sorted(runs, key=lambda run: run.compute)],
     }
-    found["notes"] = _doubts(fit, fitted, unseen, found["optimal"][1])
+    found["notes"] = [*refused, *_doubts(fit, fitted, unseen, found["optimal"][1])]
     if budgets:
-        fit, drawn = _fitted(runs, seed, draws)
-        known = not _unseen(fit, runs)
         found["predicted"] = [
-            {**planned(fit.law, drawn, flops, known), "times_largest": flops / largest, "runs": len(runs)}
+            {**planned(fit.law, drawn, flops, not unseen), "times_largest": flops / largest, "runs": len(fitted)}
             for flops in budgets
         ]
     return found

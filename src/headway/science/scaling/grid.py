@@ -25,6 +25,7 @@ from typing import Any
 from headway.errors import InputError
 from headway.io.quantities import duration
 from headway.science.scaling.law import compute
+from headway.science.scaling.points import Run, check_varied
 from headway.tasks.task import Scaling
 
 SIZES, LENGTHS = 5, 4
@@ -171,7 +172,7 @@ def plan_grid(
 
     ``before`` are the seconds of the user's time that all else takes; only a message speaks of them.
 
-    Raises InputError for a time or a text that are too short for any.
+    Raises InputError for a time or a text that are too short for any, and for a grid that could not be fitted.
     """
     choices = shapes(text.vocab_size, length, kind, scaling)
     make = partial(_grid, text, speed, length, precision, batch_tokens)
@@ -190,6 +191,7 @@ def plan_grid(
     if best is None:
         raise InputError(_too_little(text, seconds, before, speed, choices[FEWEST_SIZES - 1]))
     grid = best[1]
+    check_varied([Run(cell.parameters, cell.tokens, 1.0) for cell in grid.cells if not cell.held_out])
     if grid.seconds < 0.75 * USED * seconds:
         why = f"only about {duration(grid.seconds)} are used: more would need more epochs, or give too few tokens"
         return replace(grid, notes=(*grid.notes, why))

@@ -7,17 +7,20 @@
 import json
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from headway.data.records.corpus import Corpus
 from headway.data.stream.streamed import Streamed
 from headway.errors import InputError
 from headway.io.atomic_write import write_json, write_whole
 from headway.io.csv_text import as_csv
-from headway.science.scaling.grid import KINDS, Grid, Text, plan_grid, shapes
+from headway.science.scaling.grid import KINDS, Grid, Kind, Text, plan_grid, shapes
 from headway.science.scaling.points import COUNTS, Run, read_points
 from headway.science.scaling.queue import run_queue
 from headway.science.scaling.speed import faster_steps, measured_speed
@@ -79,26 +82,21 @@ def decide(
     text = Text(data.n_tokens, len(data.validation), data.tokenizer.vocab_size)
     length = options.data.length or (SHORT if wanted < LONG_TIME else LONG)
     progress.phase("timing")
-    for kind in KINDS:
+    shared: dict[str, Any] = {"length": length, "scaling": scaling, "batch_tokens": options.optimisation.batch_tokens}
+
+    def grid_of(kind: Kind) -> Grid:
         timed = [shape for shape in shapes(text.vocab_size, length, kind, scaling) if shape.heads in TIMED]
         precision = options.runtime.precision or faster_steps(timed[2], text.vocab_size, length, scaling)
         speed = measured_speed(timed, text.vocab_size, length, precision, scaling)
         left = wanted - (time.monotonic() - started) - ENDING
+        return plan_grid(text, left, speed, kind=kind, precision=precision, before=wanted - left, **shared)
+
+    for kind in KINDS:
         try:
-            grid = plan_grid(
-                text,
-                left,
-                speed,
-                length=length,
-                kind=kind,
-                scaling=scaling,
-                precision=precision,
-                batch_tokens=options.optimisation.batch_tokens,
-                before=wanted - left,
-            )
-        except InputError:
+            grid = grid_of(kind)
+        except InputError as error:
             if kind is KINDS[0]:
-                raise
+                raise _refused(error, partial(grid_of, kind)) from None
             break  # too little time for that kind: it remains with the one before
         if grid.cells[-1].width <= kind.widest:
             break
@@ -109,6 +107,21 @@ def decide(
         except OSError as error:
             raise InputError(f"{out}: results cannot be written there ({error.strerror or error}).") from None
     return grid
+
+
+def _refused(error: InputError, planned: Callable[[], Grid]) -> InputError:
+    """The refusal of a grid, with --threads 1 where that allows it: small models may train faster on one thread."""
+    threads = torch.get_num_threads()
+    if threads == 1:
+        return error
+    try:
+        torch.set_num_threads(1)
+        planned()
+    except InputError:
+        return error
+    finally:
+        torch.set_num_threads(threads)
+    return InputError(f"{str(error).removesuffix('.')}, or --threads 1: on one thread the time is enough.")
 
 
 def _kept(out: Path, asked: dict[str, Any]) -> Grid | None:

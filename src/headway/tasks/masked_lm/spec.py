@@ -16,7 +16,7 @@ SPEC = TaskSpec(
     outputs="logits of every token",
     metrics=(ACCURACY, VAL_LOSS, PERPLEXITY),
     answered="texts filled in",
-    options=OF_TEXTS | {"layout", "mlm_probability", "whole_words", "stream"},
+    options=OF_TEXTS | {"layout", "mlm_probability", "whole_words", "stream", "validation_windows"},
     transformers=("ForMaskedLM",),
     behind=("That baseline is not kept; train longer, or start from a pretrained model (--from).", TRY_ANOTHER),
 )

@@ -79,7 +79,7 @@ def translator_plan(
     """The plan of a translator for ``n_pairs`` pairs, with so many ``tokens`` of sources and of targets in them."""
     row, why = by_pairs(n_pairs), f"{n_pairs:,} pairs"
     rows = [one for one in ROWS if one.pairs <= row.pairs]
-    flops = 0.0 if seconds is None else training_rate(device_of(options.runtime.device)) * seconds
+    flops = seconds * training_rate(device_of(options.runtime.device), options.runtime.precision) if seconds else 0.0
     flops /= 2 if options.optimisation.r_drop else 1  # every batch is read twice
     while len(rows) > 1 and 0 < flops < LEAST_PASSES * _pass_flops(rows[-1].width, rows[-1].layers, vocab_size, tokens):
         rows.pop()

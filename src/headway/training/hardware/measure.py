@@ -40,8 +40,12 @@ def measured(
     sample: Callable[[], str] | None,
     limit: float | None,
     settle: Settle | None = None,
+    windows: int | None = None,
 ) -> Plan:
-    """The plan with the measured precision, shares, the decisions of ``settle``, and the evaluations."""
+    """The plan with the measured precision, shares, the decisions of ``settle``, and the evaluations.
+
+    Of a held-out text, evaluations read ``windows`` windows at most; by default as many as the time allows.
+    """
     device = next(model.parameters()).device
     decisions = list(plan.decisions)
     plan = plan.but(products=TORCH)
@@ -59,13 +63,17 @@ def measured(
     decisions = list(plan.decisions)
     cost = 0.0 if limit is None else evaluation_seconds(model, batch_source, objective, None)
     shown = 0.0 if limit is None else _seconds_of(sample)
-    if limit is not None and isinstance(batch_source, HeldOutText) and cost > LONGEST_EVALUATION * limit:
-        every = math.ceil(cost / (LONGEST_EVALUATION * limit))
+    if isinstance(batch_source, HeldOutText):
+        every = max(1, math.ceil(cost / (LONGEST_EVALUATION * limit))) if limit is not None else 1
+        why = "evaluating all of the held-out text would take too much time"
+        if windows is not None:
+            why = f"--validation-windows {windows}"
+            every = math.ceil(math.ceil((len(batch_source.held_out) - 1) / batch_source.length) / windows)
         plan = plan.but(validation_every=every)
         batch_source.every, cost = every, cost / every
-        why = "evaluating all of the held-out text would take too much time"
-        value = f"one of every {every} windows of the held-out text"
-        decisions.append(asdict(Decision("validation", value, why, "--time, --validation")))
+        if every > 1:
+            value = f"one of every {every} windows of the held-out text"
+            decisions.append(asdict(Decision("validation", value, why, "--time, --validation, --validation-windows")))
     if limit is not None and plan.evaluating.evaluations == 0:
         samples = _how_many(EVALUATION_SHARE, limit, cost + shown)
         evaluations = max(samples, _how_many(EVALUATION_SHARE / 2, limit, cost))

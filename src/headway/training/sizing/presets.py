@@ -122,7 +122,7 @@ def decoder_plan(
     chosen, shape, seconds = options.optimisation, options.architecture, seconds or 0
     length = options.data.length or min(256, max(8, n_tokens // 20))
     largest = 4096 if seconds < 1200 else 8192
-    rate = training_rate(device_of(options.runtime.device)) if steps is None else 0.0
+    rate = training_rate(device_of(options.runtime.device), options.runtime.precision) if steps is None else 0.0
     if steps is None:
         expected = math.sqrt(rate * seconds * TOKENS_PER_PARAMETER / 6)
         largest = max(SMALLEST_BATCH, min(largest, 2 ** round(math.log2(max(1.0, expected / STEPS_WANTED)))))

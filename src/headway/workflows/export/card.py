@@ -43,6 +43,7 @@ def card(
     """The text of README.md.  ``place`` is what other programs load: OWNER/NAME, or a directory's name.
 
     ``facts`` is headway.json of the run, empty for a model of other origin; ``license`` is the one that the user gives.
+    Of an ensemble it is that of the member which is written, with ``ensemble``, what answers in the run itself.
     """
     spec, record = known(task), Record(info=dict(facts))
     parts = [
@@ -137,6 +138,11 @@ def _origin(facts: Mapping[str, Any], title: str, subject: Subject) -> Iterator[
     updates = (facts.get("plan") or {}).get("lora")
     how = f" by low-rank updates of rank {updates} (LoRA)" if updates else ""
     yield f"It was trained {start}{how} with Headway {facts.get('headway', __version__)}."
+    if whole := facts.get("ensemble"):
+        spec, answers = known(facts["task"]), _measured(Record(info={"metrics": whole["metrics"]}), facts["task"])
+        figures = ", ".join(f"{spec.metric(key).name} {decimal(value)}" for key, value in answers.items())
+        yield f"It has the lowest validation loss of {whole['members']} models; the run answers with the mean of all."
+        yield f"Figures of that mean: {figures}."
     if labels := facts.get("labels"):
         yield f"Its labels: {', '.join(labels[:20])}{', ...' if len(labels) > 20 else ''}."
 

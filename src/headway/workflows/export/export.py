@@ -103,13 +103,16 @@ def export(
             f"{directory}: Headway cannot answer with it, so there is nothing to compare an export with "
             f"({_why_no_pipeline(subject)}). {_instead(subject)}"
         )
-    facts = read_facts(directory) or {}
+    facts, member = read_facts(directory) or {}, best_member(directory)
+    if member is not None:  # the figures of what is written; without them, none
+        own = read_facts(directory / member) or {**facts, "metrics": {}, "verdict": None}
+        facts = {**own, "ensemble": {"members": len(facts["members"]), "metrics": facts["metrics"]}}
     if push is not None and spec.lora:
         check_base(push, facts["base"]["path"])
     with _as_input_error(place), staged_directory(place.absolute()) as staged:
         writer.write(subject, staged, precision)
         parity = writer.compare(subject, staged, precision)
-        found = Export(place, task_of(subject.model), parity, to, precision, best_member(directory))
+        found = Export(place, task_of(subject.model), parity, to, precision, member)
         if found.made:
             if spec.card and found.task in NAMES:
                 _write_card(subject, facts, found, staged, push or place.absolute().name, license)

@@ -76,7 +76,7 @@ def _combined(run: RunDirectory, members: list[RunDirectory], names: list[str], 
         key: {"mean": statistics.fmean(values), "spread": max(values) - min(values), "values": values}
         for key, values in each.items()
     }
-    for key in ("steps", "tokens", "seconds", "training_seconds"):
+    for key in ("parameters", "trained_parameters", "steps", "tokens", "seconds", "training_seconds"):
         facts[key] = sum(member.facts[key] for member in members)
     write_facts(run.path, facts)
     run.facts = facts

@@ -120,7 +120,8 @@ def prepare(
     batch_source, objective = data.batch_source(plan), data.objective(plan)
     if earlier is None:
         drawn = plan.model
-        plan = measured(plan, model, batch_source, objective, data.sampler(model), limit, data.settling(left))
+        windows = options.for_tasks.validation_windows
+        plan = measured(plan, model, batch_source, objective, data.sampler(model), limit, data.settling(left), windows)
         if plan.model != drawn:
             model = data.build(plan).to(device_of(options.runtime.device))
         plan = plan.but(
