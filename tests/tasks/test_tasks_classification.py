@@ -61,6 +61,17 @@ def test_class_weights_multiply_the_loss_in_training_alone(batch: Batch, logits:
     torch.testing.assert_close(task.loss(model, batch)[0], losses.sum())
 
 
+def test_a_row_has_the_weight_of_its_own_class_with_smoothing_too(batch: Batch, logits: Tensor):
+    weights, share = torch.tensor([2.0, 3.0, 0.5]), 0.11
+    log_p = logits.log_softmax(dim=-1)
+    expected = sum(
+        -weights[target] * ((1 - share) * log_p[row, target] + share * log_p[row].mean())
+        for row, target in enumerate(TARGETS)
+    )
+    task = Classification(LABELS, weights=weights, label_smoothing=share)
+    torch.testing.assert_close(task.loss(Recorder(logits), batch)[0], expected)
+
+
 def test_balanced_weights_make_the_classes_equal_and_the_mean_weight_one():
     weights = balanced_weights([0, 0, 0, 0, 1, 1, 2], 3)
     assert torch.allclose(weights * torch.tensor([4.0, 2.0, 1.0]), torch.full((3,), 7 / 3))

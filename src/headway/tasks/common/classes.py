@@ -19,8 +19,9 @@ MOST_IN_CONFUSION = 1_000
 class Classification:
     """One label for each text.
 
-    ``weights`` (C,) multiply the loss of each class; ``token_dropout`` is the share of tokens that training replaces
-    by ``hidden_token``, which keeps a small model from leaning on single words.  With ``r_drop`` α every batch is read
+    ``weights`` (C,) multiply the loss of each text by that of its class (not smoothing's share of the other classes,
+    which would draw every answer to rare ones); ``token_dropout`` is the share of tokens that training replaces by
+    ``hidden_token``, which keeps a small model from leaning on single words.  With ``r_drop`` α every batch is read
     twice, and half of α times the divergence of the two answers is added (``tasks.common.r_drop``).  ``by_accuracy``
     says how evaluations are compared.
     """
@@ -58,8 +59,10 @@ class Classification:
             ids = ids.masked_fill(drop & ~torch.isin(ids, self.protected.to(ids.device)), self.hidden_token)
         logits = model(ids, batch.mask).float()  # (B, C)
         smoothing = self.label_smoothing if model.training else 0.0
-        weights = self.weights.to(ids.device) if self.weights is not None and model.training else None
-        loss = F.cross_entropy(logits, batch.targets, weight=weights, reduction="sum", label_smoothing=smoothing)
+        each = F.cross_entropy(logits, batch.targets, reduction="none", label_smoothing=smoothing)  # (B,)
+        if self.weights is not None and model.training:
+            each = each * self.weights.to(ids.device)[batch.targets]
+        loss = each.sum()
         if read_twice:
             loss = loss / 2 + self.r_drop / 2 * divergence(*logits.chunk(2))
         return loss, count
