@@ -88,7 +88,7 @@ def run(data: Path, name: str, size: int, seed: int) -> dict[str, Any]:
 
 
 def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each rule the means over all runs, and by how much it is better than "loss", with the standard error."""
+    """For each rule the means over two or more runs, and how far above those of "loss", with the standard error."""
     rows = []
     for rule in runs[0]["chosen"]:
         found: dict[str, Any] = {"rule": rule, "runs": len(runs)}
@@ -113,7 +113,9 @@ def main() -> None:
                 if (name, size, seed) not in known:
                     runs.append(run(data, name, size, seed))
                     print({key: runs[-1][key] for key in ("data", "rows", "seed", "chosen")}, flush=True)
-                    write("best-checkpoint", {**facts(), "summary": summary(runs), "runs": runs})
+                    write(
+                        "best-checkpoint", {**facts(), "summary": summary(runs) if len(runs) > 1 else [], "runs": runs}
+                    )
 
 
 if __name__ == "__main__":
