@@ -48,8 +48,8 @@ class Classification:
         self.r_drop, self.by_accuracy = r_drop, by_accuracy
         self.protected = torch.tensor(list(protected), dtype=torch.int64)
 
-    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
-        """The sum of -ln p (times the class's weight) over the texts, in nats, and their number."""
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int, Tensor]:
+        """What is minimised, the number of texts, and the sum of their -ln p, in nats (``Objective.loss``)."""
         count = len(batch.targets)
         read_twice = model.training and bool(self.r_drop)
         batch = twice(batch) if read_twice else batch
@@ -63,9 +63,10 @@ class Classification:
         if self.weights is not None and model.training:
             each = each * self.weights.to(ids.device)[batch.targets]
         loss = each.sum()
+        shown = F.cross_entropy(logits.detach(), batch.targets, reduction="sum")
         if read_twice:
-            loss = loss / 2 + self.r_drop / 2 * divergence(*logits.chunk(2))
-        return loss, count
+            loss, shown = loss / 2 + self.r_drop / 2 * divergence(*logits.chunk(2)), shown / 2
+        return loss, count, shown
 
     @torch.no_grad()
     def evaluate(
