@@ -5,7 +5,7 @@
 DATA holds trec/, sst2/ and reviews/.  Every run is `headway train` from scratch with its default label smoothing on
 some rows of a training file, for 20 epochs with an evaluation after each; a tenth of the rows validates.  Each rule
 chooses one of the 20 models by the validation rows alone, and the model is judged on 2,000 other rows of the same
-training file.  No test file is read.  Each seed draws other rows.  Runs in results/best-checkpoint.json are not made again.
+training file.  No test file is read.  Each seed draws other rows.  Runs that are in the results are not made again.
 """
 
 import csv
