@@ -8,6 +8,8 @@ import pytest
 
 from headway.cli.plan import quantity
 from headway.errors import InputError
+from headway.training.distributed.ranks import Ranks
+from headway.training.hardware import measure
 
 TINY = ("--d-model", 16, "--layers", 2, "--heads", 2, "--length", 32, "--batch-tokens", 256, "--precision", "float32")
 
@@ -137,3 +139,45 @@ def test_quantities():
     for text in ("", "B", "1e99", "0", "1BB", "-1", "nan", "inf"):
         with pytest.raises(InputError, match="--tokens is"):
             quantity(text, "tokens")
+
+
+SAME_TOKENS = {
+    "in one batch": ("--steps", 60, "--batch-tokens", 512),
+    "accumulated": ("--steps", 60, "--batch-tokens", 128, "--accumulate", 4),
+    "in more steps": ("--steps", 240, "--batch-tokens", 128),
+    "growing": ("--steps", 40, "--batch-tokens", 128, "--accumulate", 2, "--grow-batch", 5),
+}
+
+
+@pytest.mark.parametrize("task", ["language_modeling", "masked_lm", "conversations", "translation"])
+def test_the_tokens_that_are_seen_decide_the_regularisation(
+    task: str, corpus: Path, nothing: Path, in_process: Callable
+):
+    lines = [f"the old cat {i} sat on a mat" for i in range(60)]
+    (nothing / "pairs.tsv").write_text("source\ttarget\n" + "".join(f"{one}\t{one} too\n" for one in lines))
+    talks = [[{"role": "user", "content": one}, {"role": "assistant", "content": f"{one} too"}] for one in lines]
+    (nothing / "talks.jsonl").write_text("".join(json.dumps({"messages": talk}) + "\n" for talk in talks))
+    file, named = {"conversations": ("talks.jsonl", ()), "translation": ("pairs.tsv", ("--task", "translation"))}.get(
+        task, (corpus, ("--task", task))
+    )
+    found = {}
+    for name, words in SAME_TOKENS.items():
+        given = ("--length", 32, "--layers", 1, "--precision", "float32", "--threads", 1, "--json", "--quiet")
+        status, out, err = in_process("train", file, *named, *given, *words, "--plan")
+        assert status == 0, err
+        decisions = {one["what"]: (one["value"], one["why"]) for one in json.loads(out)["decisions"]}
+        found[name] = [decisions.get(what) for what in ("dropout", "decay")]
+        found[name].append(json.loads(out)["parameters"])
+    assert all(one == found["in one batch"] for one in found.values()), found
+
+
+def test_processes_that_train_together_see_as_many_times_the_tokens(
+    corpus: Path, nothing: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(measure, "gradient_seconds", lambda *_: {1: (measure.STEP_OVER_GRADIENT**-1, 1000.0)})
+    for processes in (1, 4):
+        monkeypatch.setattr(Ranks, "joined", lambda count=processes: Ranks(0, count))
+        status, out, err = in_process("train", corpus, "--plan", *TINY, "--time", "9s", "--threads", 1, "--json")
+        assert status == 0, err
+        (dropout,) = (one for one in json.loads(out)["decisions"] if one["what"] == "dropout")
+        assert dropout["why"].endswith(f"at {1000 * processes:,} tokens a second")

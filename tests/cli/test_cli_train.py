@@ -1,6 +1,7 @@
 """``--validation`` takes every word up to the next option, and leaves the inputs that follow it alone where it must."""
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,3 +69,24 @@ def test_a_run_is_called_after_both_sides():
     assert default_out(["en.txt.gz", "de.txt.gz"]) == Path("runs/en-de")
     assert default_out(["reviews.csv"]) == Path("runs/reviews")
     assert default_out(["one.txt", "two.txt"]) == Path("runs/one")
+
+
+def test_balanced_classes_are_both_right_with_the_default_smoothing(tmp_path: Path, in_process: Callable):
+    draw = random.Random(7)
+
+    def rows(*counts: int) -> str:
+        words = ["the", "lamp", "was", "on", "a", "table", "by", "our", "door", "and", "it", "is"]
+        lines = [
+            f"{' '.join(draw.choices(words, k=6))} {told} {draw.choice(words)},{told}\n"
+            for told, n in zip(("great", "awful"), counts, strict=True)
+            for _ in range(n)
+        ]
+        return "text,label\n" + "".join(draw.sample(lines, len(lines)))
+
+    (tmp_path / "rare.csv").write_text(rows(400, 10))
+    (tmp_path / "new.csv").write_text(rows(50, 50))
+    words = ("--steps", 80, "--balance", "--threads", 1, "--quiet", "--json")
+    status, _, err = in_process("train", tmp_path / "rare.csv", "--out", tmp_path / "run", *words)
+    assert status == 0, err
+    _, out, _ = in_process("evaluate", tmp_path / "run", tmp_path / "new.csv", "--json")
+    assert json.loads(out.splitlines()[-1])["accuracy"] > 0.95

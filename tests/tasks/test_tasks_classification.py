@@ -46,7 +46,7 @@ def logits() -> Tensor:
 
 
 def test_loss_is_a_sum_and_a_number_of_texts(batch: Batch, logits: Tensor):
-    total, count = Classification(LABELS).loss(Recorder(logits), batch)
+    total, count, _ = Classification(LABELS).loss(Recorder(logits), batch)
     expected = -sum(logits.log_softmax(dim=-1)[row, target] for row, target in enumerate(TARGETS))
     assert count == 5
     torch.testing.assert_close(total, expected)
@@ -59,6 +59,19 @@ def test_class_weights_multiply_the_loss_in_training_alone(batch: Batch, logits:
     torch.testing.assert_close(task.loss(model, batch)[0], (losses * weights[batch.targets]).sum())
     model.eval()
     torch.testing.assert_close(task.loss(model, batch)[0], losses.sum())
+
+
+def test_a_row_has_the_weight_of_its_own_class_with_smoothing_too(batch: Batch, logits: Tensor):
+    weights, share = torch.tensor([2.0, 3.0, 0.5]), 0.11
+    log_p = logits.log_softmax(dim=-1)
+    expected = sum(
+        -weights[target] * ((1 - share) * log_p[row, target] + share * log_p[row].mean())
+        for row, target in enumerate(TARGETS)
+    )
+    task = Classification(LABELS, weights=weights, label_smoothing=share)
+    loss, _, shown = task.loss(Recorder(logits), batch)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(shown, -log_p[torch.arange(5), batch.targets].sum())  # as validation measures it
 
 
 def test_balanced_weights_make_the_classes_equal_and_the_mean_weight_one():
@@ -105,7 +118,7 @@ def test_micro_batches_of_any_size_give_the_gradient_of_the_whole(batch: Batch):
         count = 0
         for start, stop in pairwise(cuts):
             part = Batch(batch.ids[start:stop], batch.mask[start:stop], batch.targets[start:stop])
-            loss, n = task.loss(model, part)
+            loss, n, _ = task.loss(model, part)
             loss.backward()
             count += n
         gradients.append([p.grad / count for p in model.parameters()])
@@ -172,7 +185,7 @@ def test_r_drop_adds_the_divergence_of_two_answers():
     targets = torch.tensor([0, 2, 1, 1, 0])
     batch = Batch(torch.ones(5, 2, dtype=torch.int64), None, targets)
     model = Both(*answers).train()
-    found, count = Classification(["a", "b", "c"], r_drop=4.0).loss(model, batch)
+    found, count, _ = Classification(["a", "b", "c"], r_drop=4.0).loss(model, batch)
     one, other = (answer.log_softmax(dim=-1) for answer in answers)
     plain = sum(F.nll_loss(p, targets, reduction="sum") for p in (one, other)) / 2
     both = sum(F.kl_div(a, b, log_target=True, reduction="sum") for a, b in ((one, other), (other, one))) / 2

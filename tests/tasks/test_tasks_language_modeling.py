@@ -30,7 +30,7 @@ def batch() -> Batch:
 
 
 def test_loss_is_the_sum_over_all_targets_and_their_number(model: Decoder, batch: Batch):
-    total, count = LanguageModeling().loss(model, batch)
+    total, count, _ = LanguageModeling().loss(model, batch)
     probabilities = model(batch.ids).softmax(dim=-1)
     expected = 0.0
     for row in range(B):
@@ -45,7 +45,7 @@ def test_what_is_ignored_is_neither_counted_nor_computed(model: Decoder, batch: 
     targets[0], targets[2, :4] = IGNORED, IGNORED
     rows = []
     model.head.register_forward_hook(lambda *given: rows.append(given[2].numel() // V))
-    total, count = LanguageModeling().loss(model, Batch(batch.ids, None, targets))
+    total, count, _ = LanguageModeling().loss(model, Batch(batch.ids, None, targets))
     assert rows == [B * T - T - 4] == [count]
     logs = model(batch.ids).log_softmax(dim=-1)
     places = (targets != IGNORED).nonzero().tolist()
@@ -66,7 +66,7 @@ def test_label_smoothing_acts_in_training_alone(model: Decoder, batch: Batch):
 def test_evaluation_counts_every_target_once_whatever_the_batches(model: Decoder, batch: Batch):
     model.eval()
     task = LanguageModeling(bytes_per_token=3.0)
-    total, count = task.loss(model, batch)
+    total, count, _ = task.loss(model, batch)
     parts = [Batch(batch.ids[:2], None, batch.targets[:2]), Batch(batch.ids[2:], None, batch.targets[2:])]
     found = task.evaluate(model, parts)
     assert found["val_loss"] == pytest.approx(total.item() / count, rel=1e-6)
@@ -81,7 +81,7 @@ def test_micro_batches_of_any_size_give_the_gradient_of_the_whole(model: Decoder
         model.zero_grad()
         count = 0
         for start, stop in pairwise(cuts):
-            loss, n = task.loss(model, Batch(batch.ids[start:stop], None, batch.targets[start:stop]))
+            loss, n, _ = task.loss(model, Batch(batch.ids[start:stop], None, batch.targets[start:stop]))
             loss.backward()
             count += n
         gradients.append([p.grad / count for p in model.parameters()])

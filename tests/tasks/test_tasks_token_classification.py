@@ -282,7 +282,7 @@ def test_loss_and_evaluation_count_words():
     targets = torch.tensor([[IGNORED, 5, 6, 0, IGNORED], [IGNORED, 0, IGNORED, IGNORED, IGNORED]])
     batch = Batch(torch.ones(2, 5, dtype=torch.int64), None, targets)
     task, model = TokenClassification(LABELS), Fixed(logits).eval()
-    total, count = task.loss(model, batch)
+    total, count, _ = task.loss(model, batch)
     wanted = targets != IGNORED
     assert count == 4
     torch.testing.assert_close(total, F.cross_entropy(logits[wanted], targets[wanted], reduction="sum"))

@@ -39,7 +39,7 @@ def test_the_decoder_reads_the_true_target_so_far():
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_is_that_of_each_pair_alone(smoothing: float):
     model, task = translator().train(), Translation(START, label_smoothing=smoothing)
-    loss, count = task.loss(model, batch_of_pairs())
+    loss, count, _ = task.loss(model, batch_of_pairs())
     total = 0.0
     for source, target in PAIRS:
         logits = model(torch.tensor([source]), torch.tensor([[START, *target[:-1]]]))[0]
@@ -53,7 +53,7 @@ def test_the_loss_is_that_of_each_pair_alone(smoothing: float):
 
 def test_evaluation_is_without_smoothing_and_counts_every_token_once():
     model, batch = translator().eval(), batch_of_pairs()
-    plain, count = Translation(START).loss(model, batch)
+    plain, count, _ = Translation(START).loss(model, batch)
     for task in (Translation(START), Translation(START, label_smoothing=0.3, r_drop=5.0)):
         found = task.evaluate(model, [batch, batch])
         assert found["val_loss"] == pytest.approx(plain.item() / count, rel=1e-5)
@@ -80,7 +80,7 @@ def test_r_drop_adds_the_divergence_of_two_answers():
     targets = torch.tensor([[4, END, IGNORED], [7, 8, END]])
     batch = TargetBatch(torch.tensor([[5, 6], [9, 9]]), None, targets)
     model, asked = Both(*answers).train(), targets != IGNORED
-    found, count = Translation(START, r_drop=5.0).loss(model, batch)
+    found, count, _ = Translation(START, r_drop=5.0).loss(model, batch)
     one, other = (answer[asked].log_softmax(dim=-1) for answer in answers)
     plain = sum(F.nll_loss(p, targets[asked], reduction="sum") for p in (one, other)) / 2
     both = sum(F.kl_div(a, b, log_target=True, reduction="sum") for a, b in ((one, other), (other, one))) / 2

@@ -269,7 +269,7 @@ def test_the_loss_counts_replies_alone(talk: Path):
     with torch.no_grad():
         for batch in row_batches(found.ids, found.targets, 500):
             assert batch.ids.shape == batch.targets.shape
-            loss, n = task.loss(model.eval(), batch)
+            loss, n, _ = task.loss(model.eval(), batch)
             total, count = total + loss.item(), count + n
         for ids, targets in zip(found.ids, found.targets, strict=True):
             for token, target in zip(ids, targets, strict=True):

@@ -113,6 +113,8 @@ def test_learning_by_heart():
         "too few"
     )
     assert cause(signs(4.0, *falls_and_rises[:3]), TEXT) == (h.LEARNING, ""), "not at the first rise"
+    unsure = [(3.0, 2.8), (2.9, 0.3), (2.2, 0.4), (1.2, 0.5), (0.8, 0.6)]
+    assert cause(signs(4.0, *unsure), TEXT) == (h.LEARNING, ""), "no better in training than it was on held-out data"
 
 
 def test_a_run_that_does_not_move():

@@ -7,9 +7,10 @@ from headway.reports.curves import Chart, Line, draw
 from headway.reports.record import Point, Record, not_numbers, series
 from headway.reports.wording import Html, decimal, escape, mapping, number
 from headway.tasks.registry import known
+from headway.training.monitor.health import memorised
 
 RISE = 1.02
-"""Ratio of the last validation loss to the best from which the page reports memorisation."""
+"""Ratio of the last validation loss to the best from which the page reports that it rose."""
 
 
 def learning(record: Record) -> Html:
@@ -43,12 +44,22 @@ def _loss(record: Record) -> Chart:
     validation = Line("validation", series(record.evaluations, "val_loss"), "validation", marks=True)
     return Chart(
         title="Training and validation loss against steps",
-        y_label=f"loss ({unit})",
+        y_label=f"loss ({unit}){_trained_with(record)}",
         lines=[training, validation],
         levels=_levels(record, "val_loss"),
         seconds=times(record),
         ring=_kept(record, "val_loss"),
     )
+
+
+def _trained_with(record: Record) -> str:
+    """What the training loss has and the validation loss has not, in a phrase."""
+    plan = mapping(record.info.get("plan"))
+    dropped = mapping(plan.get("model")).get("dropout"), plan.get("token_dropout"), plan.get("bpe_dropout")
+    parts = ["dropout"] if any(map(number, dropped)) else []
+    if plan.get("label_smoothing") and record.evaluations and not series(record.evaluations, "train_loss"):
+        parts.append("smoothing")  # as earlier versions logged it
+    return f", in training with {' and '.join(parts)}" if parts else ""
 
 
 def _accuracy(record: Record) -> Chart:
@@ -90,12 +101,14 @@ def _notes(record: Record) -> list[str]:
         notes.append(f"The ring marks step {record.best['step']:,}, whose weights were kept.")
     validation = series(record.evaluations, "val_loss")
     if len(validation) > 1:
-        (step, lowest), (_, last) = min(validation, key=lambda point: point[1]), validation[-1]
+        (step, lowest), (end, last) = min(validation, key=lambda point: point[1]), validation[-1]
+        trained = dict(series(record.evaluations, "train_loss"))
         if last > RISE * lowest > 0:
-            notes.append(
-                f"Validation loss rose from {decimal(lowest)} at step {step:,.0f} to {decimal(last)} at the end: "
-                "the model has memorised the training data. More data or a smaller model may do better."
-            )
+            rose = f"Validation loss rose from {decimal(lowest)} at step {step:,.0f} to {decimal(last)} at the end"
+            if {step, end} <= set(trained) and memorised(last, trained[end], lowest, trained[step]):
+                rose += ", and training loss fell: the model has memorised the training data. More data or a smaller "
+                rose += "model may do better"
+            notes.append(f"{rose}.")
     logged = len(series(record.steps, "loss"))
     if logged > MOST_POINTS:
         notes.append(f"Each point of the training curve is a mean of about {logged / MOST_POINTS:.0f} logged steps.")

@@ -15,7 +15,7 @@ from headway.training.store.sizes import Sizes, sizes
 Point = tuple[float, float]
 """A place on a chart: step and value."""
 
-NOT_METRICS = frozenset({"event", "step", "seconds", "tokens", "health", "cause"})
+NOT_METRICS = frozenset({"event", "step", "seconds", "tokens", "health", "cause", "train_loss"})
 """The other keys of an evaluation's line."""
 
 LIFE = frozenset({"start", "resume", "interrupted", "end"})

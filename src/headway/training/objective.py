@@ -16,8 +16,12 @@ class Objective(Protocol):
     by_rows: bool
     """whether a batch's loss is the sum of its rows' losses, so that rows can be computed separately"""
 
-    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
-        """The sum of the loss over a batch, in nats, and how many targets it is a sum over."""
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int] | tuple[Tensor, int, Tensor]:
+        """The sum of the loss over a batch, in nats, and how many targets it is a sum over.
+
+        Where training minimises more than validation measures (smoothing, weights, R-Drop), third the sum of the
+        latter, from the same outputs: it is what people see.
+        """
 
     def evaluate(
         self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None

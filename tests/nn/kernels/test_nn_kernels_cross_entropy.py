@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from headway.data.batches.batching import IGNORED
 from headway.nn.kernels import cross_entropy as kernel
 from headway.nn.kernels.cross_entropy import cross_entropy_oracle
-from headway.nn.kernels.dispatch import cross_entropy
+from headway.nn.kernels.dispatch import cross_entropy, unsmoothed
 
 N, V = 13, 29
 
@@ -32,6 +32,8 @@ def test_equals_the_oracle_and_torch_in_values_and_gradients(smoothing: float, s
     for other in (cross_entropy_oracle, torchs):
         torch.testing.assert_close(found[cross_entropy], found[other], atol=1e-10, rtol=1e-12)
     assert found[cross_entropy][1][0].abs().max() == 0, "what is ignored has no gradient"
+    shown = unsmoothed(found[cross_entropy][0], start, targets, smoothing)
+    torch.testing.assert_close(shown, torchs(start, targets, 0.0), atol=1e-10, rtol=1e-12)
 
 
 def test_without_gradients_it_is_the_same():

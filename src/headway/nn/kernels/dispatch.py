@@ -200,3 +200,12 @@ def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> Te
     if logits.device.type == "cpu" and torch.is_grad_enabled() and logits.requires_grad:
         return CrossEntropy.apply(logits, targets, smoothing)
     return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing, ignore_index=IGNORED)
+
+
+def unsmoothed(loss: Tensor, logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+    """What ``cross_entropy`` with this ``smoothing`` is without it, from its result, and without a gradient."""
+    if not smoothing:
+        return loss.detach()
+    logits, counted = logits.detach(), targets != IGNORED
+    apart = logits.mean(dim=-1) - logits.gather(1, targets.clamp(min=0)[:, None])[:, 0]
+    return loss.detach() + smoothing * apart[counted].sum()

@@ -66,7 +66,7 @@ export function build(panel, models) {
   const form = make("form", {}, watched ? make("p", { className: "watched" }, "Run ", make("strong", {}, make("bdi", { textContent: models[0].id }))) : choice.row);
   panel.append(guide("How to read this page", [
     "The loss is how badly the model predicts: lower is better. The line of dots is on data that the model does not learn from.",
-    "The training loss is measured with dropout and label smoothing where the run has them, the held-out loss without: it may be the lower one.",
+    "The training loss is measured with dropout where the run has it, the held-out loss without: it may be the lower one.",
     "When the training loss falls and the other rises, the model memorises. The weights of the lowest held-out loss are kept.",
     "A snapshot is the model of an evaluation, which train --snapshots saves. It answers by its own name, like the run itself.",
   ]), form, end, make("div", { className: "run" }, [...boxes.values()]));

@@ -23,8 +23,9 @@ NO_LABEL = -1
 class Classification:
     """One label for each text.
 
-    ``weights`` (C,) multiply the loss of each class; ``token_dropout`` is the share of tokens that training replaces
-    by ``hidden_token``, which keeps a small model from leaning on single words.  With ``r_drop`` α every batch is read
+    ``weights`` (C,) multiply the loss of each text by that of its class (not smoothing's share of the other classes,
+    which would draw every answer to rare ones); ``token_dropout`` is the share of tokens that training replaces by
+    ``hidden_token``, which keeps a small model from leaning on single words.  With ``r_drop`` α every batch is read
     twice, and half of α times the divergence of the two answers is added (``tasks.common.r_drop``).  ``by_accuracy``
     says how evaluations are compared.  A text of ``silent`` tokens alone gets no label, as in answers, which is wrong.
     """
@@ -53,8 +54,8 @@ class Classification:
         self.protected = torch.tensor(list(protected), dtype=torch.int64)
         self.silent = torch.tensor(sorted(silent), dtype=torch.int64)
 
-    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
-        """The sum of -ln p (times the class's weight) over the texts, in nats, and their number."""
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int, Tensor]:
+        """What is minimised, the number of texts, and the sum of their -ln p, in nats (``Objective.loss``)."""
         count = len(batch.targets)
         read_twice = model.training and bool(self.r_drop)
         batch = twice(batch) if read_twice else batch
@@ -64,11 +65,14 @@ class Classification:
             ids = ids.masked_fill(drop & ~torch.isin(ids, self.protected.to(ids.device)), self.hidden_token)
         logits = model(ids, batch.mask).float()  # (B, C)
         smoothing = self.label_smoothing if model.training else 0.0
-        weights = self.weights.to(ids.device) if self.weights is not None and model.training else None
-        loss = F.cross_entropy(logits, batch.targets, weight=weights, reduction="sum", label_smoothing=smoothing)
+        each = F.cross_entropy(logits, batch.targets, reduction="none", label_smoothing=smoothing)  # (B,)
+        if self.weights is not None and model.training:
+            each = each * self.weights.to(ids.device)[batch.targets]
+        loss = each.sum()
+        shown = F.cross_entropy(logits.detach(), batch.targets, reduction="sum")
         if read_twice:
-            loss = loss / 2 + self.r_drop / 2 * divergence(*logits.chunk(2))
-        return loss, count
+            loss, shown = loss / 2 + self.r_drop / 2 * divergence(*logits.chunk(2)), shown / 2
+        return loss, count, shown
 
     @torch.no_grad()
     def evaluate(

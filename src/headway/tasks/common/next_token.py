@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batches.batching import IGNORED, Batch
-from headway.nn.kernels.dispatch import cross_entropy
+from headway.nn.kernels.dispatch import cross_entropy, unsmoothed
 from headway.tasks.common.row_losses import row_losses
 
 
@@ -27,13 +27,16 @@ class LanguageModeling:
         self.bytes_per_token = bytes_per_token
         self.label_smoothing = label_smoothing
 
-    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
-        """The sum of -ln p over all targets but those that are ``IGNORED``, in nats, and their number.
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int, Tensor]:
+        """The smoothed sum of -ln p over all targets but those that are ``IGNORED``, in nats, their number, and the sum
+        without smoothing.
 
         Only the positions of those targets go through the V-wide head.
         """
         logits, targets = self._predict(model, batch)
-        return cross_entropy(logits, targets, self.label_smoothing if model.training else 0.0), len(targets)
+        smoothing = self.label_smoothing if model.training else 0.0
+        loss = cross_entropy(logits, targets, smoothing)
+        return loss, len(targets), unsmoothed(loss, logits, targets, smoothing)
 
     @staticmethod
     def _predict(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:

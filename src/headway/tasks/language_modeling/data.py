@@ -20,6 +20,7 @@ from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import base_decoder, prepared_base
+from headway.training.distributed.ranks import Ranks
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 from headway.training.plan import Plan
@@ -72,6 +73,7 @@ class LanguageModelData(TaskData):
             return None
 
         def settled(plan: Plan, pace: float) -> Plan:
+            pace *= Ranks.joined().count  # which was measured in one of them
             passes = min(pace * seconds / max(1, self.n_tokens), float(plan.epochs or math.inf))
             why = f"about {passes:.1f} passes over the text, at {pace:,.0f} tokens a second"
             return regularised(plan, self.options, passes, why)

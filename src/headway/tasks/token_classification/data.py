@@ -29,6 +29,7 @@ from headway.tasks.token_classification.sentences import Tagged, read_tagged
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import Base, prepared_base
+from headway.training.loop.schedule import mean_accumulation
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan
@@ -104,7 +105,8 @@ class TokenClassificationData(TaskData):
             if self.options.run.epochs is not None or self.options.run.steps is not None:
                 return fine_tune_rows_plan(self.options, self.base.config, lengths, self.longest)
             plan = fine_tune_rows_plan(self.options.but(epochs=1), self.base.config, lengths, self.longest)
-            passes = min(MOST_PASSES, max(LEAST_PASSES, math.ceil(STEPS * plan.batch_tokens / int(lengths.sum()))))
+            step_tokens = plan.batch_tokens * mean_accumulation(plan.accumulate, plan.grow_batch)
+            passes = min(MOST_PASSES, max(LEAST_PASSES, math.ceil(STEPS * step_tokens / int(lengths.sum()))))
             why = f"about {STEPS} steps, and at least {LEAST_PASSES} epochs; the run may end before its time"
             decision = asdict(Decision("passes", f"at most {passes}", why, "--epochs"))
             return plan.but(epochs=passes, decisions=[*plan.decisions, decision])

@@ -41,15 +41,16 @@ class TokenClassification:
         self.token_dropout, self.hidden_token = token_dropout, hidden_token
         self.protected = torch.tensor(list(protected), dtype=torch.int64)
 
-    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
-        """The sum of -ln p over the words, in nats, and their number."""
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int, Tensor]:
+        """The smoothed sum of -ln p over the words, in nats, their number, and the sum without smoothing."""
         ids = batch.ids
         if model.training and self.token_dropout:
             drop = torch.rand(ids.shape, device=ids.device, generator=generator()) < self.token_dropout
             ids = ids.masked_fill(drop & ~torch.isin(ids, self.protected.to(ids.device)), self.hidden_token)
         logits = model(ids, batch.mask).float()  # (B, T, C)
         smoothing = self.label_smoothing if model.training else 0.0
-        return _summed(logits, batch.targets, smoothing), int((batch.targets != IGNORED).sum())
+        count = int((batch.targets != IGNORED).sum())
+        return _summed(logits, batch.targets, smoothing), count, _summed(logits.detach(), batch.targets)
 
     @torch.no_grad()
     def evaluate(

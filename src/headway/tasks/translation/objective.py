@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batches.batching import IGNORED, Batch
-from headway.nn.kernels.dispatch import cross_entropy
+from headway.nn.kernels.dispatch import cross_entropy, unsmoothed
 from headway.tasks.common.r_drop import divergence, twice
 from headway.tasks.common.row_losses import row_losses
 
@@ -32,17 +32,21 @@ class Translation:
     def __init__(self, start: int, *, label_smoothing: float = 0.0, r_drop: float = 0.0):
         self.start, self.label_smoothing, self.r_drop = start, label_smoothing, r_drop
 
-    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
-        """The sum of -ln p over the tokens of all targets, in nats, and their number."""
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int, Tensor]:
+        """What is minimised, the number of tokens of all targets, and the sum of their -ln p, in nats."""
         count = int((batch.targets != IGNORED).sum())
         smoothing = self.label_smoothing if model.training else 0.0
-        if not (model.training and self.r_drop):
-            return _cross_entropy(self._logits(model, batch), batch.targets, smoothing), count
-        batch = twice(batch)
-        logits = self._logits(model, batch)  # (2 B, T, V)
-        halves = zip(logits.chunk(2), (batch.targets != IGNORED).chunk(2), strict=True)
-        apart = divergence(*(half[asked] for half, asked in halves))
-        return _cross_entropy(logits, batch.targets, smoothing) / 2 + self.r_drop / 2 * apart, count
+        read_twice = model.training and bool(self.r_drop)
+        batch = twice(batch) if read_twice else batch
+        logits = self._logits(model, batch)  # (B, T, V)
+        flat = logits.flatten(0, 1), batch.targets.flatten()  # (B·T, V), (B·T,)
+        loss = cross_entropy(*flat, smoothing)
+        shown = unsmoothed(loss, *flat, smoothing)
+        if read_twice:
+            halves = zip(logits.chunk(2), (batch.targets != IGNORED).chunk(2), strict=True)
+            apart = divergence(*(half[asked] for half, asked in halves))
+            loss, shown = loss / 2 + self.r_drop / 2 * apart, shown / 2
+        return loss, count, shown
 
     @torch.no_grad()
     def evaluate(
@@ -69,10 +73,6 @@ class Translation:
     def _logits(self, model: nn.Module, batch: Batch) -> Tensor:
         """(B, T, V) in float32."""
         return model(batch.ids, shifted(batch.targets, self.start), batch.mask).float()
-
-
-def _cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    return cross_entropy(logits.flatten(0, 1), targets.flatten(), smoothing)
 
 
 def shifted(targets: Tensor, start: int) -> Tensor:

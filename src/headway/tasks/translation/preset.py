@@ -22,7 +22,9 @@ from headway.io.quantities import duration
 from headway.models.config import Positions, TransformerConfig
 from headway.models.device import device_of
 from headway.models.size import parameters
+from headway.training.distributed.ranks import Ranks
 from headway.training.hardware.precision import training_rate
+from headway.training.loop.schedule import mean_accumulation
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan, as_asked
 from headway.training.sizing.presets import PRESETS, head_count
@@ -80,6 +82,7 @@ def translator_plan(
     row, why = by_pairs(n_pairs), f"{n_pairs:,} pairs"
     rows = [one for one in ROWS if one.pairs <= row.pairs]
     flops = seconds * training_rate(device_of(options.runtime.device), options.runtime.precision) if seconds else 0.0
+    flops *= Ranks.joined().count
     flops /= 2 if options.optimisation.r_drop else 1  # every batch is read twice
     while len(rows) > 1 and 0 < flops < LEAST_PASSES * _pass_flops(rows[-1].width, rows[-1].layers, vocab_size, tokens):
         rows.pop()
@@ -89,10 +92,11 @@ def translator_plan(
         (width, layers), why = PRESETS[options.architecture.preset], f"--preset {options.architecture.preset}"
     width, layers = options.architecture.d_model or width, options.architecture.layers or layers
     batch_tokens = options.optimisation.batch_tokens or 4096
-    most_passes = options.run.epochs or max(MOST_PASSES, round(LEAST_STEPS * batch_tokens / sum(tokens)))
+    step_tokens = batch_tokens * mean_accumulation(options.optimisation.accumulate, options.optimisation.grow_batch)
+    most_passes = options.run.epochs or max(MOST_PASSES, round(LEAST_STEPS * step_tokens / sum(tokens)))
     passes = float(most_passes)
     if options.run.steps is not None:
-        passes = min(passes, options.run.steps * options.optimisation.accumulate * batch_tokens / sum(tokens))
+        passes = min(passes, options.run.steps * step_tokens / sum(tokens))
     elif seconds is not None:
         steps = max(1.0, sum(tokens) / batch_tokens)
         by_work, by_steps = flops / _pass_flops(width, layers, vocab_size, tokens), seconds / (SHORTEST_STEP * steps)

@@ -34,3 +34,8 @@ def factor(share: float, kind: str, warmup: float) -> float:
 def accumulation(share: float, base: int, growth: int) -> int:
     """Batches per step when ``share`` is done: ``base`` at first, in equal stages up to ``base`` × ``growth``."""
     return base * min(growth, 1 + int(share * growth))
+
+
+def mean_accumulation(base: int, growth: int) -> float:
+    """The mean of ``accumulation`` over a whole run of steps: what a step reads is so many times ``batch_tokens``."""
+    return base * (1 + growth) / 2

@@ -71,19 +71,20 @@ class ThreadParallel:
     def add_gradient(
         self, model: nn.Module, objective: Objective, batch: Batch, precision: str, parameters: Sequence[nn.Parameter]
     ) -> tuple[Tensor, int]:
-        """Add the batch's gradient to every ``grad``; returns the loss, a sum in nats, and its number of targets."""
+        """Add the batch's gradient to every ``grad``; returns the loss as validation measures it, a sum in nats, and
+        its number of targets."""
         if self.count == 1 or len(batch.ids) < 2:
             with autocast(batch.ids.device, precision):
-                loss, count = objective.loss(model, batch)
+                loss, count, *shown = objective.loss(model, batch)
             loss.backward()
-            return loss.detach(), count
+            return (*shown, loss)[0].detach(), count
         parts = [batch.rows(index) for index in equal_shares(batch, self.count)]
         seeds = torch.randint(2**62, (len(parts),)).tolist()
 
         def one(part: Batch, seed: int) -> tuple[Tensor, int, tuple[Tensor | None, ...]]:
             with drawing_from(seed), autocast(part.ids.device, precision):
-                loss, count = objective.loss(model, part)
-            return loss.detach(), count, torch.autograd.grad(loss, parameters, allow_unused=True)
+                loss, count, *shown = objective.loss(model, part)
+            return (*shown, loss)[0].detach(), count, torch.autograd.grad(loss, parameters, allow_unused=True)
 
         found = self._threads.map(one, parts, seeds)
         for _, _, gradients in found:

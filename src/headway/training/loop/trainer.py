@@ -284,6 +284,8 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Progr
     if not first:  # before training there is nothing to judge
         health = state.examined(metrics, share, job.batch_source.epochs(state.position), job.known)
     judged = {"best": kept, "health": health.word, "cause": health.cause, **numbers}
+    if not first:
+        judged["train_loss"] = state.signs.evaluations[-1]["train"]
     job.run.log("evaluation", step=state.step, seconds=round(state.seconds, 3), tokens=state.tokens, **judged)
     progress.say(f"step {state.step:,}: " + ", ".join(f"{key} {metric(value)}" for key, value in numbers.items()))
     if text is not None:

@@ -133,13 +133,21 @@ def _unrelated(signs: RunStatistics, known: DataProfile) -> bool:
     return known.simple is not None and known.simple > 0.97 * known.chance
 
 
+def memorised(loss: float, train: float, best_loss: float, best_train: float) -> bool:
+    """Whether the training loss has fallen since the best evaluation, below every held-out loss, while that rose.
+
+    Label smoothing alone raises both, as it keeps a model from certainty.
+    """
+    return loss > best_loss > train and train < 0.9 * best_train
+
+
 def _by_heart(signs: RunStatistics, known: DataProfile) -> bool:
-    """The held-out loss has risen from its best for some time while the training loss fell."""
+    """The model has been memorising for some time, and the held-out loss has risen clearly."""
     if known.examples < FEW:
         return False
     now, best = signs.evaluations[-1], signs.best
     rise = now["loss"] - best["loss"]
-    fallen = now["train"] < 0.9 * best["train"] and now["passes"] >= 2
+    fallen = memorised(now["loss"], now["train"], best["loss"], best["train"]) and now["passes"] >= 2
     gained = now.get("accuracy", 0.0) > best.get("accuracy", 0.0) + known.error
     return signs.worse >= 3 and fallen and not gained and rise > max(0.1 * best["loss"], 0.05 * (known.chance or 1.0))
 

@@ -26,7 +26,9 @@ from headway.models.config import TransformerConfig
 from headway.models.device import device_of
 from headway.models.size import flops_per_token, parameters
 from headway.nn.lora import SCALE
+from headway.training.distributed.ranks import Ranks
 from headway.training.hardware.precision import training_rate
+from headway.training.loop.schedule import mean_accumulation
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan, as_asked
 from headway.training.sizing.layouts import encoder_fields, layout_fields
@@ -122,14 +124,16 @@ def decoder_plan(
     chosen, shape, seconds = options.optimisation, options.architecture, seconds or 0
     length = options.data.length or min(256, max(8, n_tokens // 20))
     largest = 4096 if seconds < 1200 else 8192
-    rate = training_rate(device_of(options.runtime.device), options.runtime.precision) if steps is None else 0.0
+    rate = 0.0
     if steps is None:
+        rate = Ranks.joined().count * training_rate(device_of(options.runtime.device), options.runtime.precision)
         expected = math.sqrt(rate * seconds * TOKENS_PER_PARAMETER / 6)
         largest = max(SMALLEST_BATCH, min(largest, 2 ** round(math.log2(max(1.0, expected / STEPS_WANTED)))))
     batch_tokens = chosen.batch_tokens or min(largest, max(2 * length, n_tokens // 16 // length * length))
     if steps is not None:
         why = f"--steps {steps:,}: enough for {TOKENS_PER_PARAMETER:g} tokens for each parameter"
-        wanted = steps * batch_tokens * chosen.accumulate / TOKENS_PER_PARAMETER
+        seen = steps * batch_tokens * mean_accumulation(chosen.accumulate, chosen.grow_batch)
+        wanted = seen / TOKENS_PER_PARAMETER
     else:
         wanted = math.sqrt(rate * seconds / (6 * TOKENS_PER_PARAMETER))
         wanted = min(wanted, max(SMALLEST, TEXT_EPOCHS * n_tokens / TOKENS_PER_PARAMETER))
@@ -142,8 +146,9 @@ def decoder_plan(
     width, layers = shape.d_model or width, shape.layers or layers
     config = decoder_config(vocab_size, width, layers, shape.heads or head_count(width), length, shape.layout)
     count = parameters(config)["total"]
-    seen = float(steps * batch_tokens) if steps is not None else rate * seconds / (6 * count)
-    epochs = seen / max(1, n_tokens) if steps is not None else min(seen / max(1, n_tokens), TEXT_EPOCHS)
+    seen = seen if steps is not None else rate * seconds / (6 * count)
+    most = _epochs(options, TEXT_EPOCHS)
+    epochs = min(seen / max(1, n_tokens), most or math.inf)
     size = f"{in_short(count)} parameters: width {width}, {layers} layers, {config.n_heads} heads, {length} tokens"
     decisions = [Decision("model", size, why, "--preset, --d-model, --layers, --heads, --length")]
     if options.run.epochs is None and steps is None and seen > TEXT_EPOCHS * n_tokens:
@@ -162,7 +167,7 @@ def decoder_plan(
         betas=BETAS,
         weight_decay=_or(chosen.weight_decay, 0.0),
         schedule=chosen.schedule or "constant_then_decay",
-        epochs=_epochs(options, TEXT_EPOCHS),
+        epochs=most,
     )
     return regularised(plan, options, epochs, f"about {epochs:.1f} passes over the text")
 

@@ -14,6 +14,7 @@ from headway.models.own import OwnConfig
 from headway.tasks.registry import spec
 from headway.training.distributed.memory_plan import Work
 from headway.training.hardware.precision import training_rate
+from headway.training.loop.schedule import mean_accumulation
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.option_fields import flag
 from headway.training.options import OPTIONS, TrainOptions
@@ -141,6 +142,6 @@ def _tokens_seen(prepared: Prepared, options: TrainOptions, count: int) -> float
     one_pass = batch.tokens / max(batch_source.epochs(after), 1e-9)
     most = plan.epochs * one_pass if plan.epochs else math.inf
     if options.run.steps is not None:
-        return min(most, options.run.steps * plan.accumulate * (1 + plan.grow_batch) / 2 * batch.tokens)
+        return min(most, options.run.steps * mean_accumulation(plan.accumulate, plan.grow_batch) * batch.tokens)
     rate = training_rate(device_of(options.runtime.device), plan.precision)
     return min(most, rate * (prepared.limit or 0.0) / (6 * count))
