@@ -23,7 +23,7 @@ from headway.data.records.table import Table
 from headway.data.records.text_checks import FIRST
 from headway.errors import InputError
 from headway.tasks.token_classification.schemes import OUTSIDE, in_labels, iob2, names_words
-from headway.tasks.token_classification.words import Place, split_words
+from headway.tasks.token_classification.words import PLAIN, Place, joined
 
 
 @dataclass(frozen=True)
@@ -213,12 +213,7 @@ def _layout(source: Source, ending: str) -> Layout:
 
 
 def _joined(words: Sequence[str], tags: list[str], path: Path, numbers: list[int]) -> Sentence:
-    places: list[Place] = []
-    start = 0
-    for word in words:
-        places.append((start, start + len(word)))
-        start += len(word) + 1
-    return Sentence(" ".join(words), places, tags, lambda at: f"{path}, line {numbers[at]}")
+    return Sentence(*joined(words), tags, lambda at: f"{path}, line {numbers[at]}")
 
 
 def _of_table(
@@ -289,7 +284,7 @@ def _of_spans(text: str, cell: str, label_column: str) -> tuple[Sentence, int]:
     if (spans := spans_of(cell)) is None:
         example = '[{"start": 0, "end": 4, "label": "PER"}]'
         raise ValueError(f"column {label_column!r} holds {shorten(cell)}; expected spans such as {example}")
-    words, problem = split_words(text), ""
+    words, problem = PLAIN.split(text), ""
     try:
         tags, widened = _tags_of(spans, text, words)
     except ValueError as error:
