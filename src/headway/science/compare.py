@@ -218,7 +218,7 @@ def _row(
     for number in range(1, contest.seeds):
         finished.append(run(f"seed-{contest.seed + number}", {**options, "seed": contest.seed + number}))
     metrics = [_measured(contest, path) for _, path in finished]
-    values = [one[metric.key] for one in metrics]
+    values = [math.inf if one[metric.key] is None else one[metric.key] for one in metrics]
     return {
         "model": model.name,
         "metric": metric.key,

@@ -16,6 +16,7 @@ from headway.data.formats.tags import LOOKED_AT, Layout, Span, is_comment, layou
 from headway.data.open.detected import Detected
 from headway.data.records.chunks import ROWS
 from headway.data.records.corpus import Corpus, Source
+from headway.data.records.label_typing import composed
 from headway.data.records.repeats import text_hashes
 from headway.data.records.rows import SKIP, BadRows, check_skipped, counted, shorten
 from headway.data.records.split import HELD_OUT, split_rows
@@ -123,7 +124,7 @@ def read_tagged(
     if whole is None:
         whole = names_words(written)
     before = written if whole else counts
-    names = dict(zip(before, in_labels(list(before), labels) if labels else before, strict=True))
+    names = dict(zip(before, in_labels(list(map(composed, before)), labels), strict=True))
     tags: Counter[str] = Counter()
     for tag, count in before.items():
         tags[names[tag]] += count
