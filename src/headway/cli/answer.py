@@ -221,6 +221,11 @@ def _answer(context: click.Context, shared: SharedOptions, rooms: Rooms, options
     inputs = read_inputs(room, shared.run, shared.words, shared.text_column, shared.encoding, one=shared.one)
     use = room(pipe, inputs, own)
     check_inputs(use, shared.words)
+    if inputs.several and room.spec.reads == "text":
+        from headway.tasks.common.vocabulary import lost_characters
+
+        if line := lost_characters(inputs.values, use.pipe.tokenizer):
+            warnings.warn(line, stacklevel=2)
     if (notice := use.notice()) and not shared.quiet:
         warnings.warn(notice, stacklevel=2)
     if shared.to is None and not shared.as_json and _streamed(use):
