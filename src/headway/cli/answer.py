@@ -224,7 +224,8 @@ def _answer(context: click.Context, shared: SharedOptions, rooms: Rooms, options
     if inputs.several and room.spec.reads == "text":
         from headway.tasks.common.vocabulary import lost_characters
 
-        if line := lost_characters(inputs.values, use.pipe.tokenizer):
+        tokenizer = getattr(use.pipe, "tokenizer", None)
+        if tokenizer is not None and (line := lost_characters(inputs.values, tokenizer)):
             warnings.warn(line, stacklevel=2)
     if (notice := use.notice()) and not shared.quiet:
         warnings.warn(notice, stacklevel=2)
