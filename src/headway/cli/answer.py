@@ -221,12 +221,6 @@ def _answer(context: click.Context, shared: SharedOptions, rooms: Rooms, options
     inputs = read_inputs(room, shared.run, shared.words, shared.text_column, shared.encoding, one=shared.one)
     use = room(pipe, inputs, own)
     check_inputs(use, shared.words)
-    if inputs.several and room.spec.reads == "text":
-        from headway.tasks.common.vocabulary import lost_characters
-
-        tokenizer = getattr(use.pipe, "tokenizer", None)
-        if tokenizer is not None and (line := lost_characters(inputs.values, tokenizer)):
-            warnings.warn(line, stacklevel=2)
     if (notice := use.notice()) and not shared.quiet:
         warnings.warn(notice, stacklevel=2)
     if shared.to is None and not shared.as_json and _streamed(use):
