@@ -18,10 +18,10 @@ from headway.errors import InputError
 from headway.tasks.detect import detect
 from headway.tasks.token_classification.encoding import WordTags, encoded
 from headway.tasks.token_classification.objective import Counts, TokenClassification
-from headway.tasks.token_classification.pipeline import _margins, _starts
 from headway.tasks.token_classification.schemes import entities, in_labels, iob2, labels_for
 from headway.tasks.token_classification.sentences import Tagged, read_tagged
-from headway.tasks.token_classification.words import first_tokens, split_words
+from headway.tasks.token_classification.windows import read_in_windows
+from headway.tasks.token_classification.words import PLAIN, first_tokens
 from headway.text.train import train_tokenizer
 
 LABELS = ["O", "B-LOC", "I-LOC", "B-MISC", "I-MISC", "B-PER", "I-PER"]
@@ -204,8 +204,8 @@ def test_unknown_tags_are_named(tmp_path: Path):
 
 def test_words_of_a_text():
     text = "Mr. Smith's 日本 हिन्दी!"
-    assert [text[a:b] for a, b in split_words(text)] == ["Mr", ".", "Smith", "'", "s", "日", "本", "हिन्दी", "!"]
-    assert split_words("") == split_words(" \n") == []
+    assert [text[a:b] for a, b in PLAIN.split(text)] == ["Mr", ".", "Smith", "'", "s", "日", "本", "हिन्दी", "!"]
+    assert PLAIN.split("") == PLAIN.split(" \n") == []
 
 
 def test_the_first_token_of_each_word():
@@ -298,15 +298,25 @@ def test_loss_and_evaluation_count_words():
     )
 
 
-def test_windows_cover_every_token_once_or_more():
-    for length, room in ((0, 5), (1, 5), (5, 5), (6, 5), (13, 5), (31, 7), (9, 1)):
-        margins = np.full(length, -1)
-        for start in _starts(length, room):
-            end = min(length, start + room)
-            margins[start:end] = np.maximum(margins[start:end], _margins(start, end, length))
-        assert (margins >= 0).all()
-        if length > room > 2:
-            assert margins[1:-1].min() >= (room - 1) // 4  # far from the ends of a window
+def test_windows_keep_every_token_once_and_far_from_their_ends():
+    around = [101], [102, 103]
+    for length, room in ((0, 5), (1, 5), (5, 5), (6, 5), (13, 5), (31, 7), (9, 1), (100, 8)):
+        margins: list[Tensor] = []
+
+        def read(
+            rows: list[list[int]], room: int = room, length: int = length, margins: list = margins
+        ) -> list[Tensor]:
+            for ids in rows:
+                assert ids[:1] == [101] and ids[-2:] == [102, 103] and len(ids) <= room + 3
+                before, after = torch.arange(len(ids)) - 1, len(ids) - 3 - torch.arange(len(ids))
+                before = before if ids[1] else torch.full_like(before, length)
+                after = after if ids[-3] < length - 1 else torch.full_like(after, length)
+                margins.append(torch.minimum(before, after))
+            return [torch.stack([torch.tensor(ids), margin], 1) for ids, margin in zip(rows, margins, strict=True)]
+
+        (found,) = read_in_windows([list(range(length))], room + 3, around, read)
+        assert found[:, 0].tolist() == list(range(length))
+        assert room < 3 or all(margin >= (room - 1) // 4 for margin in found[:, 1].tolist())
 
 
 def test_random_tags_are_read_back(tmp_path: Path):

@@ -1,6 +1,7 @@
 """Streaming: pieces equal the whole, characters stay whole, stop strings are found wherever the pieces are cut."""
 
 from itertools import pairwise
+from unicodedata import normalize
 
 import pytest
 import tokenizers
@@ -61,7 +62,7 @@ def test_no_piece_ends_inside_a_character(name: str) -> None:
     assert "".join(pieces).count("\ufffd") == tokenizer.decode(ids).count("\ufffd") == real
     assert stream.finish() == ""
     if tokenizer.kind in ("bpe", "char"):
-        assert "".join(pieces) == TEXT
+        assert "".join(pieces) == normalize("NFC", TEXT)
 
 
 def test_bytes_wait_for_their_character() -> None:

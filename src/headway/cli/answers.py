@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+import warnings
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,8 @@ def give_answers(
                 stop = start + len(part)
                 if stop <= before:
                     continue
+                if start == before and use.inputs.several and use.spec.reads == "text":
+                    _warn_of_lost(part, getattr(use.pipe, "tokenizer", None))
                 found = use.answer(part)
                 if output is not None and file is not None:
                     output.add(file.content(start, found), stop, use.results(found) if as_json else None)
@@ -65,6 +68,13 @@ def give_answers(
             kept = f"the answers for {output.inputs:,} of {len(inputs):,} inputs are saved"
             raise KeyboardInterrupt(f"stopped; {kept}; run the same command again to resume") from None
     return results
+
+
+def _warn_of_lost(texts: list[Any], tokenizer: Any) -> None:
+    from headway.tasks.common.vocabulary import lost_characters
+
+    if tokenizer is not None and (line := lost_characters(texts, tokenizer)):
+        warnings.warn(line, stacklevel=2)
 
 
 def asked_for(verb: str, use: Command, to: str, **more: Any) -> str:

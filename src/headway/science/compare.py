@@ -241,7 +241,7 @@ def _row(
     if not all(_is_trained(facts) for facts, _ in finished):
         raise RunFailed(UNTRAINED)
     metrics, each = zip(*(_measured(contest, path) for _, path in finished), strict=True)
-    values = [one[metric.key] for one in metrics]
+    values = [math.inf if one[metric.key] is None else one[metric.key] for one in metrics]
     return {
         "model": model.name,
         "metric": metric.key,

@@ -15,15 +15,20 @@ CHARACTERS = 1 << 14
 """Inputs and their characters that are computed before another request, or the end of this one, is looked at."""
 
 
-def parts(texts: Sequence[str]) -> list[list[str]]:
-    """Texts in parts that are computed at once."""
-    found: list[list[str]] = []
+def characters(text: str | Sequence[str]) -> int:
+    """How long a text is, or the list of its words."""
+    return len(text) if isinstance(text, str) else sum(len(word) + 1 for word in text)
+
+
+def parts(texts: Sequence[Any]) -> list[list[Any]]:
+    """Texts, or lists of their words, in parts that are computed at once."""
+    found: list[list[Any]] = []
     size = 0
     for text in texts:
-        size += len(text)
+        size += characters(text)
         if not found or len(found[-1]) == AT_ONCE or size > CHARACTERS:
             found.append([])
-            size = len(text)
+            size = characters(text)
         found[-1].append(text)
     return found
 

@@ -8,6 +8,8 @@ from headway.tasks.command import Command, Option
 MOST_INPUTS = 256
 LONGEST_INPUT = 1 << 16
 """Characters."""
+MOST_WORDS = 1 << 14
+"""Words of a text that are given one by one."""
 LONGEST_OPTION = 1000
 LARGEST = 10**9
 KINDS: dict[type, Schema] = {
@@ -28,10 +30,12 @@ def _of(option: Option) -> tuple[str, str | None]:
 
 
 def inputs_schema(command: type[Command]) -> Schema:
-    """The inputs: texts, or pictures as base64."""
+    """The inputs: texts, or lists of their words, or pictures as base64."""
     item: Schema = {"type": "string", "maxLength": LONGEST_INPUT}
     if command.spec.reads == "picture":
         item = {"type": "string", "contentEncoding": "base64", "minLength": 1}
+    if command.takes_words:
+        item = {"anyOf": [item, {"type": "array", "items": item, "maxItems": MOST_WORDS}]}
     return {"type": "array", "items": item, "minItems": 1, "maxItems": MOST_INPUTS}
 
 

@@ -16,7 +16,7 @@ from headway.serving.errors import RequestError, invalid
 from headway.serving.gate import ROUTE
 from headway.serving.generation import Generation, check_fits
 from headway.serving.in_thread import in_thread
-from headway.serving.jobs import AT_ONCE, answered, parts
+from headway.serving.jobs import AT_ONCE, answered, characters, parts
 from headway.serving.models import Models, Served
 from headway.serving.openai.ways import typed_ways
 from headway.serving.options import given_options, request_schema
@@ -79,7 +79,7 @@ async def _answered(served: Served, body: dict[str, Any], state: State) -> dict[
         values = await in_thread(_pictures, body["inputs"])
         work = [values[at : at + AT_ONCE] for at in range(0, len(values), AT_ONCE)]
     use = _Use(served, given_options(served.command, body), values)
-    size = sum(map(len, body["inputs"]))
+    size = sum(map(characters, body["inputs"]))
     found = (await answered(served, use, [None, *work, ...], size, state, "inputs"))[-1]
     return {"answers": list(found), **({"warnings": use.warnings} if use.warnings else {})}
 

@@ -68,6 +68,8 @@ class Command:
     """the name of the input where the command takes a single text, and all of standard input as one"""
     interactive: ClassVar[str] = ""
     """the flag that starts a conversation instead"""
+    takes_words: ClassVar[bool] = False
+    """whether an input may be a list of words, where it is not a string as on the command line"""
     blank_means_nothing: ClassVar[bool] = False
     """whether to warn of texts without a letter"""
     keeps_columns: ClassVar[bool] = False

@@ -282,6 +282,11 @@ class Tokenizer:
         whole, first, line = self.encode("a\na"), self.encode("a\n"), len(self.encode("\n"))
         return whole != first + self.encode("a") and whole == first + self.encode("\na")[line:]
 
+    @cached_property
+    def composes(self) -> bool:
+        """Whether a letter with an accent after it has the ids of the letter with an accent (NFC)."""
+        return self.encode("e\u0301") == self.encode("\u00e9")
+
     def encode_each(self, texts: Iterable[str], *, special: bool = False) -> Iterator[list[int]]:
         """The same as an iterator, some texts at a time: the library uses a kilobyte per text while it encodes."""
         start, rest = 0, iter(texts)

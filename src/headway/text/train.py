@@ -31,7 +31,7 @@ def train_tokenizer(
 ) -> Tokenizer:
     """Train a tokenizer; the same texts give the same tokenizer, byte for byte.
 
-    - "bpe": byte-level BPE (Sennrich et al., 2016; Radford et al., 2019).  Decoding restores any text exactly.
+    - "bpe": byte-level BPE (Sennrich et al., 2016; Radford et al., 2019).  Decoding restores any text in NFC exactly.
     - "wordpiece": BERT's subwords (Devlin et al., 2019).  Spaces are not restored.
     - "word": words and punctuation.  For a decoder spaces and line ends are tokens too, so text of known words is
       restored exactly; for an encoder they are dropped.
@@ -39,11 +39,11 @@ def train_tokenizer(
 
     ``vocab_size``: maximum number of tokens, special ones included (default: 8192, 8192, 20,000 and all characters);
     texts that support fewer give fewer.  ``role``: "decoder" has ``<|endoftext|>`` and, where text can be unknown,
-    ``<|unk|>``; "encoder" has ``[PAD] [UNK] [CLS] [SEP] [MASK]``; "translator" has ``<s> <pad> </s>``, applies NFC, and
-    treats the first word of a text like any other.  ``lowercase``: by default for "wordpiece" and "word" of an
-    encoder.  Reads at most ``max_characters`` (by default ten million, for "char" fifty), spread evenly over the texts
-    if they are a list or have ``out_of`` characters; ``Tokenizer.trained_on_characters`` and ``sampled`` record what
-    was read.
+    ``<|unk|>``; "encoder" has ``[PAD] [UNK] [CLS] [SEP] [MASK]``; "translator" has ``<s> <pad> </s>`` and treats the
+    first word of a text like any other.  Every tokenizer reads texts in NFC, so that letters with accents are the same
+    however they are written.  ``lowercase``: by default for "wordpiece" and "word" of an encoder.  Reads at most
+    ``max_characters`` (by default ten million, for "char" fifty), spread evenly over the texts if they are a list or
+    have ``out_of`` characters; ``Tokenizer.trained_on_characters`` and ``sampled`` record what was read.
 
     Raises InputError: no text, an unknown kind or role, or a vocabulary too small for the kind.
     """
@@ -83,7 +83,7 @@ def _train_bpe(sample: Sample, size: int, specials: list[str], role: str, lowerc
     backend = tokenizers.Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    steps = _steps(role == "translator", lowercase)
+    steps = _steps(lowercase)
     if role == "translator":  # decoding removes the space added before the first word
         steps.append(normalizers.Prepend(" "))
         backend.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
@@ -106,7 +106,7 @@ def _special(token: str, kind: str) -> AddedToken:
 
 def _train_word(sample: Sample, size: int, specials: list[str], role: str, lowercase: bool) -> tokenizers.Tokenizer:
     backend = tokenizers.Tokenizer(models.WordLevel(unk_token=_unknown(role)))
-    _normalise(backend, _steps(role != "decoder", lowercase))
+    _normalise(backend, _steps(lowercase))
     if role == "encoder":
         backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"\w+|[^\w\s]"), "removed", invert=True)
     else:
@@ -117,18 +117,17 @@ def _train_word(sample: Sample, size: int, specials: list[str], role: str, lower
     return backend
 
 
-def _steps(nfc: bool, lowercase: bool) -> list[normalizers.Normalizer]:
-    return [*([normalizers.NFC()] if nfc else []), *([normalizers.Lowercase()] if lowercase else [])]
+def _steps(lowercase: bool) -> list[normalizers.Normalizer]:
+    return [normalizers.NFC(), *([normalizers.Lowercase()] if lowercase else [])]
 
 
 def _normalise(backend: tokenizers.Tokenizer, steps: list[normalizers.Normalizer]) -> None:
-    if steps:
-        backend.normalizer = steps[0] if len(steps) == 1 else normalizers.Sequence(steps)
+    backend.normalizer = steps[0] if len(steps) == 1 else normalizers.Sequence(steps)
 
 
 def _train_char(sample: Sample, size: int, specials: list[str], role: str, lowercase: bool) -> tokenizers.Tokenizer:
     """A BPE without merges: six times as fast as splitting into characters first."""
-    steps = _steps(role == "translator", lowercase)
+    steps = _steps(lowercase)
     whole = normalizers.Sequence(steps)
     counts: Counter[str] = Counter()
     for piece in sample:

@@ -1,8 +1,9 @@
 """Measure a saved model again, on its held-out data or on other data."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,8 +18,10 @@ from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.runtime.precision import FLOAT32
+from headway.tasks.common.vocabulary import lost_characters
 from headway.tasks.registry import room, spec
 from headway.tasks.task import EvaluationInputs, Pipeline
+from headway.text.tokenizer import Tokenizer
 from headway.training.evaluation.comparison import judged
 from headway.training.evaluation.metric import REPORTED
 from headway.training.options import TrainOptions
@@ -52,6 +55,8 @@ def evaluate(
     """
     pipe = load(run, device=device, precision=precision)
     given_data = given_for(run, pipe, inputs, most=most, columns=columns)
+    if isinstance(pipe.tokenizer, Tokenizer) and (line := lost_characters(_texts(given_data), pipe.tokenizer)):
+        warnings.warn(line, stacklevel=2)
     metrics = room(pipe.task).evaluate(pipe, given_data)
     verdict = _verdict(pipe.task, metrics, given_data)
     on = f"{given_data.source.name}, the held-out part" if given_data.same else given_data.source.name
@@ -118,6 +123,14 @@ def given_for(
     return EvaluationInputs(
         source, found, facts, options, same, whole, most, learnt, known=known, validation=validation
     )
+
+
+def _texts(given: EvaluationInputs) -> Iterator[str]:
+    """The texts of the data: those of both columns of pairs, or the pieces of running text."""
+    if isinstance(given.source, Corpus):
+        return (text for text, _ in given.source.chunks())
+    names = [name for name in (given.found.text_column, given.found.second_column) if name in given.source.columns]
+    return chain.from_iterable(zip(*map(given.source.values, names), strict=True)) if names else iter(())
 
 
 def _verdict(task: str, metrics: dict[str, Any], given: EvaluationInputs) -> dict[str, Any]:

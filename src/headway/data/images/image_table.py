@@ -12,6 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from headway.data.records.label_typing import composed
 from headway.data.records.rows import SKIP_ROWS, SKIP_SHARE
 from headway.data.records.table import Table
 from headway.errors import InputError
@@ -103,6 +104,6 @@ def image_table(
     **more: Any,
 ) -> ImageTable:
     """A table of (where an image is, its class)."""
-    table = [{IMAGE: where, LABEL: label} for where, label in rows]
+    table = [{IMAGE: where, LABEL: composed(label)} for where, label in rows]
     numbers = list(range(1, len(table) + 1))
     return ImageTable((path,), [IMAGE, LABEL], table, numbers, fingerprint, sizes=sizes, **more)

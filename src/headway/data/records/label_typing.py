@@ -94,6 +94,24 @@ def _one_apart(one: str, other: str) -> bool:
     return short[at + 1 :] == long[at + 1 :] or swapped == long
 
 
+def composed(label: str) -> str:
+    """A label in NFC: letters with accents are the same, however they are written."""
+    return unicodedata.normalize("NFC", label)
+
+
+def apart(label: str, known: Sequence[str]) -> str:
+    """The code points by which a label differs from a known one that may look the same; "" where there is none."""
+    for other in known:
+        pairs = [pair for pair in zip(label, other, strict=False) if pair[0] != pair[1]]
+        unseen = [f"U+{ord(one):04X}" for one in INVISIBLE.findall(label + other)]
+        if len(label) == len(other) >= 3 * len(pairs) > 0 and not any(map(str.isascii, map("".join, pairs))):
+            points = ", ".join(f"U+{ord(one):04X} and not U+{ord(two):04X}" for one, two in pairs[:SHOWN])
+            return f" (it has {points} of {other!r})"
+        if unseen and INVISIBLE.sub("", label) == INVISIBLE.sub("", other):
+            return f" (it differs from {other!r} by {', '.join(unseen[:SHOWN])})"
+    return ""
+
+
 def suggestion(counts: Mapping[str, int]) -> list[str]:
     """One line that says which labels would be one class, if any."""
     found = groups(counts)
@@ -139,7 +157,9 @@ class Merging:
 
     def merged(self, labels: Sequence[str], classes: Sequence[str] = ()) -> list[str]:
         """The labels after joining; ``classes`` are those of the run."""
+        ours = {composed(one): one for one in classes} | {one: one for one in classes}
         labels = [label if self.as_text else label.strip() for label in labels]
+        labels = [ours.get(label) or ours.get(composed(label), composed(label)) for label in labels]
         known = {typing_key(label): label for label in (*self.pairs.values(), *classes)}
         known |= {typing_key(found): meant for found, meant in self.pairs.items()}
         meant = {label: self(label, known) for label in set(labels)} | {label: label for label in classes}

@@ -12,7 +12,7 @@ import numpy as np
 
 from headway.data.batches.cache import cache_key
 from headway.data.records.chunks import Chunk
-from headway.data.records.label_typing import Merging, suggestion
+from headway.data.records.label_typing import Merging, apart, composed, suggestion
 from headway.data.records.repeats import group_numbers, text_hashes
 from headway.data.records.rows import SKIP_SHARE, check_policy, check_skipped, shorten
 from headway.data.records.table import Table
@@ -98,12 +98,17 @@ class Labelled:
 
 
 def label_counts(table: Table, label_column: str, as_text: bool = False) -> Counter[str]:
-    """How many rows have each label as it is written, without the blank space around it unless ``as_text``."""
+    """How many rows have each label in NFC, without the blank space around it unless ``as_text``."""
     table.check_column(label_column)
     (column,) = table.judged(label_column)
     if column.counts is not None and not as_text:
-        return column.counts
-    return Counter(cell if as_text else cell.strip() for cell in table.values(label_column) if cell.strip())
+        counts = column.counts
+    else:
+        counts = Counter(cell if as_text else cell.strip() for cell in table.values(label_column) if cell.strip())
+    found: Counter[str] = Counter()
+    for label, count in counts.items():
+        found[composed(label)] += count
+    return found
 
 
 class _Numbers(dict[str, int]):
@@ -330,7 +335,9 @@ def check_labels(train_labels: Sequence[str], other: Labelled, name: str) -> Non
     if not len(rows):
         return
     unseen = [other.classes[at] for at in strange]
-    shown = ", ".join(repr(label) for label in unseen[:5]) + (", ..." if len(unseen) > 5 else "")
+    shown = ", ".join(repr(label) + apart(label, train_labels) for label in unseen[:5]) + (
+        ", ..." if len(unseen) > 5 else ""
+    )
     numbers = ", ".join(str(other.table.row_numbers[i]) for i in rows[:5]) + (", ..." if len(rows) > 5 else "")
     raise InputError(
         f"{other.name}: {name} has {counted(len(unseen), 'label')} absent from training: {shown} "

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.records.label_typing import as_measured, recorded
+from headway.data.records.label_typing import apart, as_measured, recorded
 from headway.data.records.labels import Labelled, label_counts, labelled
 from headway.data.records.repeats import shared
 from headway.data.records.sample import few
@@ -72,7 +72,8 @@ def _with_nearest(label: str, labels: Sequence[str]) -> str:
     """An unknown label, with the known label of the most similar spelling."""
     written = {known.casefold(): known for known in labels}
     near = difflib.get_close_matches(label.casefold(), list(written), n=1, cutoff=0.75)
-    return f"{label!r} (did you mean {written[near[0]]!r}?)" if near else repr(label)
+    nearest = f" (did you mean {written[near[0]]!r}?)" if near else ""
+    return f"{label!r}{apart(label, labels) or nearest}"
 
 
 def _trained_rows(given: EvaluationInputs) -> Labelled | None:

@@ -1,6 +1,7 @@
 """Predict the next token; where targets are masked, some of them."""
 
 import math
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,19 +12,37 @@ from torch import Tensor, nn
 from headway.data.batches.batching import IGNORED, Batch
 from headway.nn.kernels.dispatch import cross_entropy, unsmoothed
 from headway.tasks.common.row_losses import row_losses
+from headway.text.tokenizer import Tokenizer
+
+
+def bytes_per_token(n_bytes: int, n_tokens: int, n_unknown: int) -> float | None:
+    """The mean of a text; None, with a warning, where the tokenizer cannot write it back."""
+    if n_unknown:
+        share = f"{n_unknown:,} of {n_tokens:,} tokens to measure are unknown text"
+        warnings.warn(f"{share}, whose characters no loss counts: bits per byte are not given", stacklevel=3)
+        return None
+    return max(1, n_bytes) / max(1, n_tokens)
+
+
+def unknown_in(rows: Iterable[Any], tokenizer: Tokenizer) -> int:
+    """How many tokens of some rows of ids are unknown text."""
+    unknown = tokenizer.unknown
+    if unknown is None or unknown in (tokenizer.end_of_text, tokenizer.begin_of_text, tokenizer.pad):
+        return 0  # GPT-2 names the token that ends a text, since it knows every byte
+    return sum(int(np.count_nonzero(np.asarray(row) == unknown)) for row in rows)
 
 
 class LanguageModeling:
     """Next-token prediction for a decoder.
 
     ``bytes_per_token`` of the validation text turns nats per token into bits per byte, which does not depend on the
-    tokenizer.
+    tokenizer; it is None where tokens are unknown text, whose characters the loss does not count.
     """
 
     name = "language_modeling"
     by_rows = True
 
-    def __init__(self, bytes_per_token: float = 1.0, label_smoothing: float = 0.0):
+    def __init__(self, bytes_per_token: float | None = 1.0, label_smoothing: float = 0.0):
         self.bytes_per_token = bytes_per_token
         self.label_smoothing = label_smoothing
 
@@ -58,11 +77,11 @@ class LanguageModeling:
             total, count = total + float(rows[:, 0].sum()), count + len(targets)
             if each is not None:
                 each.append(rows)
-        loss_per_token = total / count
+        loss_per_token, each_token = total / count, self.bytes_per_token
         return {
             "val_loss": loss_per_token,
             "perplexity": math.exp(min(loss_per_token, 700.0)),
-            "bits_per_byte": loss_per_token / math.log(2) / self.bytes_per_token,
+            "bits_per_byte": None if each_token is None else loss_per_token / math.log(2) / each_token,
         }
 
     def cost(self, metrics: dict[str, Any]) -> float:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from unicodedata import normalize
 
 from headway.data.batches.cache import cache_key, tokenised
 from headway.data.batches.tokens import TokenFile
@@ -12,6 +13,7 @@ from headway.data.stream.streamed import Streamed
 from headway.errors import InputError
 from headway.io.cache_directory import cache_directory
 from headway.runtime.windows import frame
+from headway.tasks.common.next_token import bytes_per_token, unknown_in
 from headway.tasks.task import EvaluationInputs
 from headway.text.tokenizer import Tokenizer
 
@@ -31,11 +33,6 @@ class Text:
 
     def __iter__(self) -> Iterator[tuple[str, bool]]:
         return self.chunks()
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes in UTF-8."""
-        return sum(len(text.encode("utf-8", "surrogatepass")) for text, _ in self)
 
 
 def whole(corpus: Corpus) -> Text:
@@ -82,6 +79,14 @@ def text_facts(corpus: Corpus, held_out: Corpus | None, n_train: int, n_validati
         "validation": f"{n_validation:,} tokens{origin}",
         "warnings": [f"{corpus.n_empty} empty documents were left out"] if corpus.n_empty else [],
     }
+
+
+def measured_bytes(text: Text, tokens: TokenFile, tokenizer: Tokenizer) -> float | None:
+    """The bytes of UTF-8 for each token of a text, in NFC where the tokenizer writes that; None with unknown tokens."""
+    parts = (normalize("NFC", part) if tokenizer.composes else part for part, _ in text)
+    n_bytes = sum(len(part.encode("utf-8", "surrogatepass")) for part in parts)
+    unknown = unknown_in([tokens[1:]], tokenizer)  # the first, which may be half a word, is not predicted
+    return bytes_per_token(n_bytes, len(tokens), unknown)
 
 
 def around_documents(tokenizer: Tokenizer) -> tuple[list[int], int | None]:

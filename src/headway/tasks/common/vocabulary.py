@@ -1,10 +1,14 @@
 """The tokenizer of a base, with new tokens where they are wanted, and a model that has room for them."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
+from unicodedata import combining
 
 from headway.errors import InputError
+from headway.io.quantities import counted
 from headway.models.adapt.vocabulary import resize_vocabulary
 from headway.tasks.task import TaskInputs
 from headway.text.chat import with_chat
@@ -12,6 +16,28 @@ from headway.text.extend import extend
 from headway.text.merged_tokens import merged_from
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base
+
+MOST_CHECKED, CHARACTERS, SHOWN = 10_000, 10_000, 12
+"""Texts whose characters are looked at, how many of each, and those that a line names."""
+
+
+def lost_characters(texts: Iterable[str], tokenizer: Tokenizer) -> str:
+    """A line about the characters of the first texts that a tokenizer cannot represent; "" where there are none."""
+    found = [set(text[:CHARACTERS]) for text in islice(texts, MOST_CHECKED)]
+    counts = Counter(one for characters in found for one in characters if not one.isspace() and not combining(one))
+    known, unknown, nothing = sorted(counts), tokenizer.unknown, tokenizer.encode_batch(["", " "])
+    encoded = zip(known, tokenizer.encode_batch(known), strict=True)
+    lost = {one for one, ids in encoded if ids in nothing or (unknown in ids and unknown != tokenizer.end_of_text)}
+    if not lost:
+        return ""
+    named = [
+        f"{one if one.isprintable() else ''} U+{ord(one):04X}".strip() for one, _ in counts.most_common() if one in lost
+    ]
+    shown = ", ".join(named[:SHOWN]) + ", ..." * (len(named) > SHOWN)
+    rows = f"{sum(not lost.isdisjoint(one) for one in found):,} of the first {len(found):,} texts"
+    return (
+        f"the model's tokenizer cannot represent {counted(len(lost), 'character')} ({shown}), in {rows}: they are lost"
+    )
 
 
 @dataclass(frozen=True)
@@ -36,6 +62,8 @@ def base_vocabulary(
         return Vocabulary(given.tokenizer, {})
     if given.tokenizer is not None or wanted is None:
         tokenizer = given.tokenizer or (with_chat(base.tokenizer) if chat else base.tokenizer)
+        if line := lost_characters(texts, tokenizer):
+            given.progress.warn(line)
         make_room(base, tokenizer)
         return Vocabulary(tokenizer, {})
     try:

@@ -11,6 +11,7 @@ from headway.data.images.augment import Augmentation
 from headway.data.images.batch_source import ImageBatches
 from headway.data.images.decode import Decoded, decoded
 from headway.data.images.image_table import ImageTable
+from headway.data.records.label_typing import apart
 from headway.data.records.repeats import leaks
 from headway.errors import InputError
 from headway.hub.fine_tune import for_classification
@@ -127,7 +128,7 @@ class ImageData(TaskData):
 def check_known(labels: Sequence[str], known: Sequence[str], name: str) -> None:
     """Raise InputError for classes that are not known."""
     if strange := sorted(set(labels) - set(known)):
-        shown = ", ".join(map(repr, strange[:5])) + ", ..." * (len(strange) > 5)
+        shown = ", ".join(repr(one) + apart(one, known) for one in strange[:5]) + ", ..." * (len(strange) > 5)
         of_these = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
         raise InputError(f"{name}: has classes that are not in the training data: {shown}; known: {of_these}.")
 

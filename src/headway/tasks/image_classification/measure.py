@@ -8,6 +8,7 @@ import numpy as np
 from headway.data.images.batch_source import image_batches
 from headway.data.images.decode import Decoded, decoded
 from headway.data.images.image_table import ImageTable
+from headway.data.records.label_typing import composed
 from headway.data.records.repeats import leaks
 from headway.data.records.sample import few
 from headway.errors import InputError
@@ -25,7 +26,9 @@ def measure(pipe: ImageClassifier, given: EvaluationInputs) -> dict[str, Any]:
     found = given.sampled(found)
     each = pipe.model.config.max_length
     size = max(1, pipe.runtime.tokens // each)
-    batches = image_batches(found.pixels, found.targets(pipe.labels), pipe.preprocessor, size, each)
+    batches = image_batches(
+        found.pixels, found.targets(list(map(composed, pipe.labels))), pipe.preprocessor, size, each
+    )
     metrics = ImageClassification(pipe.labels).evaluate(pipe.model, pipe.runtime.batches(batches), given.each)
     return {**metrics, "examples": len(found)}
 
@@ -40,7 +43,7 @@ def _held_out(pipe: ImageClassifier, given: EvaluationInputs) -> Decoded:
     if not isinstance(given.source, ImageTable):
         raise InputError(f"{given.source.name}: an image classifier is measured on images.")
     found = decoded(given.source, pipe.preprocessor)
-    check_known(found.labels, pipe.labels, given.source.name)
+    check_known(found.labels, list(map(composed, pipe.labels)), given.source.name)
     return given.held_out(found, Decoded.split)  # type: ignore[no-any-return]
 
 

@@ -12,7 +12,14 @@ from headway.data.records.corpus import Corpus
 from headway.errors import InputError
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.common.ngram import LossAlong, ngram_baselines
-from headway.tasks.common.running_text import around_documents, bpe_size, encode_text, text_facts, text_parts
+from headway.tasks.common.running_text import (
+    around_documents,
+    bpe_size,
+    encode_text,
+    measured_bytes,
+    text_facts,
+    text_parts,
+)
 from headway.tasks.common.sample import sampled
 from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.language_modeling.documents import begin_tokens, inputs_as_recorded
@@ -50,7 +57,7 @@ class LanguageModelData(TaskData):
             tokenizer = text_tokenizer(corpus, train_text, given.options)
         self.tokenizer = tokenizer
         self.train, self.validation = (encode_text(text, tokenizer) for text in (train_text, validation_text))
-        self.bytes_per_token = validation_text.n_bytes / max(1, len(self.validation))
+        self.bytes_per_token = measured_bytes(validation_text, self.validation, tokenizer)
         self.facts = {
             **text_facts(corpus, held_out, len(self.train), len(self.validation)),
             **vocabulary.facts,

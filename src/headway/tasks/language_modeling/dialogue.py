@@ -23,7 +23,7 @@ from headway.data.records.split import HELD_OUT, split_rows
 from headway.errors import InputError
 from headway.io.cache_directory import cache_directory
 from headway.tasks.common.lengths import usual_longest
-from headway.tasks.common.next_token import LanguageModeling
+from headway.tasks.common.next_token import LanguageModeling, bytes_per_token, unknown_in
 from headway.tasks.common.ngram import mean_loss, unigrams
 from headway.tasks.common.parts import in_parts
 from headway.tasks.common.running_text import bpe_size
@@ -251,7 +251,8 @@ class Examples:
         """The task whose bits per byte are those of these replies."""
         texts = (self.tokenizer.decode(reply) for reply in self.replies())
         n_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
-        return LanguageModeling(max(1, n_bytes) / max(1, self.n_targets), label_smoothing)
+        unknown = unknown_in(self.replies(), self.tokenizer)
+        return LanguageModeling(bytes_per_token(n_bytes, self.n_targets, unknown), label_smoothing)
 
 
 def encoded_talks(part: Talks, tokenizer: Tokenizer) -> Examples:

@@ -7,7 +7,7 @@ from headway.data.records.dialogues import Dialogues
 from headway.data.records.sample import few
 from headway.errors import InputError
 from headway.tasks.common.next_token import LanguageModeling
-from headway.tasks.common.running_text import encode_text, held_out_text, text_lines
+from headway.tasks.common.running_text import encode_text, held_out_text, measured_bytes, text_lines
 from headway.tasks.language_modeling.chat import chat_tokenizer
 from headway.tasks.language_modeling.dialogue import Talks, encoded_talks, talks
 from headway.tasks.language_modeling.pipeline import Generator
@@ -55,7 +55,7 @@ def _text_metrics(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:
     text = held_out_text(given, NEEDS)
     tokens = encode_text(text, pipe.tokenizer)
     every = given.stride(len(tokens) // length)
-    task = LanguageModeling(bytes_per_token=text.n_bytes / max(1, len(tokens)))
+    task = LanguageModeling(measured_bytes(text, tokens, pipe.tokenizer))
     count = sum(batch.targets.numel() for batch in text_batches(tokens, length, 32, every))
     batches = pipe.runtime.batches(text_batches(tokens, length, 32, every))
     return {**task.evaluate(pipe.model, batches, given.each), "examples": count}

@@ -12,12 +12,14 @@ from torch import nn
 from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.records.corpus import Corpus
 from headway.data.records.repeats import shared
+from headway.data.records.rows import counted
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.fine_tune import for_token_classification
 from headway.models.heads import TokenClassificationHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
+from headway.runtime.windows import frame
 from headway.tasks.common.lengths import usual_longest
 from headway.tasks.common.parts import in_parts
 from headway.tasks.common.vocabulary import base_vocabulary
@@ -26,6 +28,7 @@ from headway.tasks.token_classification.encoding import Rows, WordTags, encoded,
 from headway.tasks.token_classification.objective import TokenClassification
 from headway.tasks.token_classification.schemes import OUTSIDE, labels_for, parts
 from headway.tasks.token_classification.sentences import Tagged, read_tagged
+from headway.tasks.token_classification.words import Words, learnt
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import Base, prepared_base
@@ -78,11 +81,12 @@ class TokenClassificationData(TaskData):
         self.longest = self.options.data.length or usual_longest(uncut.ids.lengths - uncut.around, LONGEST)
         if self.base is not None:
             self.longest = min(self.longest, _checked_length(self.options, self.base))
-        both = uncut, encoded(held_out, self.tokenizer, self.labels)
-        self.train, self.held_out = (part.cut(self.longest, self.tokenizer, self.labels) for part in both)
+        self.train = uncut.cut(self.longest, self.tokenizer, self.labels)
+        self.held_out = encoded(held_out, self.tokenizer, self.labels).cut(None, self.tokenizer, self.labels)
         if not len(self.train.ids) or not len(self.held_out.ids):
             raise nothing_kept(given.source.name)
         warnings += _encoding_warnings(uncut, self.longest)
+        words = learnt(train)
         source, where = given.source, "10 %, classes kept, duplicates on one side"
         where = where if given.held_out is None else given.held_out.name
         self.facts: dict[str, Any] = {
@@ -93,13 +97,19 @@ class TokenClassificationData(TaskData):
             "train": f"{len(train):,} sentences with {train.words.sum():,} words",
             "validation": f"{len(held_out):,} sentences with {held_out.words.sum():,} words ({where})",
             "warnings": warnings,
+            **({"words": words.record} if words.record else {}),
             **vocabulary.facts,
         }
+        self._decision = _words_decision(words, held_out) if words.record else []
         line, units = WordTags(self.train).measured(self.held_out, self.labels)
         self.baselines = [line]
         self._each = {str(line["name"]): units}
 
     def plan(self, seconds: float | None) -> Plan:
+        plan = self._plan()
+        return plan.but(decisions=[*plan.decisions, *self._decision])
+
+    def _plan(self) -> Plan:
         lengths = self.train.ids.lengths
         if self.base is not None:
             if self.options.run.epochs is not None or self.options.run.steps is not None:
@@ -138,6 +148,8 @@ class TokenClassificationData(TaskData):
             token_dropout=plan.objective.token_dropout,
             hidden_token=self.tokenizer.mask if self.tokenizer.mask is not None else 0,
             protected=sorted(self.tokenizer.special_ids),
+            longest=self.longest,
+            around=frame(self.tokenizer),
         )
 
     def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
@@ -157,6 +169,16 @@ def known_labels(base: Base | None, labels: list[str]) -> list[str]:
     """The labels in the order of a base that has all of them, whose head is then trained further; else unchanged."""
     known = labels_of(base.model) if base is not None else None
     return known if known is not None and set(labels) <= set(known) else labels
+
+
+def _words_decision(words: Words, held_out: Tagged) -> list[dict[str, str]]:
+    """How texts are split into words, for a person."""
+    unlike, count = words.unlike(held_out)
+    places = {"begin": "at the beginning", "inside": "inside", "end": "at the end"}
+    kept = [f"{' '.join(words.record[name])} {place}" for name, place in places.items() if words.record[name]]
+    kept += [f"{counted(len(words.known), 'word')} such as {words.known[0]} whole"] if words.known else []
+    why = f"{count - unlike:,} of {count:,} held-out words are found in their text"
+    return [asdict(Decision("words", f"as in the file: {', '.join(kept)}", why, "headway tag --pretokenized"))]
 
 
 def _texts(tagged: Tagged) -> Iterator[str]:

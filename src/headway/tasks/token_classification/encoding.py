@@ -69,11 +69,12 @@ class Rows:
         """Which rows have more tokens than that, bool (N,)."""
         return (self.ids.lengths - self.around > _room(longest, self.around)) & (self.words > 0)
 
-    def cut(self, longest: int, tokenizer: Tokenizer, labels: Sequence[str]) -> "Rows":
-        """The same in rows of at most ``longest`` tokens, without those that have no target.
+    def cut(self, longest: int | None, tokenizer: Tokenizer, labels: Sequence[str]) -> "Rows":
+        """The same in rows of at most ``longest`` tokens, if that is given, without those that have no target.
 
         A long sentence is split between words, outside entities if possible; so every word is in one row.
         """
+        longest = longest or int(self.ids.lengths.max(initial=1))
         if bool((self.words > 0).all()) and not self.too_long(longest).any():
             return self
         return _stored(_cut(self, longest, tokenizer, labels), cache_key(self.key, longest), self.around)

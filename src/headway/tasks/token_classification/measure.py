@@ -7,6 +7,7 @@ from typing import Any
 from headway.data.open.detected import Detected
 from headway.data.records.repeats import shared
 from headway.data.records.sample import few
+from headway.runtime.windows import frame
 from headway.tasks.common.rows import measured_rows
 from headway.tasks.task import EvaluationInputs
 from headway.tasks.token_classification.encoding import Rows, WordTags, encoded, nothing_kept
@@ -23,16 +24,20 @@ def measure(pipe: Tagger, given: EvaluationInputs) -> dict[str, Any]:
     """
     scheme = _scheme(pipe)
     held_out = given.sampled(_held_out(pipe, given))
-    longest = given.length(pipe.model.config.max_length)
-    rows = _rows(pipe, held_out, longest)
+    rows = _rows(pipe, held_out)
     if not len(rows.ids):
         raise nothing_kept(given.source.name)
-    metrics = measured_rows(pipe, TokenClassification(pipe.labels), rows.ids, rows.targets, given.each)
+    unlike, words = pipe.words.unlike(held_out)
+    if unlike:
+        said = f"{unlike:,} of {words:,} words are split otherwise where their sentence is given as text"
+        warnings.warn(f"{said}: `headway tag --pretokenized` takes words as they are", stacklevel=3)
+    objective = TokenClassification(pipe.labels, longest=pipe.longest, around=frame(pipe.tokenizer))
+    metrics = measured_rows(pipe, objective, rows.ids, rows.targets, given.each)
     if not given.same and (learnt := _trained_on(given, scheme)) is not None:
         if both := len(shared(learnt.hashes, held_out.hashes)):
             said = f"{both:,} of {len(held_out):,} sentences also occur in the training data"
             warnings.warn(f"{said}: their scores are too high", stacklevel=3)
-        line, units = WordTags(_rows(pipe, learnt, longest)).measured(rows, pipe.labels)
+        line, units = WordTags(_rows(pipe, learnt)).measured(rows, pipe.labels)
         given.baselines.append(line)
         given.of_baselines[str(line["name"])] = units
     return {**metrics, "examples": int(rows.words.sum())}
@@ -54,8 +59,8 @@ def _held_out(pipe: Tagger, given: EvaluationInputs) -> Tagged:
     return given.held_out(tagged, Tagged.split)  # type: ignore[no-any-return]
 
 
-def _rows(pipe: Tagger, tagged: Tagged, longest: int) -> Rows:
-    return encoded(tagged, pipe.tokenizer, pipe.labels).cut(longest, pipe.tokenizer, pipe.labels)
+def _rows(pipe: Tagger, tagged: Tagged) -> Rows:
+    return encoded(tagged, pipe.tokenizer, pipe.labels).cut(None, pipe.tokenizer, pipe.labels)
 
 
 def _trained_on(given: EvaluationInputs, scheme: dict[str, Any]) -> Tagged | None:

@@ -12,16 +12,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.data.batches.batching import IGNORED, Batch
+from headway.data.batches.batching import IGNORED, Batch, padded
 from headway.nn.random import generator
 from headway.tasks.token_classification.schemes import OUTSIDE, entities
+from headway.tasks.token_classification.windows import read_in_windows
 
 
 class TokenClassification:
     """The tag of each word, at its first token.
 
     ``token_dropout`` is the share of tokens that training replaces by ``hidden_token``, except ``protected`` ones: a
-    small model then also learns names from their context.
+    small model then also learns names from their context.  Rows with more than ``longest`` tokens are measured in
+    windows with the special tokens ``around`` them, as a tagger answers.
     """
 
     name = "token_classification"
@@ -35,9 +37,12 @@ class TokenClassification:
         token_dropout: float = 0.0,
         hidden_token: int = 0,
         protected: Sequence[int] = (),
+        longest: int | None = None,
+        around: tuple[list[int], list[int]] = ([], []),
     ):
         self.labels = list(labels)
         self.label_smoothing = label_smoothing
+        self.longest, self.around = longest, around
         self.token_dropout, self.hidden_token = token_dropout, hidden_token
         self.protected = torch.tensor(list(protected), dtype=torch.int64)
 
@@ -62,7 +67,7 @@ class TokenClassification:
         """
         counts, total = Counts(self.labels), 0.0
         for batch in batches:
-            logits = model(batch.ids, batch.mask).float()
+            logits = self._logits(model, batch)
             total += _summed(logits, batch.targets).item()
             guesses, targets = logits.argmax(dim=-1).cpu().numpy(), batch.targets.cpu().numpy()
             wanted = targets != IGNORED
@@ -70,6 +75,24 @@ class TokenClassification:
             if each is not None:
                 each.append(np.array(units, dtype=np.float64))
         return {"val_loss": total / max(1, counts.words), **counts.metrics()}
+
+    def _logits(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Logits (B, T, C) of the tokens of each row; 0 for the special tokens of a row that is read in windows."""
+        if self.longest is None or batch.ids.shape[1] <= self.longest:
+            logits: Tensor = model(batch.ids, batch.mask).float()
+            return logits
+        front, back = map(len, self.around)
+        lengths = batch.lengths.tolist()
+        bodies = [ids[front : length - back] for ids, length in zip(batch.ids.tolist(), lengths, strict=True)]
+
+        def read(windows: list[list[int]]) -> list[Tensor]:
+            size = max(1, batch.places // len(windows[0]))
+            parts = (windows[start : start + size] for start in range(0, len(windows), size))
+            return [one for part in parts for one in model(*padded(part, batch.ids.device)).float()]
+
+        found = read_in_windows(bodies, self.longest, self.around, read)
+        width = batch.ids.shape[1]
+        return torch.stack([F.pad(one, (0, 0, front, width - front - len(one))) for one in found])
 
     def cost(self, metrics: dict[str, Any]) -> float:
         """How far F1 is from 1, then the loss."""

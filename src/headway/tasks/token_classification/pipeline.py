@@ -4,18 +4,20 @@ Letters: N tokens, C classes.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
+from headway.errors import InputError, shown
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
 from headway.runtime.windows import frame
-from headway.tasks.common.as_list import text_list
+from headway.tasks.common.as_list import as_list
 from headway.tasks.token_classification.schemes import OUTSIDE, entities
-from headway.tasks.token_classification.words import first_tokens, split_words
+from headway.tasks.token_classification.windows import read_in_windows
+from headway.tasks.token_classification.words import PLAIN, Place, Words, first_tokens, joined
 from headway.text.tokenizer import Tokenizer
 
 
@@ -24,29 +26,51 @@ class Tagger:
 
     task = "token_classification"
 
-    def __init__(self, model: Encoder, tokenizer: Tokenizer, labels: Sequence[str]):
-        self.model, self.tokenizer, self.labels = model, tokenizer, list(labels)
+    def __init__(
+        self,
+        model: Encoder,
+        tokenizer: Tokenizer,
+        labels: Sequence[str],
+        *,
+        longest: int | None = None,
+        words: Words = PLAIN,
+    ):
+        """``longest``: tokens read at once, with special ones (default: the model's context)."""
+        self.model, self.tokenizer, self.labels, self.words = model, tokenizer, list(labels), words
+        self.longest = min(model.config.max_length, longest or model.config.max_length)
         self.runtime = Runtime(model)
 
-    def __call__(self, text: str | Iterable[str]) -> Any:
+    def __call__(self, text: str | Iterable[str | Sequence[str]]) -> Any:
         """The spans of a text in order, {"text", "label", "start", "end", "score"}; of several texts a list for each.
 
         ``start`` and ``end`` are characters [start, end) of the text; a word has the tag of its first token; ``score``
-        is the mean probability of the tags of the span's words.  A text longer than the model reads is read in
-        overlapping windows, each word in the one where it is farthest from an end.
+        is the mean probability of the tags of the span's words.  Texts are split into words as the training data are.
+        A list of words in place of a text gives the words instead: the text is then the words joined by blanks.  A text
+        longer than the run was trained on is read in overlapping windows, each word in the one where it is farthest
+        from an end.
         """
-        texts, alone = text_list(text)
-        found = list(self.tokenizer.encode_places(texts))
+        given, alone = as_list(text, lambda value: isinstance(value, str), "a text")
+        worded = [self._worded(one, number) for number, one in enumerate(given)]
+        found = list(self.tokenizer.encode_places(one for one, _ in worded))
         likely = self._probabilities([ids for ids, _ in found])
         whole = OUTSIDE not in self.labels
-        results = [
-            self._spans(one, places, each, whole) for one, (_, places), each in zip(texts, found, likely, strict=True)
-        ]
+        each = zip(worded, found, likely, strict=True)
+        results = [self._spans(*one, places, tags, whole) for one, (_, places), tags in each]
         return results[0] if alone else results
 
-    def _spans(self, text: str, places: list[tuple[int, int]], likely: Tensor, whole: bool) -> list[dict[str, Any]]:
+    def _worded(self, given: Any, number: int) -> tuple[str, list[Place]]:
+        """A text and where its words are.  Raises InputError."""
+        if isinstance(given, list | tuple) and all(isinstance(word, str) for word in given):
+            return joined(given)
+        if not isinstance(given, str):
+            what = f"text {number} is {type(given).__name__}"
+            raise InputError(f"{what}; expected a text or a list of words, not {shown(given)}.")
+        return given, self.words.split(given)
+
+    def _spans(
+        self, text: str, words: list[Place], places: list[Place], likely: Tensor, whole: bool
+    ) -> list[dict[str, Any]]:
         """The spans of a text by the probabilities of its tokens (N, C)."""
-        words = split_words(text)
         firsts = first_tokens(words, places)
         if not firsts:
             return []
@@ -61,44 +85,9 @@ class Tagger:
 
     def _probabilities(self, rows: Sequence[list[int]]) -> list[Tensor]:
         """Of each row of ids the probabilities of every token, (N, C) float32."""
-        front, back = frame(self.tokenizer)
-        room = max(1, self.model.config.max_length - len(front) - len(back))
-        windows: list[list[int]] = []
-        owners: list[tuple[int, int]] = []
-        for row, ids in enumerate(rows):
-            for start in _starts(len(ids), room):
-                windows.append([*front, *ids[start : start + room], *back] or [0])
-                owners.append((row, start))
 
         def answer(output: Output, ids: Tensor, mask: Tensor | None, _: np.ndarray) -> Tensor:
             return output(ids, mask).float().softmax(dim=-1)  # (B, T, C)
 
-        found = [torch.zeros(len(ids), len(self.labels)) for ids in rows]
-        margin = [np.full(len(ids), -1) for ids in rows]
-        for (row, start), likely in zip(owners, self.runtime.read(windows, answer), strict=True):
-            end = min(len(rows[row]), start + room)
-            own = _margins(start, end, len(rows[row]))
-            nearer = own > margin[row][start:end]
-            margin[row][start:end][nearer] = own[nearer]
-            kept = torch.from_numpy(nearer)
-            found[row][start:end][kept] = likely[len(front) : len(front) + end - start][kept]
-        return found
-
-
-def _starts(length: int, room: int) -> range:
-    """Where windows of ``room`` tokens begin: each in the middle of the one before, until all are read."""
-    if length <= room:
-        return range(min(1, length))
-    step = max(1, room // 2)
-    return range(0, length - room + step, step)
-
-
-def _margins(start: int, end: int, length: int) -> np.ndarray:
-    """How many tokens of a window are on the nearer side of each of its own, int64 (end - start,).
-
-    Where the text itself begins or ends, nothing is missing.
-    """
-    at = np.arange(start, end)
-    before = at - start if start else np.full(end - start, length)
-    after = end - 1 - at if end < length else np.full(end - start, length)
-    return np.minimum(before, after)
+        read = partial(self.runtime.read, answer=answer)
+        return read_in_windows(rows, self.longest, frame(self.tokenizer), read)

@@ -26,6 +26,7 @@ from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
 from headway.tasks.token_classification.pipeline import Tagger
 from headway.tasks.token_classification.spec import SPEC
+from headway.tasks.token_classification.words import Words
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
@@ -46,7 +47,11 @@ class TokenClassificationTask(Task):
         if not isinstance(model, Encoder) or not isinstance(model.head, TokenClassificationHead):
             return None
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
-        return Tagger(model, tokenizer, labels_of(directory, model.head.out.out_features))
+        labels, words = (
+            labels_of(directory, model.head.out.out_features),
+            Words.of(facts.get("data", {}).get("words", {})),
+        )
+        return Tagger(model, tokenizer, labels, longest=facts.get("plan", {}).get("length"), words=words)
 
     def evaluate(self, pipe: Tagger, given: EvaluationInputs) -> dict[str, Any]:
         from headway.tasks.token_classification.measure import measure

@@ -16,6 +16,7 @@ from headway.data.formats.tags import LOOKED_AT, Layout, Span, is_comment, layou
 from headway.data.open.detected import Detected
 from headway.data.records.chunks import ROWS
 from headway.data.records.corpus import Corpus, Source
+from headway.data.records.label_typing import composed
 from headway.data.records.repeats import text_hashes
 from headway.data.records.rows import SKIP, BadRows, check_skipped, counted, shorten
 from headway.data.records.split import HELD_OUT, split_rows
@@ -23,7 +24,7 @@ from headway.data.records.table import Table
 from headway.data.records.text_checks import FIRST
 from headway.errors import InputError
 from headway.tasks.token_classification.schemes import OUTSIDE, in_labels, iob2, names_words
-from headway.tasks.token_classification.words import Place, split_words
+from headway.tasks.token_classification.words import PLAIN, Place, joined
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def read_tagged(
     if whole is None:
         whole = names_words(written)
     before = written if whole else counts
-    names = dict(zip(before, in_labels(list(before), labels) if labels else before, strict=True))
+    names = dict(zip(before, in_labels(list(map(composed, before)), labels), strict=True))
     tags: Counter[str] = Counter()
     for tag, count in before.items():
         tags[names[tag]] += count
@@ -213,12 +214,7 @@ def _layout(source: Source, ending: str) -> Layout:
 
 
 def _joined(words: Sequence[str], tags: list[str], path: Path, numbers: list[int]) -> Sentence:
-    places: list[Place] = []
-    start = 0
-    for word in words:
-        places.append((start, start + len(word)))
-        start += len(word) + 1
-    return Sentence(" ".join(words), places, tags, lambda at: f"{path}, line {numbers[at]}")
+    return Sentence(*joined(words), tags, lambda at: f"{path}, line {numbers[at]}")
 
 
 def _of_table(
@@ -289,7 +285,7 @@ def _of_spans(text: str, cell: str, label_column: str) -> tuple[Sentence, int]:
     if (spans := spans_of(cell)) is None:
         example = '[{"start": 0, "end": 4, "label": "PER"}]'
         raise ValueError(f"column {label_column!r} holds {shorten(cell)}; expected spans such as {example}")
-    words, problem = split_words(text), ""
+    words, problem = PLAIN.split(text), ""
     try:
         tags, widened = _tags_of(spans, text, words)
     except ValueError as error:

@@ -171,7 +171,10 @@ class TranslationData(TaskData):
 
     def objective(self, plan: Plan) -> Objective:
         return Translation(
-            self.rules.start[0], label_smoothing=plan.objective.label_smoothing, r_drop=plan.objective.r_drop
+            self.rules.start[0],
+            label_smoothing=plan.objective.label_smoothing,
+            r_drop=plan.objective.r_drop,
+            unknown=self.tokenizer.target.unknown,
         )
 
     def sampler(self, model: nn.Module) -> Callable[[], str]:

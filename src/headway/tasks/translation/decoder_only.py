@@ -12,7 +12,7 @@ from headway.errors import InputError
 from headway.hub.generation_config import TargetRules
 from headway.io import quantities
 from headway.models.size import Wiring, parameters
-from headway.tasks.common.next_token import LanguageModeling
+from headway.tasks.common.next_token import LanguageModeling, bytes_per_token, unknown_in
 from headway.tasks.task import TaskInputs
 from headway.tasks.translation.data import TranslationData
 from headway.text.tokenizer import Tokenizer
@@ -102,4 +102,4 @@ def prefix_task(targets: Sequence[list[int]], tokenizer: Tokenizer, label_smooth
     """The task whose bits per byte are those of these targets."""
     n_bytes = sum(len(tokenizer.decode(target).encode("utf-8", "surrogatepass")) for target in targets)
     n_tokens = int(row_lengths(targets).sum())
-    return LanguageModeling(max(1, n_bytes) / max(1, n_tokens), label_smoothing)
+    return LanguageModeling(bytes_per_token(n_bytes, n_tokens, unknown_in(targets, tokenizer)), label_smoothing)

@@ -33,7 +33,8 @@ def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
         raise InputError(f"{given.source.name}: no pair fits the maximum length of {longest:,} tokens on each side.")
     if isinstance(pipe.model, EncoderDecoder):
         batches = pipe.runtime.batches(target_batches(rows.sides, pipe.runtime.tokens))
-        metrics = Translation(pipe.rules.start[0]).evaluate(pipe.model, batches, given.each)
+        task = Translation(pipe.rules.start[0], unknown=pipe.tokenizer.target.unknown)
+        metrics = task.evaluate(pipe.model, batches, given.each)
     else:
         batches = pipe.runtime.batches(row_batches(*joined(rows.sides), pipe.runtime.tokens))
         metrics = prefix_task(rows.second, pipe.tokenizer).evaluate(pipe.model, batches, given.each)

@@ -23,13 +23,15 @@ class Translation:
     A batch's ids are sources (B, S) and its targets (B, T), each with the token that ends it.  The decoder's inputs are
     the targets moved by one place, with ``start`` before them.  ``label_smoothing`` spreads a share of each target over
     the vocabulary (Szegedy et al. 2016).  With ``r_drop`` α every batch is read twice, and half of α times the
-    divergence of the two answers is added (``tasks.common.r_drop``).
+    divergence of the two answers is added (``tasks.common.r_drop``).  A target that is ``unknown`` text is never right:
+    it stands for characters that the model cannot write.
     """
 
     name = "translation"
     by_rows = True
 
-    def __init__(self, start: int, *, label_smoothing: float = 0.0, r_drop: float = 0.0):
+    def __init__(self, start: int, *, label_smoothing: float = 0.0, r_drop: float = 0.0, unknown: int | None = None):
+        self.unknown = IGNORED if unknown is None else unknown
         self.start, self.label_smoothing, self.r_drop = start, label_smoothing, r_drop
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int, Tensor]:
@@ -59,7 +61,8 @@ class Translation:
             wanted = batch.targets != IGNORED
             rows = row_losses(logits[wanted], batch.targets[wanted], wanted)
             total += float(rows[:, 0].sum())
-            right += int((logits.argmax(dim=-1) == batch.targets).sum())
+            known = batch.targets != self.unknown
+            right += int(((logits.argmax(dim=-1) == batch.targets) & known).sum())
             count += int(wanted.sum())
             if each is not None:
                 each.append(rows)
