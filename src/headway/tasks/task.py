@@ -9,6 +9,7 @@ directory -> ``Task.pipeline`` -> answers.  The users of tasks (workflows, scien
 ``tasks.registry`` and know no task by name.
 """
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from headway.data.batches.batch_source import BatchSource
 from headway.data.batches.batching import Batch
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
-from headway.data.records.repeats import unknown
+from headway.data.records.repeats import shared, unknown
 from headway.data.records.sample import few
 from headway.data.records.table import Table
 from headway.errors import InputError
@@ -193,6 +194,8 @@ class EvaluationInputs:
 
     known: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """hashes of texts that the runs before it were trained on, which are not measured of the run's own data"""
+    trained_texts: np.ndarray | None = None
+    """hashes of the texts that the run was trained on; None where it does not say"""
     validation: bool = False
     """whether these are the run's validation files"""
 
@@ -207,10 +210,21 @@ class EvaluationInputs:
             self.counts["known"] = len(rows) - len(found)
         else:
             found = split(rows, split_seed(self.before), self.known)[1] if self.same else rows
+        if self.facts and not self.same:
+            self._warn_of_leaks(found)
         if self.same or self.validation:
             self.counts["held_out"] = len(found)
         self.counts["measured"] = len(found)
         return found
+
+    def _warn_of_leaks(self, rows: Any) -> None:
+        """Warn of rows that the run was trained on."""
+        if self.trained_texts is None:
+            who = f"the run does not say what it was trained on: rows of {self.source.name} may be among that"
+            warnings.warn(who, stacklevel=5)
+        elif both := len(shared(self.trained_texts, rows.hashes)):
+            said = f"{both:,} of {len(rows):,} rows also occur in the training data: their scores are too high"
+            warnings.warn(said, stacklevel=5)
 
     def learnt(self, rows: Any, split: "Split") -> Any:
         """Of the rows of the run's training files, those that it was trained on."""

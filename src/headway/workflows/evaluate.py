@@ -19,7 +19,7 @@ from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.runtime.precision import FLOAT32
 from headway.tasks.common.vocabulary import lost_characters
-from headway.tasks.registry import room, spec
+from headway.tasks.registry import recogniser, room, spec
 from headway.tasks.task import EvaluationInputs, Pipeline
 from headway.text.tokenizer import Tokenizer
 from headway.training.evaluation.comparison import judged
@@ -55,7 +55,9 @@ def evaluate(
     """
     pipe = load(run, device=device, precision=precision)
     given_data = given_for(run, pipe, inputs, most=most, columns=columns)
-    if isinstance(pipe.tokenizer, Tokenizer) and (line := lost_characters(_texts(given_data), pipe.tokenizer)):
+    if isinstance(pipe.tokenizer, Tokenizer) and (
+        line := lost_characters(_texts(given_data, pipe.task), pipe.tokenizer)
+    ):
         warnings.warn(line, stacklevel=2)
     metrics = room(pipe.task).evaluate(pipe, given_data)
     verdict = _verdict(pipe.task, metrics, given_data)
@@ -113,7 +115,8 @@ def given_for(
     same = not facts.get("validation") and source.fingerprint == facts.get("data", {}).get("fingerprint")
     learnt = partial(trained_on, facts, options)
     validation = bool(facts.get("validation")) and source.fingerprint == facts.get("validation_fingerprint")
-    before = read_texts(Path(run)).get(BEFORE + pipe.task)
+    texts = read_texts(Path(run))
+    own, before = texts.get(pipe.task), texts.get(BEFORE + pipe.task)
     if before is None and (same or validation) and facts.get("data", {}).get("rows", {}).get("known"):
         raise InputError(
             f"{run}: {TEXTS} is gone, so it is not known which rows it held out; name a file that it was not trained "
@@ -121,14 +124,17 @@ def given_for(
         )
     known = np.zeros(0, dtype=np.int64) if before is None else before
     return EvaluationInputs(
-        source, found, facts, options, same, whole, most, learnt, known=known, validation=validation
+        *(source, found, facts, options, same, whole, most, learnt),
+        known=known,
+        trained_texts=own,
+        validation=validation,
     )
 
 
-def _texts(given: EvaluationInputs) -> Iterator[str]:
+def _texts(given: EvaluationInputs, task: str) -> Iterator[str]:
     """The texts of the data: those of both columns of pairs, or the pieces of running text."""
     if isinstance(given.source, Corpus):
-        return (text for text, _ in given.source.chunks())
+        return (text for text, _ in given.source.chunks()) if recogniser(task).running_text else iter(())
     names = [name for name in (given.found.text_column, given.found.second_column) if name in given.source.columns]
     return chain.from_iterable(zip(*map(given.source.values, names), strict=True)) if names else iter(())
 

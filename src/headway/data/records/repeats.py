@@ -74,8 +74,3 @@ def unknown(rows: Any, known: np.ndarray) -> Any:
     """Those of some rows, which have ``hashes`` and ``part``, whose hashes are not known."""
     new = ~np.isin(rows.hashes, known)
     return rows if new.all() else rows.part(np.flatnonzero(new))
-
-
-def leaks(train_texts: Sequence[str], other_texts: Sequence[str]) -> list[int]:
-    """The indices of those of `other_texts` that also occur in training, compared by `text_key`."""
-    return shared(text_hashes(train_texts), text_hashes(other_texts)).tolist()

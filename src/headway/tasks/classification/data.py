@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.records.label_typing import merging, said
 from headway.data.records.labels import Labelled, check_labels, label_counts, labelled
-from headway.data.records.repeats import shared
 from headway.data.records.sample import drawn
 from headway.data.records.split import HELD_OUT, split_rows
 from headway.data.records.table import Table
@@ -91,8 +90,6 @@ class ClassificationData(TaskData):
         self.parts = in_parts(given, rows, other, split_labelled)
         train, held = self.parts.train, self.parts.held_out
         warnings += self.parts.warnings
-        if other is not None:
-            warnings += _leak_warning(train, held)
         self.labels = rows.classes
         self.new_head = self.base is None or not classifies(self.base.model, self.labels)
         self.train_targets, self.targets = train.targets, held.numbered(self.labels)
@@ -278,14 +275,6 @@ def _check_base(base: Base, options: TrainOptions) -> None:
     for way in ("frozen", "contrastive"):
         if options.value(way) and isinstance(base.model, Decoder):
             raise InputError(f"{base.path}: is a decoder, and --{way} needs an encoder.")
-
-
-def _leak_warning(train: Labelled, held_out: Labelled) -> list[str]:
-    both = shared(train.hashes, held_out.hashes)
-    if not len(both):
-        return []
-    share = f"{len(both):,} of {len(held_out):,} validation rows ({len(both) / len(held_out):.0%})"
-    return [f"{share} also occur in training: their scores will be too high"]
 
 
 def split_labelled(rows: Labelled, seed: int, known: Sequence[int] | np.ndarray = ()) -> tuple[Labelled, Labelled]:

@@ -1,7 +1,6 @@
 """A classifier is measured as its training measured it, and next to the baselines that can be fitted again."""
 
 import difflib
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +8,6 @@ import numpy as np
 
 from headway.data.records.label_typing import apart, as_measured, recorded
 from headway.data.records.labels import Labelled, label_counts, labelled
-from headway.data.records.repeats import shared
 from headway.data.records.sample import few
 from headway.data.records.table import Table
 from headway.errors import InputError
@@ -29,8 +27,6 @@ def measure(pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
     rows = _held_out(pipe, given)
     known = None if given.same else _trained_rows(given)
     rows = given.sampled(rows)
-    if known is not None:
-        _warn_of_leaks(known, rows)
     used = {rows.classes[at] for at in np.unique(rows.targets)}
     strange = sorted(used - set(pipe.labels))
     if strange:
@@ -87,12 +83,3 @@ def _trained_rows(given: EvaluationInputs) -> Labelled | None:
         trained, data["text_column"], data["label_column"], on_bad_row=policy, merging=recorded(given.facts)
     )
     return given.learnt(rows, split_labelled)  # type: ignore[no-any-return]
-
-
-def _warn_of_leaks(known: Labelled, rows: Labelled) -> None:
-    """Warn when rows to be measured were trained on."""
-    if both := len(shared(known.hashes, rows.hashes)):
-        warnings.warn(
-            f"{both:,} of {len(rows):,} rows also occur in the training data: their scores are too high",
-            stacklevel=4,
-        )

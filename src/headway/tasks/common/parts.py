@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.records.repeats import unknown
+from headway.data.records.repeats import shared, unknown
 from headway.errors import InputError
 from headway.tasks.task import TaskInputs, rows_read
 
@@ -50,6 +50,9 @@ def in_parts(given: TaskInputs, rows: Any, other: Any, split: Split) -> Parts:
         warnings.append(f"{count:,} of {len(whole):,} rows were trained on before {kept}")
     if other and given.held_out is not None and (lost := rows_read(given.held_out, other))["skipped"]:
         warnings.append(f"{given.held_out.name}: {lost['skipped']:,} of {lost['read']:,} rows left out")
+    if both := len(shared(train.hashes, held_out.hashes)) if other else 0:
+        share = f"{both:,} of {len(held_out):,} validation rows ({both / len(held_out):.0%})"
+        warnings.append(f"{share} also occur in training: their scores will be too high")
     counts = {**rows_read(given.source, rows), "known": count, "trained": len(train)}
     counts |= {"held_out": len(other or held_out), "measured": len(held_out)}
     return Parts(train, held_out, known, counts, warnings)

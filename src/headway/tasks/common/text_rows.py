@@ -21,7 +21,6 @@ from headway.data.batches.batch_source import RowBatches
 from headway.data.batches.batching import Batch, pad
 from headway.data.open.columns import number
 from headway.data.records.labels import Labelled, labelled
-from headway.data.records.repeats import shared
 from headway.data.records.split import HELD_OUT, split_rows
 from headway.data.records.table import Table
 from headway.errors import InputError, shown
@@ -32,13 +31,14 @@ from headway.runtime.runtime import Runtime
 from headway.tasks.common.as_list import text_list
 from headway.tasks.common.lengths import beginnings, cut_warning, reading_length, usual_longest
 from headway.tasks.common.material import Material, MaterialInputs, made_up_table
+from headway.tasks.common.parts import in_parts
 from headway.tasks.common.row_loss import RowLoss, averages, units
 from headway.tasks.common.rows import encoded_texts, measured_rows
 from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs, own_model
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.option_fields import flag
-from headway.training.options import TrainOptions, split_seed
+from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan
 from headway.training.sizing.presets import encoder_plan
 
@@ -82,13 +82,9 @@ class TextRows(Task):
     def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
         table, found = given.table(f"a model for {self.spec.name} is measured on {self.needs}"), given.found
         rows, values = self.rows_of(table, found.text_column, found.label_column, given.options)
-        if given.same:
-            held_out = split(rows, split_seed(given.before))[1]
-            rows, values = rows.part(held_out), values[held_out]
-        chosen = given.chosen(len(rows))
-        rows, values = rows.part(chosen), values[chosen]
+        rows = given.sampled(given.held_out(rows, split))
         ids = encoded_texts(rows, pipe.tokenizer).cut(pipe.max_length, pipe.tokenizer.special_ids)
-        metrics = measured_rows(pipe, self.objective, ids, values, given.each)
+        metrics = measured_rows(pipe, self.objective, ids, values[rows.targets], given.each)
         return {**metrics, "examples": len(rows)}
 
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[RowLoss, Batch]:
@@ -103,7 +99,7 @@ class TextRows(Task):
     def rows_of(
         self, table: Table, text: str | None, value: str | None, options: TrainOptions
     ) -> tuple[Labelled, np.ndarray]:
-        """The rows that have a text and a value, and the values float32 (N,).  Raises InputError for any other row."""
+        """The rows that have a text and a value, and the value of each class, float32; other rows raise InputError."""
         policy = options.data.on_bad_row
         rows = labelled(table, text or "", value or "", on_bad_row=policy, to_learn=False, as_labels=False)
         of_classes = np.array([self.value(written) for written in rows.classes], dtype=np.float32)
@@ -122,12 +118,13 @@ class TextRows(Task):
             rows = replace(kept, warnings=[*rows.warnings, left_out])
         if not len(rows):
             raise InputError(f"{table.name}: no row has a value for {self.spec.name} in column {value!r}.")
-        return rows, of_classes[rows.targets]
+        return rows, of_classes
 
 
-def split(rows: Labelled, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of the rows that a run with this seed trains on, and of those that it holds out."""
-    return split_rows(rows.hashes, np.zeros(len(rows), dtype=np.int32), HELD_OUT, seed)
+def split(rows: Labelled, seed: int, known: np.ndarray) -> tuple[Labelled, Labelled]:
+    """The rows that a run with this seed trains on, and those that it holds out, none of them ``known``."""
+    train, held_out = split_rows(rows.hashes, np.zeros(len(rows), dtype=np.int32), HELD_OUT, seed, known)
+    return rows.part(train), rows.part(held_out)
 
 
 class TextRowData(TaskData):
@@ -141,16 +138,12 @@ class TextRowData(TaskData):
             raise InputError(f"--{flag(wrong[0])} is for Transformers; {task.spec.name} trains a model of its own.")
         columns = given.found.text_column, given.found.label_column
         rows, values = task.rows_of(table, *columns, self.options)
-        warnings = list(rows.warnings)
+        named, theirs, origin = None, values, " (10 %, duplicates on one side)"
         if isinstance(held_out, Table):
-            train, (other, self.targets) = rows, task.rows_of(held_out, *columns, self.options)
-            self.train_targets, origin = values, f" ({held_out.name})"
-            if both := len(shared(train.hashes, other.hashes)):
-                warnings.append(f"{both:,} of {len(other):,} validation rows also occur in training")
-        else:
-            chosen, left = split(rows, self.options.seed_of_split)
-            train, other, origin = rows.part(chosen), rows.part(left), " (10 %, duplicates on one side)"
-            self.train_targets, self.targets = values[chosen], values[left]
+            (named, theirs), origin = task.rows_of(held_out, *columns, self.options), f" ({held_out.name})"
+        self.parts = in_parts(given, rows, named, split)
+        train, other, warnings = self.parts.train, self.parts.held_out, [*rows.warnings, *self.parts.warnings]
+        self.train_targets, self.targets = values[train.targets], theirs[other.targets]
         kind, characters = self.options.data.tokenizer or "word", int(train.lengths.sum(dtype=np.int64))
         self.tokenizer = given.tokenizer or train_tokenizer(
             train, kind, self.options.data.vocab, role="encoder", out_of=characters

@@ -11,6 +11,7 @@ from headway.errors import InputError
 from headway.io.quantities import counted
 from headway.models.adapt.vocabulary import resize_vocabulary
 from headway.tasks.task import TaskInputs
+from headway.text.backend import RustBackend
 from headway.text.chat import with_chat
 from headway.text.extend import extend
 from headway.text.merged_tokens import merged_from
@@ -22,12 +23,19 @@ MOST_CHECKED, CHARACTERS, SHOWN = 10_000, 10_000, 12
 
 
 def lost_characters(texts: Iterable[str], tokenizer: Tokenizer) -> str:
-    """A line about the characters of the first texts that a tokenizer cannot represent; "" where there are none."""
+    """A line about the characters of the first texts that a tokenizer cannot represent; "" where there are none.
+
+    They are unknown alone and stand in no token; a word that is unknown, though its letters are not, is no such case.
+    """
     found = [set(text[:CHARACTERS]) for text in islice(texts, MOST_CHECKED)]
     counts = Counter(one for characters in found for one in characters if not one.isspace() and not combining(one))
     known, unknown, nothing = sorted(counts), tokenizer.unknown, tokenizer.encode_batch(["", " "])
     encoded = zip(known, tokenizer.encode_batch(known), strict=True)
     lost = {one for one, ids in encoded if ids in nothing or (unknown in ids and unknown != tokenizer.end_of_text)}
+    if lost:
+        written = set("".join(text for at, text in enumerate(tokenizer.tokens) if at not in tokenizer.special_ids))
+        as_read = tokenizer.backend.words if isinstance(tokenizer.backend, RustBackend) else list
+        lost = {one for one in lost if not (read := set("".join(as_read(one)))) or not read <= written}
     if not lost:
         return ""
     named = [

@@ -12,7 +12,6 @@ from headway.data.images.batch_source import ImageBatches
 from headway.data.images.decode import Decoded, decoded
 from headway.data.images.image_table import ImageTable
 from headway.data.records.label_typing import apart
-from headway.data.records.repeats import leaks
 from headway.errors import InputError
 from headway.hub.fine_tune import for_classification
 from headway.hub.preprocessor import ImagePreprocessor
@@ -62,8 +61,6 @@ class ImageData(TaskData):
         self.parts = in_parts(given, found, other, Decoded.split)
         train, validation = self.parts.train, self.parts.held_out
         warnings += self.parts.warnings
-        if other is not None:
-            warnings += _leak_warning(train.keys, validation.keys)
         self.labels = sorted(set(found.labels))
         self.train, self.validation = train.pixels, validation.pixels
         self.train_targets, self.targets = (part.targets(self.labels) for part in (train, validation))
@@ -131,11 +128,3 @@ def check_known(labels: Sequence[str], known: Sequence[str], name: str) -> None:
         shown = ", ".join(repr(one) + apart(one, known) for one in strange[:5]) + ", ..." * (len(strange) > 5)
         of_these = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
         raise InputError(f"{name}: has classes that are not in the training data: {shown}; known: {of_these}.")
-
-
-def _leak_warning(train: Sequence[str], held_out: Sequence[str]) -> list[str]:
-    both = leaks(train, held_out)
-    if not both:
-        return []
-    share = f"{len(both):,} of {len(held_out):,} validation images ({len(both) / len(held_out):.0%})"
-    return [f"{share} also occur in training: scores on them will be too high"]

@@ -1,6 +1,5 @@
 """An image classifier is measured as its training measured it."""
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,6 @@ from headway.data.images.batch_source import image_batches
 from headway.data.images.decode import Decoded, decoded
 from headway.data.images.image_table import ImageTable
 from headway.data.records.label_typing import composed
-from headway.data.records.repeats import leaks
 from headway.data.records.sample import few
 from headway.errors import InputError
 from headway.tasks.image_classification.data import check_known
@@ -21,8 +19,6 @@ from headway.tasks.task import EvaluationInputs
 def measure(pipe: ImageClassifier, given: EvaluationInputs) -> dict[str, Any]:
     """Metrics with ``examples``, the images that were counted: as they are, in the model's size."""
     found = _held_out(pipe, given)
-    if not given.same:
-        _warn_of_images(pipe, found, given)
     found = given.sampled(found)
     each = pipe.model.config.max_length
     size = max(1, pipe.runtime.tokens // each)
@@ -45,18 +41,3 @@ def _held_out(pipe: ImageClassifier, given: EvaluationInputs) -> Decoded:
     found = decoded(given.source, pipe.preprocessor)
     check_known(found.labels, list(map(composed, pipe.labels)), given.source.name)
     return given.held_out(found, Decoded.split)  # type: ignore[no-any-return]
-
-
-def _warn_of_images(pipe: ImageClassifier, found: Decoded, given: EvaluationInputs) -> None:
-    """Warn when images to be measured were trained on, as far as those are still there."""
-    trained = given.trained_on()
-    if not isinstance(trained, ImageTable):
-        return
-    try:
-        known = decoded(trained, pipe.preprocessor)
-    except InputError:
-        return
-    learnt = given.learnt(known, Decoded.split)
-    if both := len(leaks(learnt.keys, found.keys)):
-        said = f"{both:,} of {len(found):,} images also occur in the training data: their scores are too high"
-        warnings.warn(said, stacklevel=4)

@@ -11,7 +11,6 @@ from torch import nn
 
 from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.records.corpus import Corpus
-from headway.data.records.repeats import shared
 from headway.data.records.rows import counted
 from headway.data.records.table import Table
 from headway.errors import InputError
@@ -73,7 +72,7 @@ class TokenClassificationData(TaskData):
         train, held_out = self.parts.train, self.parts.held_out
         warnings += self.parts.warnings
         if other is not None:
-            warnings += [*other.warnings, *_leak_warning(train, held_out)]
+            warnings += other.warnings
         characters = int(train.characters.sum(dtype=np.int64))
         vocabulary = base_vocabulary(given, _texts(train), out_of=characters)
         self.tokenizer = vocabulary.tokenizer or _tokenizer(train, self.options, characters)
@@ -213,14 +212,6 @@ def _counts(tagged: Tagged) -> dict[str, int]:
         if begins in "BS" and kind != OUTSIDE:
             counts[kind] += count
     return dict(counts.most_common())
-
-
-def _leak_warning(train: Tagged, held_out: Tagged) -> list[str]:
-    both = len(shared(train.hashes, held_out.hashes))
-    if not both:
-        return []
-    share = f"{both:,} of {len(held_out):,} validation sentences ({both / len(held_out):.0%})"
-    return [f"{share} also occur in training: their scores will be too high"]
 
 
 def _encoding_warnings(rows: Rows, longest: int) -> list[str]:

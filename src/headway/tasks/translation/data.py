@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 from torch import nn
@@ -13,7 +14,6 @@ from torch import nn
 from headway.data.batches.batch_source import BatchSource, Sides, TargetBatches
 from headway.data.batches.encoded import unnamed_rows
 from headway.data.open.detected import Detected
-from headway.data.records.repeats import shared
 from headway.data.records.sample import drawn
 from headway.data.records.split import HELD_OUT
 from headway.data.records.table import Table
@@ -33,6 +33,7 @@ from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.task import Closing, TaskData, TaskInputs
 from headway.tasks.translation.bleu import MISSING, WITHOUT_SPACES, bleu_scores, chrf_intervals, without_spaces
 from headway.tasks.translation.objective import Translation
+from headway.tasks.translation.pipeline import Translator
 from headway.tasks.translation.preset import by_pairs, translator_plan
 from headway.tasks.translation.recognise import RECOGNISER
 from headway.text.bpe_dropout import BPEDropout
@@ -53,7 +54,7 @@ MOST_HELD_OUT = 2000
 """Pairs: of a large file no more are held out."""
 CLOSING = 0.02
 """The share of the time in which targets are written at the end, to be compared with those that are wanted."""
-MOST_WRITTEN, PROBED = 1000, 8
+MOST_WRITTEN, PROBED = 2000, 8
 """Held-out sources for which that is done at most, and for which it is timed."""
 SHOWN = 3
 """Held-out sources whose targets are shown at each evaluation."""
@@ -95,7 +96,7 @@ class TranslationData(TaskData):
         encoded = encoded_pairs(train, self.tokenizer)
         self.longest = _longest_pair(encoded.lengths, self.options, self.base)
         self.train = encoded.fitting(self.longest)
-        self.validation = encoded_pairs(held_out, self.tokenizer).fitting(self.longest)
+        self.held_out, self.validation = held_out, encoded_pairs(held_out, self.tokenizer).fitting(self.longest)
         self.parts.counts.update({"trained": len(self.train), "measured": len(self.validation)})
         for part, name in ((self.train, table.name), (self.validation, "the held-out part")):
             if not len(part):
@@ -193,20 +194,22 @@ class TranslationData(TaskData):
 
     def closing(self, model: nn.Module, limit: float | None) -> Closing:
         """BLEU and chrF of what is written for held-out sources: for as many as CLOSING of the time allows."""
-        writer = Runtime(model.eval())
+        writer: Any = model.eval()
+        pipe = Translator(writer, self.tokenizer, self.rules)
+        pairs = pipe.read(self.held_out)
         probed = drawn(len(self.validation), PROBED)
         lengths = self.validation.second.lengths[probed].tolist()  # what is not trained yet does not end itself
         began = time.perf_counter()
-        writer.search(self.validation.first.part(probed)[:], self.rules, most=lengths)
+        pipe.runtime.search(self.validation.first.part(probed)[:], self.rules, most=lengths)
         each = (time.perf_counter() - began) / len(probed)
-        count = min(len(self.validation), MOST_WRITTEN)
+        count = min(len(pairs), MOST_WRITTEN)
         count = count if limit is None else max(1, min(count, int(CLOSING * limit / each)))
-        chosen = drawn(len(self.validation), count)
+        part = pairs.part(drawn(len(pairs), count))
 
         def measure() -> dict[str, Any]:
-            found = writer.search(self.validation.first.part(chosen)[:], self.rules)
-            written = [self.tokenizer.target.decode(one[0].ids) for one in found]
-            part = self.validation.texts.part(chosen)
+            with catch_warnings():
+                simplefilter("ignore")  # of translations that are cut off
+                written = pipe(list(part.sources))
             lines, scores = against_rivals(written, part, self.train.texts)
             self.baselines[:] = [line for line in self.baselines if line["name"] != UNCHANGED] + lines
             return {**bleu_scores(written, list(part.targets)), "written": count, **scores}
@@ -293,9 +296,6 @@ def _warnings(train: TextPairs, held_out: TextPairs, kept: int, longest: int) ->
         found.append(
             f"longer than {longest:,} tokens and left out: {len(train) - kept:,} pairs, {share:.1%} (--length)"
         )
-    if both := len(shared(train.hashes, held_out.hashes)):
-        share = both / len(held_out)
-        found.append(f"held-out sources that also occur in training: {both:,}, {share:.1%}; scores will be too high")
     return found
 
 

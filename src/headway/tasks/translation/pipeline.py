@@ -3,9 +3,13 @@
 import re
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from headway.data.records.text_pairs import TextPairs
 from headway.errors import InputError
 from headway.generation.beam import Hypothesis
 from headway.generation.sampling import check_number
@@ -141,6 +145,15 @@ class Translator:
         pairs = zip(sources, answers, strict=True)
         found = [align(model, self.tokenizer, source, one.ids, self.rules.start) for source, one in pairs]
         return Alignment.joined(found) if found else None
+
+    def read(self, pairs: TextPairs) -> TextPairs:
+        """The pairs whose sources can be translated, in parts where they are long (``sources_of``)."""
+        found = []
+        for number, text in enumerate(pairs.sources):
+            with suppress(InputError):
+                self.sources_of(text)
+                found.append(number)
+        return pairs if len(found) == len(pairs) else pairs.part(np.array(found, dtype=np.int64))
 
     def sources_of(self, text: str, n_best: int = 1) -> list[list[int]]:
         """The sources that a text is read as: one, none of a blank text, several of one that is too long.
