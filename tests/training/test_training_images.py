@@ -140,7 +140,7 @@ def test_measured_again(run: Path, folder: Path, tmp_path: Path):
     assert evaluate(run, [other])["examples"] == 14
     shutil.copy(folder / "rows" / "01.png", other / "rows" / "known.png")
     shutil.copy(folder / "rows" / "02.png", other / "rows" / "also.png")
-    with pytest.warns(UserWarning, match=r"of 16 images also occur in the training data"):
+    with pytest.warns(UserWarning, match=r"of 16 rows also occur in the training data"):
         evaluate(run, [other])
     (other / "rows").rename(other / "lines")
     with pytest.raises(
@@ -288,7 +288,7 @@ def test_arrays_from_python(tmp_path: Path):
         **{**SMALL, "steps": 1},
     )
     warnings = json.loads((Path(validated["out"]) / "headway.json").read_text())["data"]["warnings"]
-    assert any("41 of 41 validation images (100%) also occur in training" in line for line in warnings)
+    assert any("41 of 41 validation rows (100%) also occur in training" in line for line in warnings)
 
 
 def test_what_is_known_of_images_before_the_first_step():

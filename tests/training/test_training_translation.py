@@ -103,7 +103,7 @@ def test_files_are_measured_by_the_columns_that_were_trained_on(tmp_path: Path):
     known = set(train.sources)
     both = sum(a in known for a, _ in pairs[:40])  # those of the held-out part do not count
     assert 0 < both < 40
-    with pytest.warns(UserWarning, match=f"{both} of 40 sources also occur in the training data"):
+    with pytest.warns(UserWarning, match=f"{both} of 40 rows also occur in the training data"):
         found = evaluate(tmp_path / "run", [other])
     files = [tmp_path / "o.en", tmp_path / "o.de"]
     for path, side in zip(files, (0, 1), strict=True):
@@ -253,7 +253,7 @@ def test_pairs_that_are_too_long_are_left_out_and_counted(tmp_path: Path):
 def test_sizes_by_the_number_of_pairs_and_by_the_time(monkeypatch: pytest.MonkeyPatch):
     assert [by_pairs(n).width for n in (1, 5_000, 5_001, 100_000, 100_001, 10**7)] == [128, 128, 128, 128, 256, 512]
     assert [(by_pairs(n).layers, by_pairs(n).vocab) for n in (5_000, 5_001)] == [(2, 1000), (3, 4000)]
-    monkeypatch.setattr(translator_preset, "training_rate", lambda device: 5e10)
+    monkeypatch.setattr(translator_preset, "training_rate", lambda device, precision: 5e10)
     sizes = [
         translator_plan(TrainOptions(), 16_000, 500_000, (10**7, 10**7), 256, seconds).config.d_model
         for seconds in (1e6, 60.0)

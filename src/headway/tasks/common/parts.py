@@ -11,7 +11,7 @@ from headway.errors import InputError
 from headway.tasks.task import TaskInputs, rows_read
 
 FEW = 10
-"""Held-out rows that must remain where those that the base was trained on are kept out."""
+"""Held-out rows that must remain where those that the base was trained on are kept out; of few rows a tenth."""
 Split = Callable[[Any, int, np.ndarray], tuple[Any, Any]]
 """(rows, seed, hashes of texts that are not held out) -> the rows to train on, and the others"""
 
@@ -39,7 +39,7 @@ def in_parts(given: TaskInputs, rows: Any, other: Any, split: Split) -> Parts:
     whole = rows if other is None else other
     count = int(np.isin(whole.hashes, known).sum())
     train, held_out = (rows, unknown(other, known)) if other else split(rows, given.options.seed_of_split, known)
-    if count and len(held_out) < FEW:
+    if count and len(held_out) < min(FEW, len(whole) // 10):
         raise InputError(
             f"{count:,} of {len(whole):,} rows were trained on by "
             f"{given.options.fine_tuning.from_model or given.options.data.known_to}, and the {len(held_out):,} others "
