@@ -26,7 +26,7 @@ def vectors(pipe: Any) -> np.ndarray:
 
 
 def scores(pipe: Any) -> np.ndarray:
-    return np.array([[one["scores"][label] for label in pipe.labels] for one in pipe(TEXTS)])
+    return np.array([[one["scores"].get(label, -1.0) for label in pipe.labels] for one in pipe(TEXTS)])
 
 
 def filled(pipe: Any) -> list:

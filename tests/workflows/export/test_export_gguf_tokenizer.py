@@ -191,5 +191,6 @@ def test_llama_reads_word_pieces_alike(lowercase: bool, tmp_path: Path):
 
 def test_our_own_tokenizer_is_gpt2s():
     found = entries_of(BPE, BPE.vocab_size)
-    assert (found.model, found.pre, found.limits) == ("gpt2", "gpt-2", ())
+    assert (found.model, found.pre) == ("gpt2", "gpt-2")
+    assert [limit.words for limit in found.limits] == ["that are not in Unicode's form NFC"]  # GGUF has no entry for it
     assert found.merges and all(len(merge.split(" ")) == 2 for merge in found.merges)
