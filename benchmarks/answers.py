@@ -151,7 +151,7 @@ def embedding(data: Path, folder: Path, rows: int) -> Job:
     return Job(train, test, inputs, score, "embed", ("--task", "embedding", "--length", "16"), lines)
 
 
-NAMES = ["Anna", "O'Brien", "Jean-Pierre", "Ben", "McKay-Smith", "Ida"]
+NAMES = ["Anna", "O'Brien", "Jean-Pierre", "Ben", "McKay-Smith", "St. Ives", "Köln"]
 PLACES = ["Rome", "the U.S.", "New York", "St. Ives", "Stoke-on-Trent", "Köln"]
 FILLING = [
     *("saw", "don't", "met", "e-mailed", "on", "Tuesday", ",", "a", "well-known", "and", "half", "of", "1,000"),
