@@ -30,6 +30,8 @@ def fit_curve(
     exponent, factor, floors = _least_squares(x / unit, loss, members, np.ones((1, len(x))))
     weights = np.random.default_rng(seed).exponential(size=(draws, len(x)))
     many, factors, _ = _least_squares(x / unit, loss, members, weights)
+    hidden = np.sqrt(len(x) / max(1, len(x) - groups.max() - 3))  # as in ``bootstrap``: by the constants
+    many, factors = exponent * (many / exponent) ** hidden, factor * (factors / factor) ** hidden
     if factor[0] <= 0 or not EXPONENTS[1] < interval(many)[0] <= interval(many)[1] < EXPONENTS[-2]:
         return None
     return {
