@@ -1,9 +1,9 @@
 """Whether a model is better than its baselines on the held-out data, decided in one place for all commands.
 
-Models that were measured on the same held-out units are compared unit by unit, since hard units are often hard
-for both: by the intervals of both and how the influences of the units on both are correlated (``intervals.of_paired_seeds``).
-Where it is not known how the examples pair, accuracies are compared as independent shares (``intervals.of_shares``).
-A difference counts only where zero is outside its interval of 95 %.
+Models that were measured on the same held-out units are compared unit by unit, since hard units are often hard for
+both: by the intervals of both and how the influences of the units on both are correlated
+(``intervals.of_paired_seeds``).  Where it is not known how the examples pair, accuracies are compared as independent
+shares (``intervals.of_shares``).  A difference counts only where zero is outside its interval of 95 %.
 
 Units are the results that ``Objective.evaluate`` passes to ``each``: arrays (N, 2).
 """

@@ -22,7 +22,7 @@ Z = 1.959963984540054
 UNKNOWN = 0.02
 """How many units are taken to be wholly wrong or right, though none was, where the spread of a score is estimated."""
 FARTHEST = (2, 1)
-"""How many more units are taken to be as far off as the farthest: of a figure without ends, and of one with ends."""
+"""How many more units are taken to be as far off as the farthest one: of a figure without ends, of one with ends."""
 
 
 def wilson(right: float, n: float, z: float = Z) -> Interval:
@@ -75,10 +75,10 @@ def of_seeds(
     """A figure over rows and seeds: the mean of S values, one for each seed, all measured on the same N > 1 units.
 
     ``influences`` are (N,) for each seed, and the figure lies between ``low`` and ``high``.  The variance is that of
-    drawing other units (of the mean influence of each, and as if more of them were as far off as the farthest: FARTHEST
-    is a rule of succession for the few units that decide and may be missing) plus that of other seeds, the variance of
-    the values / S; the degrees of freedom are Satterthwaite's (1946).  It covers Student's interval of the S values,
-    since three of them may by chance be near each other.  With one seed only other units are counted.
+    drawing other units (of the mean influence of each) plus that of other seeds, the variance of the values / S; the
+    degrees of freedom are Satterthwaite's (1946).  It covers Student's interval of the S values, since three of them
+    may by chance be near each other.  With one seed only other units are counted, FARTHEST of them once more, since a
+    sample may lack some of the few that decide.
 
     Between finite ends it is Wilson's score interval with as many units as would give a share this variance (the
     effective sample size of Kish; Dean and Pagano 2015, *Evaluating confidence interval methods for binomial
@@ -88,8 +88,8 @@ def of_seeds(
     mean, n, seeds = float(np.mean(values)), units or len(influences[0]), len(values)
     bounded = math.isfinite(high - low)
     rows, other = _variances(values, influences, n)
-    farthest = float(np.abs(np.mean(influences, axis=0)).max())
-    rows += FARTHEST[bounded] * n / (n - 1) * farthest**2
+    if seeds == 1:
+        rows += FARTHEST[bounded] * n / (n - 1) * float(np.abs(influences[0]).max()) ** 2
     variance = rows + other
     freedom = variance**2 / (rows**2 / (n - 1) + other**2 / max(1, seeds - 1)) if variance else n - 1
     t, apart = student(freedom + 1), student(seeds) * math.sqrt(other) if other else 0.0
