@@ -69,10 +69,10 @@ def test_models_that_answer_alike_are_not_told_apart():
     assert low < 0 < high
 
 
-def test_a_mean_is_students_interval_with_two_more_units_as_far_off_as_the_farthest():
+def test_a_mean_is_students_interval_with_three_more_units_as_far_off_as_the_farthest():
     values = np.array([1.0, 2.0, 4.0, 3.0, 2.5])
     low, high = over_seeds("loss", [np.stack([7 * values, np.full(5, 7.0)], 1)])
-    apart = np.append(values - 2.5, [1.5, 1.5])
+    apart = np.append(values - 2.5, [1.5, 1.5, 1.5])
     half = 2.7764 * (apart @ apart / 4 / 5) ** 0.5
     assert (low, high) == pytest.approx((2.5 - half, 2.5 + half), rel=1e-4)
     assert over_seeds("loss", [np.ones((1, 2))]) is None

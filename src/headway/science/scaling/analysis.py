@@ -109,10 +109,6 @@ def _doubts(fit: Fit, runs: Sequence[Run], unseen: Sequence[str], farther: dict[
               for name in unseen]  # fmt: skip
     if fit.spread > ROUGH:
         doubts.append(f"the runs differ from the law by {fit.spread:.0%}: not all of them follow it")
-    if len(runs) < MANY or min(_falls(fit, runs).values()) < CLEAR * fit.spread * float(np.median(arrays(runs)[2])):
-        doubts.append(
-            "the intervals are too narrow: so few runs, or so far from the law, do not show how uncertain it is"
-        )
     if farther["loss"] is not None:
         other = float(variable_projection(*arrays(runs)).loss(farther["parameters"], farther["tokens"]))
         if abs(other / farther["loss"] - 1) > APART:
@@ -120,6 +116,10 @@ def _doubts(fit: Fit, runs: Sequence[Run], unseen: Sequence[str], farther: dict[
                 f"the two ways to fit disagree, so the law is uncertain: for {farther['compute']:.2e} FLOPs one "
                 f"predicts {farther['loss']:.3f}, the other {other:.3f}"
             )
+    if len(runs) < MANY or min(_falls(fit, runs).values()) < CLEAR * fit.spread * float(np.median(arrays(runs)[2])):
+        doubts.append(
+            "the intervals are too narrow: so few runs, or so far from the law, do not show how uncertain it is"
+        )
     return doubts
 
 

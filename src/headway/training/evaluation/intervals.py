@@ -19,9 +19,9 @@ OverSeeds = tuple[Sequence[float], Sequence[np.ndarray]]
 
 Z = 1.959963984540054
 """The 97.5 % point of the normal distribution."""
-UNKNOWN = 0.02
+UNKNOWN = 0.01
 """How many units are taken to be wholly wrong or right, though none was, where the spread of a score is estimated."""
-FARTHEST = (2, 1)
+FARTHEST = (3, 1)
 """How many more units are taken to be as far off as the farthest one: of a figure without ends, of one with ends."""
 
 
