@@ -224,6 +224,12 @@ def test_runs_that_follow_no_law_are_named_so():
     n, d = grid()
     loss = noisy(3, n, d, 0.002)
     assert analyse(runs_of(n, d, loss), "total", draws=20)["notes"] == []
+    few = slice(5, 19)  # 14 runs
+    notes = analyse(runs_of(n[few], d[few], loss[few]), "total", draws=20)["notes"]
+    assert notes and "the intervals are too narrow: runs so few" in notes[-1]
+    assert (
+        "the intervals are too narrow" in analyse(runs_of(n, d, noisy(3, n, d, 0.03)), "total", draws=20)["notes"][-1]
+    )
     loss[7] *= 3  # one run of 25: the law stays, the least squares do not
     found = analyse(runs_of(n, d, loss), "total", draws=20)
     assert found["optimal"][0]["parameters"] is not None

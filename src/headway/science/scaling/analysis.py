@@ -117,9 +117,7 @@ def _doubts(fit: Fit, runs: Sequence[Run], unseen: Sequence[str], farther: dict[
                 f"predicts {farther['loss']:.3f}, the other {other:.3f}"
             )
     if len(runs) < MANY or min(_falls(fit, runs).values()) < CLEAR * fit.spread * float(np.median(arrays(runs)[2])):
-        doubts.append(
-            "the intervals are too narrow: so few runs, or so far from the law, do not show how uncertain it is"
-        )
+        doubts.append("the intervals are too narrow: runs so few, or so far from the law, hide how uncertain it is")
     return doubts
 
 
