@@ -13,6 +13,7 @@ import numpy as np
 
 from headway.science.scaling.fit import Fit, Frame, predicted, refit
 from headway.science.scaling.law import CONSTANTS, Law
+from headway.training.evaluation.intervals import Z, student
 
 DRAWS = 400
 LEVEL = 0.95
@@ -56,7 +57,8 @@ def bootstrap(fit: Fit, n: np.ndarray, d: np.ndarray, loss: np.ndarray, *, draws
     begin = frame.theta(fit.law)
     counts = random.exponential(size=(draws, len(n)))
     found = refit(x, y, np.broadcast_to(target, counts.shape), np.broadcast_to(begin, (draws, 5)), counts=counts)
-    hidden = np.sqrt(len(n) / max(1, len(n) - len(CONSTANTS)))
+    free = max(1, len(n) - len(CONSTANTS))
+    hidden = student(free + 1) / Z * np.sqrt(len(n) / free)
     a, b, e, alpha, beta = (begin + hidden * (found - begin)).T
     alpha, beta = np.maximum(alpha, 0.0), np.maximum(beta, 0.0)
     laws = np.stack([np.exp(e), np.exp(a + alpha * frame.n), np.exp(b + beta * frame.d), alpha, beta], axis=1)
