@@ -6,7 +6,7 @@ from scipy.stats import binomtest
 
 from headway.tasks.registry import spec
 from headway.training.evaluation import intervals
-from headway.training.evaluation.comparison import SCORES, better_over_seeds, gain, over_seeds
+from headway.training.evaluation.comparison import SCORES, better_over_seeds, over_seeds
 
 
 def pairs(a: int, b: int, c: int, d: int) -> tuple[np.ndarray, np.ndarray]:
@@ -36,9 +36,15 @@ def test_independent_shares_as_newcombe_prints_them():
     assert intervals.of_shares(56 / 70, 70, 48 / 80, 80) == pytest.approx((0.0524, 0.3339), abs=1e-4)
 
 
+def compared(*counts: int) -> tuple[float, float]:
+    """The interval by which the first of two models is more often right."""
+    low, high = better_over_seeds("class", *([np.stack([one, np.ones(len(one))], 1)] for one in pairs(*counts)))
+    return low, high
+
+
 def test_paired_shares_cover_newcombes_score_interval():
     """36, 12, 2, 0 of 50: his table for paired data gives 0.0569 to 0.3404 by method 10."""
-    low, high = intervals.of_paired_shares(*pairs(36, 12, 2, 0))
+    low, high = compared(36, 12, 2, 0)
     assert low <= 0.0570 and high >= 0.3403 and low > 0
 
 
@@ -48,7 +54,7 @@ def test_paired_shares_never_claim_more_than_the_exact_test_of_mcnemar(n: int):
     decided = 0
     for _ in range(200):
         a, b, c, d = draw.multinomial(n, draw.dirichlet([2, 1, 1, 1]))
-        low, high = intervals.of_paired_shares(*pairs(a, b, c, d))
+        low, high = compared(a, b, c, d)
         assert low <= (b - c) / n <= high
         if low > 0 or high < 0:
             decided += 1
@@ -57,36 +63,41 @@ def test_paired_shares_never_claim_more_than_the_exact_test_of_mcnemar(n: int):
 
 
 def test_models_that_answer_alike_are_not_told_apart():
-    low, high = intervals.of_paired_shares(*pairs(2, 0, 0, 0))
+    low, high = compared(2, 0, 0, 0)
     assert low < -0.3 and high > 0.3
-    low, high = intervals.of_paired_shares(*pairs(900, 0, 0, 100))
+    low, high = compared(900, 0, 0, 100)
     assert low < 0 < high
 
 
-def test_a_mean_over_units_is_the_t_interval_where_they_are_of_one_size():
-    from scipy.stats import t
-
+def test_a_mean_is_students_interval_with_three_more_units_as_far_off_as_the_farthest():
     values = np.array([1.0, 2.0, 4.0, 3.0, 2.5])
-    low, high = intervals.of_mean(7 * values, np.full(5, 7.0))
-    half = t.ppf(0.975, 4) * values.std(ddof=1) / 5**0.5
-    assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half))
-    with pytest.raises(ValueError, match="expected 2 or more"):
-        intervals.of_mean(values[:1], values[:1])
+    low, high = over_seeds("loss", [np.stack([7 * values, np.full(5, 7.0)], 1)])
+    apart = np.append(values - 2.5, [1.5, 1.5, 1.5])
+    half = 2.7764 * (apart @ apart / 4 / 5) ** 0.5
+    assert (low, high) == pytest.approx((2.5 - half, 2.5 + half), rel=1e-4)
+    assert over_seeds("loss", [np.ones((1, 2))]) is None
 
 
-def test_a_mean_over_units_of_any_size_covers_what_it_says():
+@pytest.mark.parametrize(("sigma", "n"), [(0.5, 23), (1.0, 30)])
+def test_a_mean_over_units_of_any_size_covers_what_it_says(sigma: float, n: int):
+    """Also where a few units are far harder than the others."""
+    draw, covered = np.random.default_rng(0), 0
+    for _ in range(600):
+        counts = draw.integers(3, 90, n).astype(float)
+        units = np.stack([counts * draw.lognormal(-(sigma**2) / 2, sigma, n), counts], 1)
+        low, high = over_seeds("loss", [units])
+        covered += low <= 1.0 <= high
+    assert 0.91 <= covered / 600 <= 0.99
+
+
+def test_a_rank_correlation_with_a_tenth_of_unrelated_pairs_covers_what_it_says():
     draw, covered = np.random.default_rng(0), 0
     for _ in range(400):
-        counts = draw.integers(3, 90, 23).astype(float)
-        low, high = intervals.of_mean(counts * draw.normal(2.0, 0.5, 23), counts)
-        covered += low <= 2.0 <= high
-    assert 0.91 <= covered / 400 <= 0.98
-
-
-def test_a_loss_with_a_few_hard_units_is_less_sure_above_than_below():
-    sums = np.array([0.1] * 28 + [3.0, 5.0])
-    low, high = intervals.of_mean(sums, np.ones(30))
-    assert high - sums.mean() > 1.5 * (sums.mean() - low)
+        wanted = draw.standard_normal(100)
+        found = np.where(draw.random(100) < 0.9, wanted, draw.standard_normal(100))
+        low, high = over_seeds("correlation", [np.stack([found, wanted], 1)])
+        covered += low <= 0.9 <= high
+    assert 0.92 <= covered / 400 <= 0.99
 
 
 def test_influences_are_what_leaving_a_unit_out_changes():
@@ -145,14 +156,14 @@ def test_seeds_make_an_interval_wider_and_rows_are_never_forgotten():
     assert over_seeds("loss", losses)[0] < 2.09 < over_seeds("loss", losses)[1]
     found = better_over_seeds("loss", losses, [one + np.array([7.0, 0.0]) for one in losses])
     assert 0 < found[0] < 1.0 < found[1]
-    assert better_over_seeds("class", [rows, rows], [rows])[0] < 0 < better_over_seeds("class", [rows, rows], [rows])[1]
+    low, high = better_over_seeds("class", [rows] * 3, [rows])
+    assert low < 0 < high
 
 
-def test_folds_of_one_table_are_wider_than_independent_ones():
-    values = [0.6, 0.7, 0.8, 0.9, 0.5] * 10
-    low, high = intervals.of_folds(values, 5)
-    naive = 2.0096 * np.std(values, ddof=1) / 50**0.5
-    assert (high - low) / 2 == pytest.approx(naive * (1 + 50 / 4) ** 0.5, rel=1e-3)
+def test_two_seeds_have_no_interval():
+    """They show how much seeds differ so badly that an interval is too wide or too narrow."""
+    rows = np.array([[1.0, 1.0]] * 51 + [[0.0, 1.0]] * 10)
+    assert over_seeds("class", [rows] * 2) is None and better_over_seeds("class", [rows] * 2, [rows] * 3) is None
 
 
 def test_quotients_of_sums_are_compared_on_the_same_units():
@@ -162,7 +173,8 @@ def test_quotients_of_sums_are_compared_on_the_same_units():
     wanted = draw.integers(1, 4, 101)
     units = np.stack([2 * draw.binomial(wanted, 0.9), 2 * wanted], axis=1).astype(float)
     worse = np.stack([2 * draw.binomial(wanted, 0.5), 2 * wanted], axis=1).astype(float)
-    assert gain(worse, units, f1)[0] > 0 > gain(units, worse, f1)[1]
-    low, high = gain(units, units, f1)
+    assert better_over_seeds(f1.units, [units], [worse])[0] > 0 > better_over_seeds(f1.units, [worse], [units])[1]
+    low, high = better_over_seeds(f1.units, [units], [units])
     assert low < 0 < high, "models that answer alike are not surely equal"
-    assert gain(np.zeros((31, 2)), np.zeros((31, 2)), f1) is None, "sentences without an entity say nothing"
+    none = [np.zeros((31, 2))]
+    assert better_over_seeds(f1.units, none, none) is None, "sentences without an entity say nothing"

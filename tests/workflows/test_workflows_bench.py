@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -52,12 +53,14 @@ def test_the_exponent_of_a_power():
 
 def test_the_interval_tells_noise_and_the_one_without_a_size_tells_a_bend():
     noisy = power([16, 64], [[1.0, 1.2, 0.9], [4.0, 5.0, 3.0]])
-    low, high = noisy["interval"]
-    assert noisy["exponent"] == pytest.approx(1.0) and noisy["without_one"] is None
-    assert low < 0.9 and high > 1.1
-    assert low >= math.log(3.0 / 1.2) / math.log(4) - 1e-9 and high <= math.log(5.0 / 0.9) / math.log(4) + 1e-9
+    each = [math.log(4 * ratio) / math.log(4) for ratio in (1.0, 5 / 4.8, 3 / 3.6)]
+    half = 4.3027 * np.std(each, ddof=1) / 3**0.5
+    assert noisy["interval"] == pytest.approx([np.mean(each) - half, np.mean(each) + half], rel=1e-4)
+    assert noisy["exponent"] == pytest.approx(np.mean(each)) and noisy["without_one"] is None
+    slow = power([16, 64], [[1.0, 3.0, 7.0], [4.0, 12.0, 28.0]])
+    assert slow["interval"] == pytest.approx([1.0, 1.0]), "a round that is slow as a whole moves nothing"
     bent = power([16, 64, 256], [[1.0], [4.0], [64.0]])
-    assert bent["last"] == pytest.approx(2.0) and bent["interval"] == pytest.approx([1.5, 1.5])
+    assert bent["last"] == pytest.approx(2.0) and bent["interval"] is None, "one round says nothing of noise"
     assert bent["without_one"] == pytest.approx([1.0, 2.0])
     assert slope([0, 1, 2], [5, 3, 1]) == -2
 

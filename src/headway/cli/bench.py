@@ -215,8 +215,8 @@ def _curve_lines(found: dict[str, Any]) -> list[str]:
     lines += [
         "",
         "Seconds are the median of one forward pass, with minimum and maximum; peak MB is what torch allocates",
-        "during it.  The exponents are least squares on logarithms; in brackets, their 95 % intervals from a",
-        "bootstrap of the repeats.",
+        "during it.  The exponents are least squares on logarithms; in brackets, their 95 % intervals over the",
+        "rounds of measurements: of noise alone, and none for a single round.",
         f"Results and plots: {found['out']}",
     ]
     return lines
@@ -228,9 +228,10 @@ def fit_in_words(fit: dict[str, Any]) -> str:
     if fit["seconds"] is None:
         least = figure(fit["floor_seconds"], 3)
         return f"{fit['kind']}: no exponent in {letter}: fewer than two sizes take more than {least} s."
-    low, high = fit["seconds"]["interval"]
+    ends = fit["seconds"]["interval"]
     tops = fit["seconds"]["sizes"]
-    words = f"{fit['kind']}: time grows as {letter}^{fit['seconds']['exponent']:.2f} [{low:.2f}, {high:.2f}]"
+    words = f"{fit['kind']}: time grows as {letter}^{fit['seconds']['exponent']:.2f}"
+    words += " [{:.2f}, {:.2f}]".format(*ends) if ends else ""
     words += f" ({fit['seconds']['last']:.2f} between the last two)" if len(tops) > 2 else ""
     words += f", memory as {letter}^{fit['bytes']['exponent']:.2f}" if fit["bytes"] else ""
     words += f" (FLOPs: {letter}^{fit['flops']['exponent']:.2f})" if fit["flops"] else ""

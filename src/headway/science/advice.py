@@ -53,6 +53,8 @@ def advice(result: dict[str, Any], *, better: int) -> list[str]:
     said += _recipes(rows)
     if result["seeds"] == 1:
         said.append("One seed each: the intervals are over held-out data alone, another seed may differ; see --seeds.")
+    if result["seeds"] == 2:
+        said.append("Two seeds have no interval, since they hardly show how much seeds differ; give --seeds 3 or 1.")
     if result["trials"] > 1 and result["measured_on"] == HELD_OUT:
         said.append(f"Trials were chosen by {HELD_OUT}, where the best one's value is a little too good; see --test.")
     if result["trials"] == 1:

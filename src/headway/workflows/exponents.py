@@ -4,14 +4,12 @@ fit = power([128, 256, 512], [[0.010, 0.011], [0.021, 0.020], [0.041, 0.043]])
 fit["exponent"], fit["interval"]
 """
 
-import random
 import statistics
 from collections.abc import Sequence
-from math import exp, log
+from math import exp, log, sqrt
 from typing import Any
 
-SAMPLES = 1000
-"""Bootstrap samples of the repeats for an interval."""
+from headway.training.evaluation.intervals import student
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
@@ -20,28 +18,24 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float:
 
 
 def power(sizes: Sequence[int], repeats: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """The exponent e and factor c of c sizeᵉ through the medians of the repeated measurements at each size.
+    """The exponent e and factor c of c sizeᵉ through the geometric means of the repeated measurements at each size.
 
-    ``interval`` is the 95 % bootstrap interval of the exponent, from resampling the repeats at each size: how far noise
-    moves the exponent.  The other two show whether the points lie on a straight line: ``without_one`` is the minimum
-    and maximum exponent with one size left out (None below three sizes), ``last`` the exponent between the last two
-    sizes.
+    The repeats are rounds, each over all sizes in turn, so each round has an exponent of its own, and what is slow for
+    a whole round moves none of them.  ``interval`` is Student's 95 % interval of their mean: how far noise moves the
+    exponent (None for a single round).  The other two show whether the points lie on a straight line: ``without_one``
+    is the minimum and maximum exponent with one size left out (None below three sizes), ``last`` the exponent between
+    the last two sizes.
     """
     x = [log(size) for size in sizes]
-    draw = random.Random(0)
-
-    def through(groups: Sequence[Sequence[float]]) -> float:
-        return slope(x, [log(statistics.median(group)) for group in groups])
-
-    exponent = through(repeats)
-    drawn = sorted(through([draw.choices(group, k=len(group)) for group in repeats]) for _ in range(SAMPLES))
-    outer = SAMPLES // 40  # 2.5 % on either side
-    y = [log(statistics.median(group)) for group in repeats]
+    rounds = [[log(value) for value in one] for one in zip(*repeats, strict=True)]
+    y = [statistics.fmean(values) for values in zip(*rounds, strict=True)]
+    exponent, count = slope(x, y), len(rounds)
+    half = student(count) * statistics.stdev(slope(x, one) for one in rounds) / sqrt(count) if count > 1 else None
     left_out = [slope([*x[:i], *x[i + 1 :]], [*y[:i], *y[i + 1 :]]) for i in range(len(x))] if len(x) > 2 else []
     return {
         "exponent": exponent,
         "factor": exp(statistics.fmean(y) - exponent * statistics.fmean(x)),
-        "interval": [drawn[outer], drawn[-1 - outer]],
+        "interval": None if half is None else [exponent - half, exponent + half],
         "without_one": [min(left_out), max(left_out)] if left_out else None,
         "last": slope(x[-2:], y[-2:]),
         "sizes": list(sizes),

@@ -20,6 +20,8 @@ APART = 0.02
 """The two ways to fit agree if their predictions for ten times the compute differ by less than this."""
 CHANCE = 3.0
 """Times the median difference from the law, two standard deviations about: a term that falls by less is not seen."""
+MANY, CLEAR = 16, 20.0
+"""Fewer runs, or a term that falls by fewer times the spread, make intervals too narrow (benchmarks/coverage.py)."""
 LEAST_FALL = 1e-5
 """Of the loss, over all runs: a term that falls by less is not there, however well the runs follow the law."""
 BUDGETS = (1.0, 10.0, 100.0)
@@ -84,16 +86,21 @@ def _fit_facts(fit: Fit, drawn: Draws, runs: Sequence[Run], count: str) -> dict[
     }
 
 
-def _unseen(fit: Fit, runs: Sequence[Run]) -> list[str]:
-    """What the loss does not fall with: by less, over the runs, than some of them differ from the law by."""
-    n, d, loss = arrays(runs)
+def _falls(fit: Fit, runs: Sequence[Run]) -> dict[str, float]:
+    """By how much the law's loss falls from the least to the most of each, over the runs."""
+    n, d, _ = arrays(runs)
     law = fit.law
-    least = max(CHANCE * float(np.median(np.abs(law.loss(n, d) - loss))), LEAST_FALL * float(np.median(loss)))
-    falls = {
+    return {
         "parameters": law.A * (n.min() ** -law.alpha - n.max() ** -law.alpha),
         "tokens": law.B * (d.min() ** -law.beta - d.max() ** -law.beta),
     }
-    return [name for name, fall in falls.items() if fall < least]
+
+
+def _unseen(fit: Fit, runs: Sequence[Run]) -> list[str]:
+    """What the loss does not fall with: by less, over the runs, than some of them differ from the law by."""
+    n, d, loss = arrays(runs)
+    least = max(CHANCE * float(np.median(np.abs(fit.law.loss(n, d) - loss))), LEAST_FALL * float(np.median(loss)))
+    return [name for name, fall in _falls(fit, runs).items() if fall < least]
 
 
 def _doubts(fit: Fit, runs: Sequence[Run], unseen: Sequence[str], farther: dict[str, Any]) -> list[str]:
@@ -109,6 +116,8 @@ def _doubts(fit: Fit, runs: Sequence[Run], unseen: Sequence[str], farther: dict[
                 f"the two ways to fit disagree, so the law is uncertain: for {farther['compute']:.2e} FLOPs one "
                 f"predicts {farther['loss']:.3f}, the other {other:.3f}"
             )
+    if len(runs) < MANY or min(_falls(fit, runs).values()) < CLEAR * fit.spread * float(np.median(arrays(runs)[2])):
+        doubts.append("the intervals are too narrow: runs so few, or so far from the law, hide how uncertain it is")
     return doubts
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from headway.science.scaling.bootstrap import interval
+from headway.training.evaluation.intervals import Z, student
 
 EXPONENTS = np.geomspace(0.02, 3.0, 160)
 """Those that are tried; between the best and its neighbours a parabola is laid."""
@@ -28,9 +29,14 @@ def fit_curve(
     unit = float(np.exp(np.log(x).mean()))
     members = (groups[:, None] == np.arange(groups.max() + 1)).astype(float)  # (n, groups)
     exponent, factor, floors = _least_squares(x / unit, loss, members, np.ones((1, len(x))))
+    if factor[0] <= 0:
+        return None
     weights = np.random.default_rng(seed).exponential(size=(draws, len(x)))
     many, factors, _ = _least_squares(x / unit, loss, members, weights)
-    if factor[0] <= 0 or not EXPONENTS[1] < interval(many)[0] <= interval(many)[1] < EXPONENTS[-2]:
+    free = max(1, len(x) - groups.max() - 3)
+    hidden = student(free + 1) / Z * np.sqrt(len(x) / free)  # what the constants hide of the noise, as in ``bootstrap``
+    many, factors = exponent * (many / exponent) ** hidden, factor * (factors / factor) ** hidden
+    if not EXPONENTS[1] < interval(many)[0] <= interval(many)[1] < EXPONENTS[-2]:
         return None
     return {
         "exponent": float(exponent[0]),

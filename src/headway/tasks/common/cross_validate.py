@@ -2,9 +2,8 @@
 
 Of a few dozen rows so few are held out that they say nothing.  The baselines, and logistic regression on a pretrained
 model's vectors, take moments to fit, so every row can be held out in turn, again and again; a model that is trained or
-tuned step by step cannot be repeated so, and is not judged by it.  Intervals cover both the corrected resampled t of
-``intervals.of_folds`` and what so few rows allow at best (``wilson``, ``of_paired_shares``): sixteen rows are not
-certain because no fold has a mistake.
+tuned step by step cannot be repeated so, and is not judged by it.  Intervals are those of as many rows, each held out
+once: repeats show each row again, not other rows.
 """
 
 import time
@@ -45,38 +44,30 @@ def cross_validated(
         ),
         **others,
     }
-    by_fold: dict[str, list[float]] = {name: [] for name in models}
     by_row = {name: np.zeros(len(y)) for name in models}
     began, repeats = time.monotonic(), 0
     while repeats < REPEATS:
         for train, rest in _split(texts, y, folds, repeats):
             for name, guess in models.items():
-                right = guess(train, rest) == y[rest]
-                by_fold[name].append(float(right.mean()))
-                by_row[name][rest] += right
+                by_row[name][rest] += guess(train, rest) == y[rest]
         repeats += 1
         if repeats >= LEAST_REPEATS and seconds is not None and time.monotonic() - began > seconds:
             break
     means = {name: float(by_row[name].mean()) / repeats for name in models}
-    lines = [
-        {
-            "name": name,
-            "accuracy": means[name],
-            "interval": _hull(intervals.of_folds(by_fold[name], folds), intervals.wilson(mean * len(y), len(y))),
-        }
-        for name, mean in means.items()
-    ]
+    n, t = len(y), intervals.student(len(y))
+    ends = {name: intervals.wilson(mean * n, n, t) for name, mean in means.items()}
+    lines = [{"name": name, "accuracy": means[name], "interval": list(ends[name])} for name in models]
     *before, last = models
     rival = max(before, key=lambda name: means[name])
-    apart = [one - other for one, other in zip(by_fold[last], by_fold[rival], strict=True)]
-    mostly = (by_row[name] > repeats / 2 for name in (last, rival))
-    found = _hull(intervals.of_folds(apart, folds), intervals.of_paired_shares(*mostly), -1.0)
+    one, other = (by_row[name] / repeats - means[name] for name in (last, rival))
+    alike = float(one @ other / np.sqrt((one @ one + 1) * (other @ other + 1)))  # as if one more row were not
+    found = intervals.of_difference(means[last], ends[last], means[rival], ends[rival], alike)
     return {
-        "rows": len(y),
+        "rows": n,
         "folds": folds,
         "repeats": repeats,
         "models": lines,
-        "difference": {"of": last, "over": rival, "value": means[last] - means[rival], "interval": found},
+        "difference": {"of": last, "over": rival, "value": means[last] - means[rival], "interval": list(found)},
     }
 
 
@@ -90,8 +81,3 @@ def _split(texts: Sequence[str], y: np.ndarray, folds: int, seed: int) -> Any:
 
     keys = [text_key(text) for text in texts]
     return StratifiedGroupKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(y)), y, keys)
-
-
-def _hull(one: intervals.Interval, other: intervals.Interval, least: float = 0.0) -> list[float]:
-    """What covers both intervals, from ``least`` to 1."""
-    return [max(least, min(one[0], other[0])), min(1.0, max(one[1], other[1]))]

@@ -1,11 +1,9 @@
 """Whether a model is better than its baselines on the held-out data, decided in one place for all commands.
 
-Models that were measured on the same held-out units are compared unit by unit, since hard units are often hard
-for both: accuracies by the paired intervals of ``intervals.of_paired_shares``, losses by the mean difference over the
-units (``intervals.of_mean``), and rank correlations, areas, macro F1, quotients and chrF by the intervals of both and
-how the influences of the units on both are correlated (``intervals.of_difference``).  Where it is not known how the
-examples pair, accuracies are compared as independent shares (``intervals.of_shares``).  A difference counts only where
-zero is outside its interval of 95 %.
+Models that were measured on the same held-out units are compared unit by unit, since hard units are often hard for
+both: by the intervals of both and how the influences of the units on both are correlated
+(``intervals.of_paired_seeds``).  Where it is not known how the examples pair, accuracies are compared as independent
+shares (``intervals.of_shares``).  A difference counts only where zero is outside its interval of 95 %.
 
 Units are the results that ``Objective.evaluate`` passes to ``each``: arrays (N, 2).
 """
@@ -71,11 +69,6 @@ def judged(
     return found
 
 
-def gain(before: np.ndarray, after: np.ndarray, metric: Metric) -> list[float] | None:
-    """The interval of a model's improvement between two evaluations of the same units."""
-    return better_over_seeds(metric.units, [after], [before])
-
-
 def value_of(metric: Metric, units: np.ndarray) -> float | None:
     """The metric of held-out units; None for one that is not made of them."""
     return SCORES[metric.units][0](units)[0] if metric.units in SCORES else None
@@ -89,8 +82,8 @@ def clearly_lower(after: np.ndarray, before: np.ndarray) -> bool:
     """
     if len(after) != len(before) or len(after) < 2:
         return True
-    fell, error = intervals.mean_and_error(before[:, 0] - after[:, 0], after[:, 1])
-    return fell > error
+    fell, influence = intervals.ratio(np.stack([before[:, 0] - after[:, 0], after[:, 1]], axis=1))
+    return fell > math.sqrt(len(after) / (len(after) - 1) * float(influence @ influence))
 
 
 def best_baseline(baselines: Iterable[Figures], metric: Metric) -> Figures | None:
@@ -188,14 +181,13 @@ def over_seeds(kind: str, units: Sequence[np.ndarray]) -> list[float] | None:
     """The interval of a metric's mean over models that differ in their seeds, each measured on the same N units.
 
     ``units`` are (N, 2) for each seed, of this ``kind`` (``Metric.units``), as ``Objective.evaluate`` gives them; the
-    interval is that of other rows and other seeds (``intervals.of_seeds``).  None where there is none.
+    interval is that of other rows and other seeds (``intervals.of_seeds``).  None where there is none, and for two
+    seeds, which hardly show how much seeds differ: an interval would be too wide, or too narrow.
     """
     score, low, high = SCORES[kind]
     counted = _counted(kind, units)
-    if counted < 2:
+    if counted < 2 or len(units) == 2:
         return None
-    if kind == "loss" and len(units) == 1:
-        return list(intervals.of_mean(units[0][:, 0], units[0][:, 1]))
     return list(intervals.of_seeds(*intervals.of_each(score, units), low, high, counted))
 
 
@@ -205,13 +197,16 @@ def better_over_seeds(kind: str, units: Sequence[np.ndarray], theirs: Sequence[n
     Both are of the same N units in the same order; the numbers of seeds may differ.  None where there is none.
     """
     counted = min(_counted(kind, units), _counted(kind, theirs)) if kind in SCORES else 0
-    if counted < 2 or len(units[0]) != len(theirs[0]):
+    if counted < 2 or len(units[0]) != len(theirs[0]) or 2 in (len(units), len(theirs)):
         return None
-    if len(units) == len(theirs) == 1 and kind == "class":  # predicted and true class, or rank and 1, are equal
-        return list(intervals.of_paired_shares(*(one[:, 0] == one[:, 1] for one in (units[0], theirs[0]))))
     score, low, high = SCORES[kind]
     one, other = (intervals.of_each(score, part) for part in (units, theirs))
     found = intervals.of_paired_seeds(one, other, low, high, counted)
+    if kind == "class" and len(units) == len(theirs) == 1:  # as sure as the exact test, where few rows decide
+        right, theirs_right = (part[0][:, 0] == part[0][:, 1] for part in (units, theirs))
+        more, fewer = int((right & ~theirs_right).sum()), int((~right & theirs_right).sum())
+        exact = intervals.of_unlike(more, fewer, counted)
+        found = min(found[0], exact[0]), max(found[1], exact[1])
     return [-found[1], -found[0]] if kind == "loss" else list(found)
 
 

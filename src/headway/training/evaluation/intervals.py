@@ -19,8 +19,10 @@ OverSeeds = tuple[Sequence[float], Sequence[np.ndarray]]
 
 Z = 1.959963984540054
 """The 97.5 % point of the normal distribution."""
-UNKNOWN = 0.05
+UNKNOWN = 0.01
 """How many units are taken to be wholly wrong or right, though none was, where the spread of a score is estimated."""
+FARTHEST = (3, 1)
+"""How many more units are taken to be as far off as the farthest one: of a figure without ends, of one with ends."""
 
 
 def wilson(right: float, n: float, z: float = Z) -> Interval:
@@ -34,35 +36,19 @@ def wilson(right: float, n: float, z: float = Z) -> Interval:
 
 def of_shares(one: float, n_one: int, other: float, n_other: int) -> Interval:
     """The difference of two independent shares (Newcombe 1998, method 10)."""
-    (low, high), (below, above) = wilson(one * n_one, n_one), wilson(other * n_other, n_other)
-    gap = one - other
-    return gap - math.hypot(one - low, above - other), gap + math.hypot(high - one, other - below)
+    return of_difference(one, wilson(one * n_one, n_one), other, wilson(other * n_other, n_other), 0.0)
 
 
-def of_paired_shares(one: np.ndarray, other: np.ndarray) -> Interval:
-    """The difference of two shares of the same N examples, bool (N,) each.
+def of_unlike(more: int, fewer: int, n: int) -> Interval:
+    """The difference of two shares of the same n units, of which ``more`` are right by the first alone.
 
-    It covers both Newcombe's score interval for paired proportions (1998, *Improved confidence intervals for the
-    difference between binomial proportions based on paired data*, method 10) and the one that inverts the exact test of
-    McNemar (Clopper and Pearson's for the share of the examples on which the two differ), so zero is outside only where
-    the exact test rejects too.
+    Clopper and Pearson's interval for the units on which the two differ: it inverts the exact test of McNemar.
     """
     from scipy.special import betaincinv
 
-    n = len(one)
-    a, b, c = (int(np.sum(part)) for part in (one & other, one & ~other, ~one & other))
-    d = n - a - b - c
-    p, q = (a + b) / n, (a + c) / n
-    product = (a + b) * (c + d) * (a + c) * (b + d)
-    shift = float(a * d - b * c)
-    shift = max(shift - n / 2, 0.0) if shift > 0 else shift
-    phi = shift / math.sqrt(product) if product else 0.0
-    found = [*of_difference(p, wilson(a + b, n), q, wilson(a + c, n), phi)]
-    if m := b + c:
-        least = float(betaincinv(b, c + 1, 0.025)) if b else 0.0
-        most = float(betaincinv(b + 1, c, 0.975)) if c else 1.0
-        found += [(2 * least - 1) * m / n, (2 * most - 1) * m / n]
-    return max(-1.0, min(found)), min(1.0, max(found))
+    least = float(betaincinv(more, fewer + 1, 0.025)) if more else 0.0
+    most = float(betaincinv(more + 1, fewer, 0.975)) if fewer else 1.0
+    return (2 * least - 1) * (more + fewer) / n, (2 * most - 1) * (more + fewer) / n
 
 
 def of_difference(p: float, one: Interval, q: float, other: Interval, correlation: float) -> Interval:
@@ -79,27 +65,42 @@ def of_difference(p: float, one: Interval, q: float, other: Interval, correlatio
     return gap - half(p - low, above - q), gap + half(high - p, q - below)
 
 
-def of_mean(sums: np.ndarray, counts: np.ndarray) -> Interval:
-    """A mean over targets that come in N units, sums and counts (N,) each: Σ sums / Σ counts.
+def of_seeds(
+    values: Sequence[float],
+    influences: Sequence[np.ndarray],
+    low: float = -math.inf,
+    high: float = math.inf,
+    units: int | None = None,
+) -> Interval:
+    """A figure over rows and seeds: the mean of S values, one for each seed, all measured on the same N > 1 units.
 
-    The ratio estimator of Cochran (*Sampling Techniques*, 1977, 6.3), units being drawn as a whole, with Student's t
-    for N - 1 degrees of freedom and Hall's correction for skewness (1992, *On the removal of skewness by
-    transformation*): a few units that are much harder than the others make the upper end farther than the lower one.
-    Raises ValueError for fewer than two units.
+    ``influences`` are (N,) for each seed, and the figure lies between ``low`` and ``high``.  The variance is that of
+    drawing other units (of the mean influence of each) plus that of other seeds, the variance of the values / S; the
+    degrees of freedom are Satterthwaite's (1946).  It covers Student's interval of the S values, since three of them
+    may by chance be near each other.  With one seed only other units are counted, FARTHEST of them once more, since a
+    sample may lack some of the few that decide.
+
+    Between finite ends it is Wilson's score interval with as many units as would give a share this variance (the
+    effective sample size of Kish; Dean and Pagano 2015, *Evaluating confidence interval methods for binomial
+    proportions in clustered surveys*).  Of a perfect score, whose variance cannot be known, that is all N of them,
+    or ``units`` where they do not count alike.
     """
-    mean, error = mean_and_error(sums, counts)
-    n, t = len(sums), student(len(sums))
-    apart = sums - mean * counts
-    scale = math.sqrt(float(apart @ apart) / n)
-    skewness = float((apart**3).sum()) / n / scale**3 if error and scale else 0.0
-    if abs(skewness) < 1e-6:
-        return mean - t * error, mean + t * error
-    root = math.sqrt(n)
-
-    def corrected(t: float) -> float:
-        return 3 * root / skewness * float(np.cbrt(1 + skewness * (t / root - skewness / (6 * n))) - 1)
-
-    return mean - error * corrected(t), mean - error * corrected(-t)
+    mean, n, seeds = float(np.mean(values)), units or len(influences[0]), len(values)
+    bounded = math.isfinite(high - low)
+    rows, other = _variances(values, influences, n)
+    if seeds == 1:
+        rows += FARTHEST[bounded] * n / (n - 1) * float(np.abs(influences[0]).max()) ** 2
+    variance = rows + other
+    freedom = variance**2 / (rows**2 / (n - 1) + other**2 / max(1, seeds - 1)) if variance else n - 1
+    t, apart = student(freedom + 1), student(seeds) * math.sqrt(other) if other else 0.0
+    if bounded:
+        share, size = (mean - low) / (high - low), high - low
+        spread = share * (1 - share)
+        effective = max(1.0, n * (spread + UNKNOWN / n) / (n * variance / size**2 + UNKNOWN / n))
+        below, above = (low + size * end for end in wilson(share * effective, effective, t))
+    else:
+        below, above = mean - t * math.sqrt(variance), mean + t * math.sqrt(variance)
+    return max(low, min(below, mean - apart)), min(high, max(above, mean + apart))
 
 
 def student(n: float) -> float:
@@ -109,59 +110,10 @@ def student(n: float) -> float:
     return float(stdtrit(n - 1, 0.975))
 
 
-def mean_and_error(sums: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
-    """Σ sums / Σ counts over N units, and its standard error (Cochran 1977, 6.3).  Raises ValueError for one unit."""
-    n, total = len(sums), float(counts.sum())
-    if n < 2:
-        raise ValueError(f"{n} units have no interval; expected 2 or more")
-    mean = float(sums.sum()) / total
-    apart = sums - mean * counts
-    return mean, math.sqrt(n / (n - 1) * float(apart @ apart)) / total
-
-
-def of_seeds(
-    values: Sequence[float],
-    influences: Sequence[np.ndarray],
-    low: float = -math.inf,
-    high: float = math.inf,
-    units: int | None = None,
-) -> Interval:
-    """A figure over rows and seeds: the mean of S values, one for each seed, all measured on the same N units.
-
-    ``influences`` are (N,) for each seed, and the figure lies between ``low`` and ``high``.  The variance is that of
-    drawing other units (of the mean influence of each) plus that of other seeds, the variance of the values / S; the
-    degrees of freedom are Satterthwaite's (1946).  It covers Student's interval of the S values, since two or three of
-    them may by chance be near each other.  With one seed only other units are counted.
-
-    Between finite ends it is Wilson's score interval with as many units as would give a share this variance (the
-    effective sample size of Kish; Dean and Pagano 2015, *Evaluating confidence interval methods for binomial
-    proportions in clustered surveys*).  Of a perfect score, whose variance cannot be known, that is all N of them,
-    or ``units`` where they do not count alike.  Raises ValueError for fewer than two units.
-    """
-    mean, n = float(np.mean(values)), units or len(influences[0])
-    if n < 2:
-        raise ValueError(f"{n} units have no interval; expected 2 or more")
-    variance, freedom = _variance(values, influences, n)
-    t, seeds = student(freedom + 1), len(values)
-    others = student(seeds) * float(np.std(values, ddof=1)) / math.sqrt(seeds) if seeds > 1 else 0.0
-    if math.isfinite(low) and math.isfinite(high):
-        share, size = (mean - low) / (high - low), high - low
-        spread = share * (1 - share)
-        effective = max(1.0, n * (spread + UNKNOWN / n) / (n * variance / size**2 + UNKNOWN / n))
-        ends = [low + size * end for end in wilson(share * effective, effective, t)]
-    else:
-        ends = [mean - t * math.sqrt(variance), mean + t * math.sqrt(variance)]
-    return max(low, min(ends[0], mean - others)), min(high, max(ends[1], mean + others))
-
-
-def _variance(values: Sequence[float], influences: Sequence[np.ndarray], n: int) -> tuple[float, float]:
-    """The variance of a mean over seeds, and its degrees of freedom."""
+def _variances(values: Sequence[float], influences: Sequence[np.ndarray], n: int) -> tuple[float, float]:
+    """The variance of a mean over seeds by drawing other units, and by other seeds (0 for one)."""
     by_unit, seeds = np.mean(influences, axis=0), len(values)
-    parts = [(n / (n - 1) * float(by_unit @ by_unit), n - 1)]
-    if seeds > 1:
-        parts.append((float(np.var(values, ddof=1)) / seeds, seeds - 1))
-    variance = sum(part for part, _ in parts)
-    return variance, variance**2 / sum(part**2 / free for part, free in parts) if variance else n - 1
+    return n / (n - 1) * float(by_unit @ by_unit), float(np.var(values, ddof=1)) / seeds if seeds > 1 else 0.0
 
 
 def of_paired_seeds(
@@ -174,7 +126,7 @@ def of_paired_seeds(
     """
     n, sides = units or len(one[1][0]), (one, other)
     unlike = ((high - low) / n) ** 2 if math.isfinite(high - low) else 0.0
-    product = math.prod(_variance(*side, n)[0] + unlike for side in sides)
+    product = math.prod(sum(_variances(*side, n)) + unlike for side in sides)
     shared = n / (n - 1) * float(np.mean(one[1], axis=0) @ np.mean(other[1], axis=0))
     p, q = (float(np.mean(values)) for values, _ in sides)
     first, second = (of_seeds(*side, low, high, n) for side in sides)
@@ -194,18 +146,6 @@ def of_sums(score: Callable[[np.ndarray], float], counts: np.ndarray) -> tuple[f
     slopes = [(score(sums + move) - score(sums - move)) / (2 * move.sum()) for move in np.diag(step)]
     influence = counts @ np.array(slopes)
     return score(sums), influence - influence.mean()
-
-
-def of_folds(values: Sequence[float], folds: int) -> Interval:
-    """The mean of a figure over repeated k-fold cross-validation, one value for each fold of each repeat.
-
-    Folds of one table share their training rows, so their variance is multiplied by 1 / (k r) + 1 / (k - 1) (the
-    corrected resampled t-test of Nadeau and Bengio 2003, for repeated folds Bouckaert and Frank 2004).
-    """
-    n = len(values)
-    mean, spread = float(np.mean(values)), float(np.std(values, ddof=1))
-    half = student(n) * spread * math.sqrt(1 / n + 1 / (folds - 1))
-    return mean - half, mean + half
 
 
 def ratio(units: np.ndarray) -> tuple[float, np.ndarray]:

@@ -9,7 +9,7 @@ checkpoint names its continuation (``State.cycle``), so that a continued run tha
 from typing import Any
 
 from headway.errors import InputError
-from headway.training.evaluation.comparison import gain, value_of
+from headway.training.evaluation.comparison import better_over_seeds, value_of
 from headway.training.evaluation.metric import Metric
 from headway.training.loop.state import Training
 from headway.training.options import OPTIONS, TrainOptions
@@ -94,6 +94,6 @@ def kept(now: Training, keep: str, metric: Metric | None) -> dict[str, Any]:
         found |= {"since": state.since, "before": state.before["val_loss"], "gained": gained, "gain": None}
         one, other = now.units.get("before"), now.units.get("best")
         if metric is not None and one is not None and other is not None:
-            found["gain"] = gain(one.numpy(), other.numpy(), metric)
+            found["gain"] = better_over_seeds(metric.units, [other.numpy()], [one.numpy()])
             found["gain_of"] = [metric.key, *(value_of(metric, units.numpy()) for units in (one, other))]
     return found
