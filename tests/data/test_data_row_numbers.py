@@ -1,4 +1,4 @@
-"""Rows have the number that a spreadsheet shows, in text files that of the line, and in frames the label of the index."""
+"""Rows have the number that a spreadsheet shows, in text files that of the line, in frames the label of the index."""
 
 import json
 from collections.abc import Callable
@@ -28,7 +28,9 @@ def test_a_row_of_a_csv_has_the_number_of_a_spreadsheet(
     path = written(tmp_path / "a.csv", bad)
     with pytest.raises(headway.InputError, match=words):
         headway.train(path, out=tmp_path / "run", **tiny)
-    status, _, err = in_process("train", path, "--out", tmp_path / "run", "--steps", 1, "--on-bad-row", "skip", "--plan")
+    status, _, err = in_process(
+        "train", path, "--out", tmp_path / "run", "--steps", 1, "--on-bad-row", "skip", "--plan"
+    )
     assert status == 0 and "row 4" in err and "line" not in err.partition("left out")[2].partition("\n")[0], err
 
 

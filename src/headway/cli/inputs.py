@@ -130,4 +130,6 @@ def _place(words: Sequence[str], texts: Sequence[str], number: int) -> str:
     """The place of one of a command's texts, counted from 0, for messages: "notes.txt, line 7"."""
     if len(words) > 1:
         return f"text {number + 1}"
-    return f"{words[0]}, {texts.table.place(number)}" if isinstance(texts, Texts) else f"standard input, line {number + 1}"
+    if isinstance(texts, Texts):
+        return f"{words[0]}, {texts.table.place(number)}"
+    return f"standard input, line {number + 1}"

@@ -361,9 +361,9 @@ def _chunks(feed: _Lines, columns: list[str], bad: BadRows) -> Iterator[Chunk]:
     unsure = {at: name for at, name in enumerate(columns) if name and name.casefold() not in HEADER_NAMES}
     while feed.at < len(feed.text) or feed.more():
         if len(feed.known) == LOOKED_AT and (found := _plain_columns(feed, columns)) is not None:
-            numbers = range(feed.rows + 1, feed.rows + 1 + len(found[0]))
-            feed.at, feed.number, feed.rows = len(feed.text), feed.number + len(numbers), numbers[-1]
-            yield Chunk(dict(zip(columns, found, strict=True)), numbers)
+            first, count = feed.rows + 1, len(found[0])
+            feed.at, feed.number, feed.rows = len(feed.text), feed.number + count, feed.rows + count
+            yield Chunk(dict(zip(columns, found, strict=True)), range(first, first + count))
             continue
         for numbers, rows in _blocks(feed, bad):
             kept = [at for at, row in enumerate(rows) if _is_whole(numbers[at], row, columns, bad)]

@@ -222,7 +222,9 @@ def _cell(value: Any, name: str, column: str, held: _Held, row: int) -> str:
         )
     text = cell(value)
     if "\0" in text:
-        raise InputError(f"{name}, {held.place(row)}: a NUL in column {column!r}; expected text. Remove it and run again.")
+        raise InputError(
+            f"{name}, {held.place(row)}: a NUL in column {column!r}; expected text. Remove it and run again."
+        )
     return text
 
 

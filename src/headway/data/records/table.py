@@ -80,7 +80,7 @@ class Table:
     reading: str = ""
     """What decides, with the content, what the rows are: how the files are read."""
     held: Callable[[int], object] | None = field(default=None, repr=False, compare=False)
-    """The index labels of the rows of data handed over in memory; then there is no file, and ``paths`` says what it is."""
+    """The index label of a row, if handed over in memory: then there is no file, and ``paths`` says what it is."""
     facts: list[Column] | None = field(default=None, repr=False, compare=False)
     """Facts about the columns, where reading has found them."""
 
