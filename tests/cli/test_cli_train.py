@@ -61,7 +61,7 @@ def test_quiet_keeps_what_looks_wrong(tmp_path: Path, in_process: Callable):
     tiny = ("--d-model", 16, "--layers", 1, "--steps", 2, "--threads", 1)
     _, _, err = in_process("train", tmp_path / "pairs.tsv", "--out", tmp_path / "run", *tiny, "--quiet")
     lines = [line for line in err.splitlines() if "cut off" not in line]
-    assert lines == ["warning: left out because one side is empty: 1 (line 42)"]
+    assert lines == ["warning: left out because one side is empty: 1 (row 42)"]
 
 
 def test_a_run_is_called_after_both_sides():

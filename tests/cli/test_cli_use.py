@@ -214,11 +214,11 @@ def test_rows_that_are_left_out_are_said(
     Path("more.csv").write_text("\n".join([*lines[:9], "a,b,c", *lines[9:]]))
     words = ("train", "rows.csv", "--on-bad-row", "skip", "--validation", "more.csv", "--out", "run", *tiny_words)
     status, _, said = in_process(*words)
-    assert status == 0 and "more.csv: 1 malformed row left out (line 10: " in said
-    assert "rows.csv: 1 malformed row left out (line 5: " in said
+    assert status == 0 and "more.csv: 1 malformed row left out (row 10: " in said
+    assert "rows.csv: 1 malformed row left out (row 5: " in said
     recorded = json.loads(Path("run/headway.json").read_text())["data"]["warnings"]
-    assert any("rows.csv: 1 malformed row left out (line 5: " in line for line in recorded)
-    assert "more.csv: 1 malformed row left out (line 10: " in in_process("evaluate", "run", "more.csv")[2]
+    assert any("rows.csv: 1 malformed row left out (row 5: " in line for line in recorded)
+    assert "more.csv: 1 malformed row left out (row 10: " in in_process("evaluate", "run", "more.csv")[2]
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])

@@ -108,7 +108,7 @@ def test_a_line_without_an_open_place_is_named(
     path.write_text(f"{OPEN}\n\nthe cat\n")
     table.write_text(f"text,n\n{OPEN},1\nthe cat,2\n")
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(b"the cat\n")))
-    for place, said in ((path, f"{path}, line 3"), (table, f"{table}, row 2"), ("-", "standard input, line 1")):
+    for place, said in ((path, f"{path}, line 3"), (table, f"{table}, row 3"), ("-", "standard input, line 1")):
         status, out, err = in_process("fill", masked, place)
         assert (status, out) == (2, "")
         assert err.startswith(f"headway: {said}: 'the cat': the text has no [MASK]; write [MASK]"), err

@@ -69,12 +69,12 @@ BAD = {
     "BD-2 wrong encoding": ("a.txt", "é\nè\n".encode(), {"encoding": "ascii"}, ["line 1", "ASCII", "--encoding"]),
     "BD-2 cut in a letter": ("a.txt", "ab\né".encode()[:-1], {}, ["line 2", "0xC3"]),
     "BD-4 text": ("a.txt", "one\ntwo\0three\n", {}, ["line 2", "NUL", "column 4"]),
-    "BD-4 csv": ("a.csv", CSV + "a\0b,pos\n" + ROWS, {}, ["line 2", "NUL", "column 2"]),
+    "BD-4 csv": ("a.csv", CSV + "a\0b,pos\n" + ROWS, {}, ["row 2", "NUL", "column 2"]),
     "BD-4 quoted": ("a.csv", CSV + '"a\nb\0",pos\n' + ROWS, {}, ["line 3", "NUL"]),
     "BD-4 jsonl": ("a.jsonl", '{"text": "a", "n": 1}\n{"text": "\0"}\n', {}, ["line 2", "NUL"]),
-    "BD-5 short": ("a.csv", CSV + ROWS + "lonely\n", {}, ["line 9", "1 field", "header has 2", "'label'"]),
-    "BD-5 long": ("a.tsv", "text\tlabel\none\tpos\ntwo\tneg\tmore\n", {}, ["line 3", "3 fields", "header has 2"]),
-    "BD-5 after newline": ("a.csv", CSV + '"a\nb",pos\nx\n', {}, ["line 4", "1 field"]),
+    "BD-5 short": ("a.csv", CSV + ROWS + "lonely\n", {}, ["row 9", "1 field", "header has 2", "'label'"]),
+    "BD-5 long": ("a.tsv", "text\tlabel\none\tpos\ntwo\tneg\tmore\n", {}, ["row 3", "3 fields", "header has 2"]),
+    "BD-5 after newline": ("a.csv", CSV + '"a\nb",pos\nx\n', {}, ["row 3", "1 field"]),
     "BD-6 end of file": (
         "a.csv",
         CSV + 'fine,pos\n"never closed,pos\n' + ROWS,
@@ -85,14 +85,14 @@ BAD = {
     "BD-6 second column": ("a.csv", 'text,label\n"a\nb","c\nd\n', {}, ["line 3", "never closed"]),
     "BD-6 tabs": ("a.tsv", 'text\tlabel\na\tpos\n"b\tneg\nc\tpos\n', {}, ["line 3", "never closed"]),
     "BD-6 swallowed": ("a.csv", CSV + '"open,pos\n' + "a,neg\n" * 139 + '",neg\n', {}, ["line 2", "140 lines"]),
-    "BD-6 text after": ("a.csv", CSV + '"a" b,pos\n' + ROWS, {}, ["line 2", "closing quote"]),
+    "BD-6 text after": ("a.csv", CSV + '"a" b,pos\n' + ROWS, {}, ["row 2", "closing quote"]),
     "BD-7 delimiter": ("a.csv", CSV + ROWS, {"delimiter": ";"}, ["';'", "comma"]),
     "BD-7 twice": ("a.csv", "text,text\na,b\n", {}, ["'text' twice", "line 1"]),
     "BD-7 no header": ("a.csv", "good film,pos\nbad film,neg\nfine,pos\n", {}, ["header", "line 1"]),
     "BD-7 numbers": ("a.csv", "1,good film\n0,bad film\n1,fine\n", {}, ["header", "line 1"]),
-    "BD-7 carriage returns": ("a.csv", "text,label\ra,pos\rb,neg\r", {}, ["line 1", "carriage return"]),
+    "BD-7 carriage returns": ("a.csv", "text,label\ra,pos\rb,neg\r", {}, ["row 1", "carriage return"]),
     "BD-7 no rows": ("a.csv", "text,label\n", {}, ["no rows", "text, label"]),
-    "BD-7 repeated header": ("a.csv", CSV + ROWS + CSV, {}, ["line 9", "repeats the header"]),
+    "BD-7 repeated header": ("a.csv", CSV + ROWS + CSV, {}, ["row 9", "repeats the header"]),
     "BD-8 bad line": ("a.jsonl", '{"text": "a"}\n{"text": "b"\n', {}, ["line 2", "JSON object", "column"]),
     "BD-8 list in a line": ("a.jsonl", '{"text": "a"}\n["b"]\n', {}, ["line 2", "a list", "expected an object"]),
     "BD-8 list not closed": ("a.json", '[{"text": "a"},\n {"text": "b"}\n', {}, ["line 3", "end of the file"]),
@@ -212,11 +212,11 @@ def test_skipping_is_counted_and_limited(tmp_path):
     table = read([write(tmp_path, "a.csv", CSV + good + "short\n" * 7)], on_bad_row="skip")
     assert isinstance(table, Table)
     assert len(table) == 701
-    assert [line for line, _ in table.skipped] == list(range(703, 710))
+    assert [place for place, _ in table.skipped] == [f"row {number}" for number in range(703, 710)]
     tiny = write(tmp_path, "b.csv", CSV + ROWS + "short\n" * 3 + 'x,"y" z\n')
-    assert [line for line, _ in read([tiny], on_bad_row="skip").skipped] == [9, 10, 11, 12]
+    assert [place for place, _ in read([tiny], on_bad_row="skip").skipped] == ["row 9", "row 10", "row 11", "row 12"]
     text = message(write(tmp_path, "c.csv", CSV + good + "short\n" * 11), on_bad_row="skip")
-    assert "11 of 712 rows are malformed" in text and "line 703" in text
+    assert "11 of 712 rows are malformed" in text and "row 703" in text
     with pytest.raises(ValueError, match="on_bad_row"):
         read([tmp_path / "a.csv"], on_bad_row="ignore")
 
@@ -226,7 +226,7 @@ def test_skipping_in_jsonl(tmp_path):
     table = read([write(tmp_path, "a.jsonl", content)], on_bad_row="skip")
     assert isinstance(table, Table)
     assert table.column("text") == ["a", "c"]
-    assert [line for line, _ in table.skipped] == [2, 4, 5]
+    assert [place for place, _ in table.skipped] == ["line 2", "line 4", "line 5"]
     assert table.row_numbers == [1, 6]
 
 
@@ -268,7 +268,7 @@ def test_long_documents_in_fields_are_accepted(tmp_path):
     table = read([path])
     assert isinstance(table, Table)
     assert table.column("text") == [letter, "short"]
-    assert table.row_numbers == [2, 214]
+    assert table.row_numbers == [2, 3]
 
 
 def test_one_column_is_running_text(tmp_path):

@@ -122,24 +122,24 @@ def test_running_text(tmp_path):
 def test_labelled_strips_labels_and_keeps_texts():
     found = labelled(good([" pos", "neg "] * 13, [f" {sentence(i)} " for i in range(26)]), "text", "label")
     assert found.classes == ["neg", "pos"] and found.texts[0].startswith(" ")
-    assert found.warnings == [] and found.row_numbers[:2] == [2, 3]
+    assert found.warnings == [] and found.table.row_numbers[:2] == [2, 3]
 
 
 @pytest.mark.parametrize("missing", ["", "nan", "NaN", " ", "null", "N/A", "n/a", "NA", "#N/A"])
 def test_missing_labels_are_no_class(missing):
     source = good(["pos", "neg"] * 11 + [missing] * 2)
-    with pytest.raises(InputError, match=r"made\.csv: 2 rows have no label in column 'label' \(lines 24, 25\)"):
+    with pytest.raises(InputError, match=r"made\.csv: 2 rows have no label in column 'label' \(rows 24, 25\)"):
         labelled(source, "text", "label")
     found = labelled(source, "text", "label", on_bad_row="skip")
     assert (found.classes, found.dropped, len(found)) == (["neg", "pos"], 2, 22)
     (warning,) = found.warnings
-    assert warning.startswith("2 rows without text or label left out (lines 24, 25)")
+    assert warning.startswith("2 rows without text or label left out (rows 24, 25)")
     assert (repr(missing) in warning) == bool(missing.strip())
 
 
 def test_the_message_says_what_is_read_as_no_label():
     source = good(["pos", "neg"] * 11 + ["NA", "", "N/A", "NA"])
-    with pytest.raises(InputError, match=r"\(lines 24, 25, 26, 27\); 'NA' and 'N/A' there is read as no label\. Fill"):
+    with pytest.raises(InputError, match=r"\(rows 24, 25, 26, 27\); 'NA' and 'N/A' there is read as no label\. Fill"):
         labelled(source, "text", "label")
 
 
@@ -154,10 +154,10 @@ def test_empty_texts():
     texts = [sentence(i) for i in range(211)]
     texts[7] = " \t"
     found = labelled(good(["a", "b"] * 105 + ["a"], texts), "text", "label")
-    assert found.dropped == 1 and "line 9" in found.warnings[0]
+    assert found.dropped == 1 and "row 9" in found.warnings[0]
     for i in range(3, 17):
         texts[i] = ""
-    with pytest.raises(InputError, match=r"14 rows have empty text in column 'text' \(lines 5, 6, 7, 8, 9, \.\.\.\)"):
+    with pytest.raises(InputError, match=r"14 rows have empty text in column 'text' \(rows 5, 6, 7, 8, 9, \.\.\.\)"):
         labelled(good(["a", "b"] * 105 + ["a"], texts), "text", "label")
     skipped = labelled(good(["a", "b"] * 105 + ["a"], texts), "text", "label", on_bad_row="skip")
     assert skipped.dropped == 14 and "14 rows without text or label left out" in skipped.warnings[0]
@@ -181,13 +181,13 @@ def test_warnings():
     labels[13] = "a"
     found = "\n".join(labelled(good(labels, texts), "text", "label").warnings)
     for words in [
-        "1 row (1.0%) with 'Ã©'-style text: probably decoded twice (line 5)",
+        "1 row (1.0%) with 'Ã©'-style text: probably decoded twice (row 5)",
         "U+FFFD",
         "<|endoftext|>",
         "direction-turning",
         "1 row (1.0%) with HTML entities such as &amp;, read as they are",
-        "1 row (1.0%) with a text seen before (lines 13, 15)",
-        "1 text with more than one label: 'Same  TEXT' is 'b' and 'a' (lines 13, 15)",
+        "1 row (1.0%) with a text seen before (rows 13, 15)",
+        "1 text with more than one label: 'Same  TEXT' is 'b' and 'a' (rows 13, 15)",
         "2 of 4 labels have fewer than 10 rows: 'None' (1), 'c' (1)",
         "'None' (1 rows) is taken as a class",
     ]:
@@ -197,7 +197,7 @@ def test_warnings():
 def test_unseen_labels():
     other = labelled(good(["a", "x", "b", "y", "x"]), "text", "label", to_learn=False)
     with pytest.raises(
-        InputError, match=r"made\.csv: validation has 2 labels absent.*'x', 'y' \(3 rows, lines 3, 5, 6\)"
+        InputError, match=r"made\.csv: validation has 2 labels absent.*'x', 'y' \(3 rows: rows 3, 5, 6\)"
     ):
         check_labels(["a", "b"], other, "validation")
     check_labels(["a", "b", "x", "y", "z"], other, "validation")
@@ -233,7 +233,7 @@ def test_scores_in_words_are_refused(name):
     with pytest.raises(InputError) as raised:
         detect(source, task="embedding")
     assert str(raised.value) == (
-        f"made.csv: column {name!r} looks like the score of each pair, but holds 'positive' (line 2). Scores must be "
+        f"made.csv: column {name!r} looks like the score of each pair, but holds 'positive' (row 2). Scores must be "
         "numbers (for example 0 and 1); use --text-column and --second-column to count every "
         "pair as a match."
     )

@@ -44,8 +44,7 @@ def test_a_folder_of_tables_is_one_table(ending: str, tmp_path: Path):
     files = [tmp_path / "data" / f"a.{ending}", tmp_path / "data" / "sub" / f"b.{ending}.gz"]
     assert isinstance(table, Table) and list(table.paths) == files and len(table) == 60
     assert table.column("text") == [text for text, _ in ROWS] and table.fingerprint == read(files).fingerprint
-    line = 6 if ending == "jsonl" else 7
-    assert table.place(45) == f"b.{ending}.gz line {line}"
+    assert table.place(45) == f"b.{ending}.gz {'line 6' if ending == 'jsonl' else 'row 7'}"
 
 
 def test_a_folder_is_trained_on_evaluated_and_classified(tmp_path: Path, tiny: dict[str, Any], in_process: Callable):
@@ -71,7 +70,7 @@ def test_a_folder_is_trained_on_evaluated_and_classified(tmp_path: Path, tiny: d
         ("b.tsv", "text\tlabel\na\tb\n", r"contains CSV files \(a.csv\) and TSV files \(b.tsv\); name the files"),
         ("b.jsonl", "{}\n", r"contains CSV files \(a.csv\) and JSON Lines files \(b.jsonl\); name the files"),
         ("b.txt", "A text.\n", r"contains text files \(b.txt\) and CSV files \(a.csv\); name the files"),
-        ("b.csv", "text,label\na,b,c\n", r"b.csv, line 2: "),
+        ("b.csv", "text,label\na,b,c\n", r"b.csv, row 2: "),
     ],
 )
 def test_other_files_are_refused_by_name(name: str, content: str, words: str, tmp_path: Path):

@@ -55,7 +55,7 @@ KINDS = {
 def test_every_kind_is_one_table(kind):
     (found,) = given_inputs([KINDS[kind]()])
     assert isinstance(found, Table) and list(found.rows) == ROWS and found.columns == ["text", "label"]
-    assert found.place(1) == "row 2" and found.places([0, 2]) == "rows 1, 3"
+    assert found.place(1) == "index 1" and found.places([0, 2]) == "index 0, 2"
     assert found.fingerprint == given_inputs([(TEXTS, LABELS)])[0].fingerprint
     assert found.fingerprint != given_inputs([(TEXTS, LABELS[::-1])])[0].fingerprint
     assert found.inputs == [found.name] and found.name.endswith(" of 4 rows")
@@ -96,11 +96,11 @@ def test_names_of_files_stay_names(tmp_path):
         ([pandas.DataFrame(ROWS), "a.csv"], "must be the only one"),
         ([(TEXTS, LABELS[:2])], "4 texts were given with 2 labels"),
         ([([1, "b"], ["x", "y"])], "has int"),
-        ([[{"a": 1}, {"b": 2}]], "row 2 has the keys b"),
+        ([[{"a": 1}, {"b": 2}]], "index 1 has the keys b"),
         ([pandas.DataFrame()], "is empty; expected rows"),
         ([pandas.DataFrame([["a", "b"]], columns=["t", "t"])], "two columns 't'"),
-        ([[{"text": b"x", "label": 1}]], "row 1: column 'text' holds bytes"),
-        ([[{"text": "a\0b", "label": 1}]], "row 1: a NUL in column 'text'"),
+        ([[{"text": b"x", "label": 1}]], "index 0: column 'text' holds bytes"),
+        ([[{"text": "a\0b", "label": 1}]], "index 0: a NUL in column 'text'"),
     ],
 )
 def test_anything_else_is_one_message(given, words):
@@ -141,7 +141,7 @@ def test_a_series_or_an_array_is_a_list(kind):
 def test_cells_of_arrays_and_tuples_are_lists_and_sets_are_refused():
     arrays = pandas.DataFrame({"text": TEXTS, "tags": [numpy.array(["a"]), numpy.array(["a", "b"]), ["c"], ("d", 1)]})
     assert given_inputs([arrays])[0].column("tags") == ['["a"]', '["a", "b"]', '["c"]', '["d", 1]']
-    with pytest.raises(InputError, match="row 1: column 'tags' holds set; expected texts or numbers"):
+    with pytest.raises(InputError, match="index 0: column 'tags' holds set; expected texts or numbers"):
         given_inputs([[{"text": "a", "tags": {"b"}}]])
-    with pytest.raises(InputError, match=r"has float .* at position 1"):
+    with pytest.raises(InputError, match=r"has float .* at index 1"):
         given_inputs([(pandas.Series(["a", float("nan")], dtype=object), ["x", "y"])])

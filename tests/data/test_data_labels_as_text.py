@@ -60,16 +60,16 @@ def test_an_empty_cell_stays_a_missing_label(tmp_path: Path, in_process: Callabl
     path = write(tmp_path / "t.csv", ["NA", "yes"], more="no label here,\nnor here,  \n")
     words = ["train", path, "--out", tmp_path / "run", "--labels-as-text", *tiny_words]
     status, _, err = in_process(*words)
-    assert status == 2 and "2 rows have no label in column 'label' (lines 92, 93)" in err and "as-text" not in err
+    assert status == 2 and "2 rows have no label in column 'label' (rows 92, 93)" in err and "as-text" not in err
     status, _, err = in_process(*words, "--on-bad-row", "skip")
-    assert status == 0 and "2 rows without text or label left out (lines 92, 93)" in err, err
+    assert status == 0 and "2 rows without text or label left out (rows 92, 93)" in err, err
 
 
 def test_skipping_names_the_values_that_it_skips(tmp_path: Path, in_process: Callable, tiny_words: list[str]):
     path = write(tmp_path / "t.csv", ["no", "yes"], more="one,n/a\ntwo,NA\n")
     words = ["train", path, "--out", tmp_path / "run", *tiny_words, "--on-bad-row", "skip"]
     status, _, err = in_process(*words)
-    assert status == 0 and "(lines 92, 93); 'n/a' and 'NA' there is read as no label without --labels-as-text" in err
+    assert status == 0 and "(rows 92, 93); 'n/a' and 'NA' there is read as no label without --labels-as-text" in err
 
 
 def test_ids_above_2_53_are_different_numbers(tmp_path: Path, in_process: Callable, tiny_words: list[str]):

@@ -49,8 +49,8 @@ REFUSED = {
     "a title": ("Reviews of May,\n,\ntext,label\n" + rows("{},{}\n"), r"line 1: 'Reviews of May' has no other names"),
     "whole rows in quotes": ('"text,""label"""\n' + rows('"{},""{}"""\n'), "line 1: the whole row is one field"),
     "columns without names": ("text,,\n" + rows("{},{},x\n"), "line 1"),
-    "a stray quote": ("text,label\n" + rows("{},{}\n") + '"great" phone,good\n', "line 92: a closing quote.*skip"),
-    "a sum": ("text,label\n" + rows("{},{}\n") + "Total: 90,\n", r"1 row has no label .*line 92.*--on-bad-row skip"),
+    "a stray quote": ("text,label\n" + rows("{},{}\n") + '"great" phone,good\n', "row 92: a closing quote.*skip"),
+    "a sum": ("text,label\n" + rows("{},{}\n") + "Total: 90,\n", r"1 row has no label .*row 92.*--on-bad-row skip"),
 }
 
 
@@ -75,8 +75,8 @@ def test_rows_without_a_label_are_left_out_where_that_is_asked_for(
         path.write_text("".join(json.dumps({"text": text, "label": label or None}) + "\n" for text, label in holes))
     words = ["train", path, "--out", out, *tiny_words]
     status, _, err = in_process(*words)
-    first = 6 if ending == "csv" else 5
-    assert status == 2 and f"10 rows have no label in column 'label' (lines {first}, " in err
+    first = "rows 6" if ending == "csv" else "lines 5"
+    assert status == 2 and f"10 rows have no label in column 'label' ({first}, " in err
     status, _, err = in_process(*words, "--on-bad-row", "skip")
     assert status == 0 and "10 rows without text or label left out" in err
     assert in_process("evaluate", out)[0] == 0

@@ -103,8 +103,8 @@ def test_a_classifier_learns_the_same_from_parquet_as_from_csv(
     assert facts[".csv"]["data"]["classes"] == facts[".parquet"]["data"]["classes"]
     measured = [evaluate(tmp_path / "parquet", [path]) for path in both]
     assert measured[1]["on"].endswith("the held-out part") and measured[1]["accuracy"] == found[".csv"]["accuracy"]
-    lines, numbers = (str(facts[ending]["data"]["warnings"]) for ending in (".csv", ".parquet"))
-    assert "lines 19, 21" in lines and "rows 18, 20" in numbers
+    rows, numbers = (str(facts[ending]["data"]["warnings"]) for ending in (".csv", ".parquet"))
+    assert "rows 19, 21" in rows and "rows 18, 20" in numbers
     status, out, _ = in_process("classify", tmp_path / "parquet", both[1], "--json")
     assert status == 0 and len(json.loads(out)["results"]) == 211
 

@@ -90,13 +90,13 @@ def test_sniffed_delimiters_survive_rivals_in_the_text(tmp_path):
     assert loaded(path)[1] == ("three;four;five", "neg")
 
 
-def test_row_numbers_are_lines_of_the_file(tmp_path):
+def test_row_numbers_are_those_of_a_spreadsheet(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('text,label\n"a\nb",pos\nc,neg\n\n"d\n\ne",pos\nf,neg\n')
     table = read([path])
     assert isinstance(table, Table)
-    assert table.row_numbers == [2, 4, 6, 9]
-    assert table.places([1, 3]) == "lines 4, 9"
+    assert table.row_numbers == [2, 3, 5, 6]
+    assert table.places([1, 3]) == "rows 3, 6"
     assert table.fingerprint == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -108,7 +108,7 @@ def test_several_tables(tmp_path):
     assert isinstance(table, Table)
     assert table.column("text") == ["a", "b", "c"]
     assert table.row_numbers == [2, 3, 2]
-    assert table.places([0, 2]) == "a.csv line 2, b.tsv line 2"
+    assert table.places([0, 2]) == "a.csv row 2, b.tsv row 2"
     assert table.fingerprint != read([first]).fingerprint
 
 
@@ -221,7 +221,7 @@ def test_what_was_left_out_of_running_text_is_known(tmp_path: Path):
     path.write_text("text\n" + "a line\n" * 7 + "a,b\n" + "the end\n")
     corpus = read([path], on_bad_row="skip")
     assert isinstance(corpus, Corpus)
-    assert [line for line, _ in corpus.skipped] == [9]
+    assert [place for place, _ in corpus.skipped] == ["row 9"]
     assert left_out("a.csv", corpus.skipped) == (
-        "a.csv: 1 malformed row left out (line 9: this row has 2 fields, the header has 1)"
+        "a.csv: 1 malformed row left out (row 9: this row has 2 fields, the header has 1)"
     )

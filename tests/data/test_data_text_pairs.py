@@ -127,7 +127,7 @@ def test_a_pair_with_an_empty_side_is_left_out_whole():
     assert list(found.sources)[3] == source.rows[4]["en"] and list(found.targets)[3] == source.rows[4]["de"]
     assert [*found][3] == (source.rows[4]["en"], source.rows[4]["de"]) and found.lengths[0, 3] == len([*found][3][0])
     assert found.warnings == [
-        "left out because one side is empty: 2 (lines 5, 9)",
+        "left out because one side is empty: 2 (rows 5, 9)",
         "left out because both sides are empty: 1",
     ]
 
@@ -143,7 +143,7 @@ def test_pairs_that_come_in_small_chunks_are_the_same(monkeypatch: pytest.Monkey
     monkeypatch.setattr("headway.data.records.table.ROWS", 3)
     parts = pairs_of(source)
     assert list(parts) == list(whole) and parts.warnings == whole.warnings and len(whole.warnings) == 3
-    assert "lines 2, 11, 20, 29, 38, ...)" in whole.warnings[2]
+    assert "rows 2, 11, 20, 29, 38, ...)" in whole.warnings[2]
     for name in ("index", "hashes", "lengths"):
         assert getattr(parts, name).tolist() == getattr(whole, name).tolist()
 
@@ -164,7 +164,7 @@ def test_the_same_rows_are_held_out_as_of_texts_in_memory():
 def test_equal_sides_are_counted():
     source = made()
     source.rows[0]["de"] = source.rows[0]["en"]
-    assert pairs_of(source).warnings[0].startswith("the same text on both sides: 1 of 53 pairs, 1.9% (line 2)")
+    assert pairs_of(source).warnings[0].startswith("the same text on both sides: 1 of 53 pairs, 1.9% (row 2)")
     for row in source.rows:
         row["de"] = row["en"]
     assert pairs_of(source).warnings[0].startswith("the same text on both sides: 53 of 53 pairs, 100.0%")
@@ -177,7 +177,7 @@ def test_extreme_ratios_exchanged_sides_and_separators_are_named_by_line():
     source.rows[11]["en"] += "\u2028"
     found = pairs_of(source)
     assert extreme_pairs(found).tolist() == [4] and exchanged_pairs(found).tolist() == [8]
-    assert [warning.rpartition("(")[2] for warning in found.warnings] == ["line 6)", "line 10)", "line 13)"]
+    assert [warning.rpartition("(")[2] for warning in found.warnings] == ["row 6)", "row 10)", "row 13)"]
 
 
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.3, 0.45, 0.6, 0.9])

@@ -196,10 +196,10 @@ def test_points_of_others(tmp_path: Path):
         ("", "holds no runs"),
         ("parameters,tokens\n1,2\n", r"no column for loss; found parameters, tokens"),
         ("tokens,loss\n1,2\n", "no column for parameters"),
-        ("N,D,L\n1,2,3\n1,-2,3\n", r"points.csv, line 3: D is '-2'; expected a number above 0"),
-        ("N,D,L\n1,2,high\n", r"line 2: L is 'high'"),
-        ("N,D,L\n1,2\n", r"line 2: L is missing"),
-        ("N,D,L\n1,2,nan\n", r"line 2: L is 'nan'"),
+        ("N,D,L\n1,2,3\n1,-2,3\n", r"points.csv, row 3: D is '-2'; expected a number above 0"),
+        ("N,D,L\n1,2,high\n", r"row 2: L is 'high'"),
+        ("N,D,L\n1,2\n", r"row 2: L is missing"),
+        ("N,D,L\n1,2,nan\n", r"row 2: L is 'nan'"),
     ],
 )
 def test_points_that_cannot_be_used(text: str, said: str, tmp_path: Path):

@@ -212,7 +212,7 @@ def test_what_does_not_apply_is_one_message(trained, site, reviews, tmp_path):
         ("train", reviews, *STARS, "--plan"): f"--plan is for Transformers only, not for {own}",
         ("train", reviews, *STARS, "--stream"): "--stream reads .parquet files only",
         ("train", reviews, *STARS, "--seeds", "2"): "--seeds is for classification",
-        ("train", wrong, *STARS): "column 'stars' holds 'five', which is no value for stars (line 3)",
+        ("train", wrong, *STARS): "column 'stars' holds 'five', which is no value for stars (row 3)",
         ("train", text, *STARS): "this is running text; stars needs a table of texts with a value each",
         ("train", many, *STARS): "which column holds the value of each text? Name it with --label-column",
         ("train", many, *STARS, "--label-column", "three"): "no column 'three'; found: review, one, two",
@@ -265,9 +265,9 @@ def test_values_that_are_none_can_be_skipped(site, tmp_path):
     file.write_text("\n".join(["review,stars", *lines, ",", "empty,"]) + "\n")
     words = ["train", file, *STARS, "--steps", "1", "--threads", "1", "--out", tmp_path / "out"]
     (refused, kept) = run_many(site, words, [*words, "--on-bad-row", "skip"])
-    assert refused[0] == 2 and "1 row has no label in column 'stars' (line 63)" in refused[2]
-    assert kept[0] == 0 and "warning: 2 rows without a value left out (lines 5, 7)" in kept[2]
-    assert "warning: 1 row without text or label left out (line 63)" in kept[2]
+    assert refused[0] == 2 and "1 row has no label in column 'stars' (row 63)" in refused[2]
+    assert kept[0] == 0 and "warning: 2 rows without a value left out (rows 5, 7)" in kept[2]
+    assert "warning: 1 row without text or label left out (row 63)" in kept[2]
     assert "training on 52 rows, held out 6 rows" in kept[2]
 
 

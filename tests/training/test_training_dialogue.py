@@ -183,7 +183,7 @@ def test_what_is_wrong_is_said_with_its_line(row: Any, message: str, tmp_path: P
         read(path)
     assert "line 3: " in str(raised.value) and message in str(raised.value)
     source = read(path, on_bad_row="skip")
-    assert isinstance(source, Dialogues) and len(source) == 3 and source.skipped[0][0] == 3
+    assert isinstance(source, Dialogues) and len(source) == 3 and source.skipped[0][0] == "line 3"
 
 
 def test_files_of_two_kinds_are_not_mixed(talk: Path, corpus: Path, tmp_path: Path):

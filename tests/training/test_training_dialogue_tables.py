@@ -88,7 +88,7 @@ def test_an_input_stands_below_its_instruction():
     row, other = rows(("system", *ALPACA))[:2]
     assert [message["role"] for message in first] == ["system", "user", "assistant"]
     assert first[1]["content"] == f"{row['instruction']}\n\n{row['input']}" and first[2]["content"] == row["output"]
-    assert second[1]["content"] == other["instruction"] and source.place(3) == "line 5"
+    assert second[1]["content"] == other["instruction"] and source.place(3) == "row 5"
 
 
 def test_messages_in_cells_are_messages():
@@ -101,10 +101,10 @@ def test_messages_in_cells_are_messages():
 def test_rows_without_a_reply_are_named_or_left_out():
     source = made(ALPACA)
     source.rows[7]["output"] = " "
-    with pytest.raises(InputError, match=r"made\.csv, line 9: column 'output' is empty"):
+    with pytest.raises(InputError, match=r"made\.csv, row 9: column 'output' is empty"):
         as_dialogues(source, Turns("instruction", "output"))
     found = as_dialogues(source, Turns("instruction", "output"), "skip")
-    assert len(found) == 60 and found.skipped[0][0] == 9 and found.row_numbers[7] == 10
+    assert len(found) == 60 and found.skipped[0][0] == "row 9" and found.row_numbers[7] == 10
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])

@@ -288,14 +288,14 @@ BAD: dict[str, tuple[str, dict[str, object], str]] = {
     "a score that is nan": (
         "a,b,score\nx y,p q,1\nz w,r s,nan\n",
         {},
-        r"5 rows lack a text, or a number as score in column 'score' \(lines 3, 5, .*, score 'nan'\)",
+        r"5 rows lack a text, or a number as score in column 'score' \(rows 3, 5, .*, score 'nan'\)",
     ),
     "an infinite score, with the pairs named": (
         "a,b,score\nx y,p q,1\nz w,r s,0\nt u,v w,-inf\n",
         {"text_column": "a", "second_column": "b"},
-        r"score in column 'score' \(lines 4, 7, .*, score '-inf'\)",
+        r"score in column 'score' \(rows 4, 7, .*, score '-inf'\)",
     ),
-    "scores in words": ("a,b,label\nx y,p q,good\nz w,r s,bad\n", {}, r"holds 'good' \(line 2\)"),
+    "scores in words": ("a,b,label\nx y,p q,good\nz w,r s,bad\n", {}, r"holds 'good' \(row 2\)"),
     "one score": ("a,b,score\nx y,p q,1\nz w,r s,1\n", {}, "every pair has the score"),
     "a column that is missing": ("a,b\nthe cat,old dogs\nmats,rats\n", {"second_column": "c"}, "'c'"),
     "one column twice": ("a,b\nthe cat,dogs\nmats,rats\n", {"text_column": "a", "second_column": "a"}, "different"),

@@ -45,7 +45,7 @@ def read_inputs(
         blank = [number for number, text in enumerate(texts) if not text.strip()]
         n_blank, first = len(blank), next(iter(blank), None)
     if room.blank_means_nothing and first is not None:
-        of = f"{n_blank:,} of {len(texts):,} texts are blank (the first is number {first + 1:,})"
+        of = f"{n_blank:,} of {len(texts):,} texts are blank (the first is {_place(words, texts, first)})"
         what = of if len(texts) > 1 else "the text is blank"
         warnings.warn(f"{what}: answers to blank texts are meaningless", stacklevel=2)
     return Inputs(run, texts, several, n_blank=n_blank, known_by=known_by)
@@ -101,7 +101,7 @@ def check_inputs(use: Command, words: Sequence[str]) -> None:
         try:
             use.check_input(value)
         except InputError as error:
-            place = _place(words, number) if use.spec.reads == "text" else value
+            place = _place(words, use.inputs.values, number) if use.spec.reads == "text" else value
             raise InputError(f"{place}: {error}") from None
 
 
@@ -126,13 +126,10 @@ def _states(files: list[str]) -> list[str]:
     return found
 
 
-def _place(words: Sequence[str], number: int) -> str:
+def _place(words: Sequence[str], texts: Sequence[str], number: int) -> str:
     """The place of one of a command's texts, counted from 0, for messages: "notes.txt, line 7"."""
     if len(words) > 1:
         return f"text {number + 1}"
-    text = words[0]
-    if text == "-":
-        return f"standard input, line {number + 1}"
-    from headway.data.open.files import kind
-
-    return f"{text}, {'line' if is_file(text) and kind(Path(text)) == 'text' else 'row'} {number + 1}"
+    if isinstance(texts, Texts):
+        return f"{words[0]}, {texts.table.place(number)}"
+    return f"standard input, line {number + 1}"

@@ -47,6 +47,8 @@ class _Lines:
         """the current piece, and where in it the next line begins"""
         self.number = self.piece = 0
         """how many lines and pieces there were before"""
+        self.rows = 0
+        """how many rows, as a spreadsheet counts them: the header, blank lines and malformed rows too"""
         self.row: list[str] = []
         self.known: list[list[str]] = []
         """the first rows of the table, LOOKED_AT at most"""
@@ -131,7 +133,8 @@ def open_delimited(path: Path, pieces: Iterator[str], delimiter: str | None, tab
         )
     feed.delimiter = chosen = delimiter or sniff(sample, "\t" if tabs else ",")
     feed.take(1 if said else 0)
-    header_line, header = next((found for found in _records(feed, bad) if found), (1, []))
+    _, header = next((found for found in _records(feed, bad) if found), (1, []))
+    header_line = feed.first
     columns = [cell.strip() for cell in header]
     check_header(path, header_line, columns, chosen, delimiter)
     columns = check_columns(path, header_line, columns, _lenient(sample, chosen))
@@ -189,7 +192,7 @@ def _plain_columns(feed: _Lines, columns: list[str]) -> list[list[str]] | None:
 
 
 def _blocks(feed: _Lines, bad: BadRows) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
-    """Rows of the current piece with the lines they start at, many at a time; blank lines are left out."""
+    """Rows of the current piece with their numbers, many at a time; blank lines are left out."""
     numbers, rows = _usual_rows(feed)
     if rows:
         yield numbers, rows
@@ -203,7 +206,7 @@ def _blocks(feed: _Lines, bad: BadRows) -> Iterator[tuple[Sequence[int], list[li
 
 def _usual_rows(feed: _Lines) -> tuple[Sequence[int], list[list[str]]]:
     """Rows from the current piece, up to the first that is malformed, unusually long or not whole."""
-    text, first = feed.text[feed.at :], feed.number + 1
+    text, first = feed.text[feed.at :], feed.rows + 1
     if "\0" in text or len(text) > ROW_CHARACTERS:
         return [], []
     rows: list[list[str]] = []
@@ -221,19 +224,14 @@ def _usual_rows(feed: _Lines) -> tuple[Sequence[int], list[list[str]]]:
             del rows[at:], ends[at + 1 :]
             break
     feed.take(ends[-1])
-    return _filled([first + end for end in ends[:-1]], rows)
-
-
-def _filled(numbers: list[int], rows: list[list[str]]) -> tuple[list[int], list[list[str]]]:
-    """The rows without those of blank lines."""
+    feed.rows += len(rows)
     if all(rows):
-        return numbers, rows
-    kept = [at for at, row in enumerate(rows) if row]
-    return [numbers[at] for at in kept], [rows[at] for at in kept]
+        return range(first, first + len(rows)), rows
+    return [first + at for at, row in enumerate(rows) if row], [row for row in rows if row]
 
 
 def _records(feed: _Lines, bad: BadRows) -> Iterator[tuple[int, list[str]] | None]:
-    """Rows with the line they start at, one by one; None for a blank line, and for a row that is left out.
+    """Rows with their numbers, one by one; None for a blank line, and for a row that is left out.
 
     The limit of the csv module on the length of a field holds for the whole process; it is raised here, never lowered.
     """
@@ -246,17 +244,19 @@ def _records(feed: _Lines, bad: BadRows) -> Iterator[tuple[int, list[str]] | Non
         except StopIteration:
             return
         except csv.Error as error:
+            feed.rows += 1
             _malformed(feed, bad, error)
             yield None
             continue
+        feed.rows += 1
         if len(feed.row) == 1 and "\0" in feed.row[0]:
             column = feed.row[0].index("\0") + 1
-            bad.add(feed.first, f"a NUL byte at column {column}; expected text. Remove it and run again.")
+            bad.add(feed.rows, f"a NUL byte at column {column}; expected text. Remove it and run again.")
             yield None
             continue
         if len(feed.row) > 1:
             _check_long_row(feed, row)
-        yield (feed.first, row) if row else None
+        yield (feed.rows, row) if row else None
 
 
 def _malformed(feed: _Lines, bad: BadRows, error: csv.Error) -> None:
@@ -265,12 +265,12 @@ def _malformed(feed: _Lines, bad: BadRows, error: csv.Error) -> None:
         raise feed.unclosed()
     if "new-line character" in words:
         reason = 'the row contains a carriage return. Save the file with "\\n" line ends, or quote the field.'
-        bad.add(feed.first, reason)
+        bad.add(feed.rows, reason)
     elif len(feed.row) > 1:
         raise feed.unclosed()
     else:
         reason = 'a closing quote (") is followed by more text. Write "" for a quote inside a quoted field'
-        bad.add(feed.first, f"{reason}, or pass --on-bad-row skip.")
+        bad.add(feed.rows, f"{reason}, or pass --on-bad-row skip.")
 
 
 def _check_long_row(feed: _Lines, row: list[str]) -> None:
@@ -361,9 +361,9 @@ def _chunks(feed: _Lines, columns: list[str], bad: BadRows) -> Iterator[Chunk]:
     unsure = {at: name for at, name in enumerate(columns) if name and name.casefold() not in HEADER_NAMES}
     while feed.at < len(feed.text) or feed.more():
         if len(feed.known) == LOOKED_AT and (found := _plain_columns(feed, columns)) is not None:
-            lines = range(feed.number + 1, feed.number + 1 + len(found[0]))
-            feed.at, feed.number = len(feed.text), feed.number + len(lines)
-            yield Chunk(dict(zip(columns, found, strict=True)), lines)
+            first, count = feed.rows + 1, len(found[0])
+            feed.at, feed.number, feed.rows = len(feed.text), feed.number + count, feed.rows + count
+            yield Chunk(dict(zip(columns, found, strict=True)), range(first, first + count))
             continue
         for numbers, rows in _blocks(feed, bad):
             kept = [at for at, row in enumerate(rows) if _is_whole(numbers[at], row, columns, bad)]
@@ -377,13 +377,13 @@ def _chunks(feed: _Lines, columns: list[str], bad: BadRows) -> Iterator[Chunk]:
                 yield chunk_of(columns, rows, numbers)
 
 
-def _is_whole(line: int, row: list[str], columns: list[str], bad: BadRows) -> bool:
+def _is_whole(number: int, row: list[str], columns: list[str], bad: BadRows) -> bool:
     """Whether a row has a value for every column and does not repeat the header."""
     if len(row) != len(columns):
-        bad.add(line, _ragged(row, columns))
+        bad.add(number, _ragged(row, columns))
         return False
     if len(row) > 1 and row[0].strip() == columns[0] and [cell.strip() for cell in row] == columns:
-        bad.add(line, "this row repeats the header. Remove it.")
+        bad.add(number, "this row repeats the header. Remove it.")
         return False
     return True
 

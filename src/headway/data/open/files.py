@@ -70,8 +70,8 @@ def kind(path: Path) -> str:
 
 
 def unit(path: Path) -> str:
-    """What is counted in a file, for messages: "row" or "line"."""
-    return "row" if kind(path) == "parquet" else "line"
+    """What is counted in a file, for messages: "row", as a spreadsheet shows it, or "line"."""
+    return "row" if kind(path) in ("csv", "tsv", "parquet") else "line"
 
 
 def check_path(path: Path) -> os.stat_result:

@@ -6,7 +6,7 @@ a number as Python writes it, true and false as those words, a missing value as 
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ from typing import Any
 from headway.data.formats.parquet import cell
 from headway.data.open.columns import Judging
 from headway.data.open.files import Tally
-from headway.data.records.chunks import ROWS, Chunk, LineNumbers
+from headway.data.records.chunks import ROWS, Chunk
 from headway.data.records.corpus import Corpus, Document, Source, row_chunks
+from headway.data.records.rows import place_of
 from headway.data.records.table import StreamedRows, Table
 from headway.errors import InputError
 from headway.io.quantities import counted
@@ -28,12 +29,18 @@ EXPECTED = (
 
 @dataclass(frozen=True)
 class _Held:
-    """Rows in memory: what they are, their columns, and the values of each column from a row on, up to another."""
+    """Rows in memory: what they are, their columns, the values of each column from a row on, up to another, and their
+    labels, of a frame of pandas those of its index."""
 
     what: str
     columns: list[str]
     count: int
     part: Callable[[int, int], dict[str, list[Any]]]
+    label: Callable[[int], object] = int
+
+    def place(self, row: int) -> str:
+        """Where a row stands."""
+        return place_of(Path(self.what), row, self.label)
 
 
 def given_inputs(given: Sequence[Any]) -> list[Any]:
@@ -99,6 +106,7 @@ def _is_there(name: str) -> bool:
 
 def _pandas(frame: Any) -> _Held:
     """A frame; an index with a name is a column, as in the Parquet file that pandas writes of it."""
+    labels = frame.index
     if any(name is not None and name not in frame.columns for name in frame.index.names):
         frame = frame.reset_index()
 
@@ -111,7 +119,7 @@ def _pandas(frame: Any) -> _Held:
         }
 
     columns = [str(name) for name in frame.columns]
-    return _Held("a pandas frame", columns, len(frame), part)
+    return _Held("a pandas frame", columns, len(frame), part, labels.__getitem__)
 
 
 def _polars(frame: Any) -> _Held:
@@ -144,7 +152,7 @@ def _texts(texts: list[Any], labels: list[Any] | None = None) -> _Held:
     if not all(isinstance(text, str) for text in texts):
         at, other = next((at, text) for at, text in enumerate(texts) if not isinstance(text, str))
         raise InputError(
-            f"a list of texts has {type(other).__name__} ({str(other)[:40]!r}) at position {at}; expected only texts."
+            f"a list of texts has {type(other).__name__} ({str(other)[:40]!r}) at index {at}; expected only texts."
         )
     if labels is None:
         return _Held("a list of texts", ["text"], len(texts), lambda start, stop: {"text": texts[start:stop]})
@@ -160,9 +168,9 @@ def _texts(texts: list[Any], labels: list[Any] | None = None) -> _Held:
 
 def _dicts(rows: list[dict[Any, Any]]) -> _Held:
     columns = list(rows[0])
-    if other := next((number for number, row in enumerate(rows, 1) if row.keys() != rows[0].keys()), None):
+    if other := next((number for number, row in enumerate(rows) if row.keys() != rows[0].keys()), None):
         raise InputError(
-            f"a list of dicts: row {other} has the keys {', '.join(map(str, rows[other - 1]))}, the first row has "
+            f"a list of dicts: index {other} has the keys {', '.join(map(str, rows[other]))}, the first row has "
             f"{', '.join(map(str, columns))}; expected the same in each."
         )
 
@@ -184,16 +192,15 @@ def _table(held: _Held) -> Table:
         for start in range(0, held.count, ROWS):
             stop = min(start + ROWS, held.count)
             columns = {
-                column: [_cell(value, name, column, row) for row, value in enumerate(values, start + 1)]
+                column: [_cell(value, name, column, held, row) for row, value in enumerate(values, start)]
                 for column, values in held.part(start, stop).items()
             }
-            yield Chunk(columns, range(start + 1, stop + 1))
+            yield Chunk(columns, range(start, stop))
 
-    digest, numbers = hashlib.sha256("\0".join([*held.columns, ""]).encode("utf-8", "surrogatepass")), LineNumbers()
+    digest = hashlib.sha256("\0".join([*held.columns, ""]).encode("utf-8", "surrogatepass"))
     judging = [Judging(column) for column in held.columns]
     n_bytes = 0
     for chunk in stream():
-        numbers.extend(chunk.numbers)
         content = "\0".join([*chain.from_iterable(zip(*chunk.columns.values(), strict=True)), ""])
         data = content.encode("utf-8", "surrogatepass")
         digest.update(data)
@@ -201,22 +208,23 @@ def _table(held: _Held) -> Table:
         for one in judging:
             one.add(chunk.columns[one.name])
     facts = [one.column() for one in judging]
-    rows = StreamedRows(stream, held.count)
-    return Table(
-        (Path(name),), held.columns, rows, numbers, digest.hexdigest(), n_bytes, stream=stream, facts=facts, held=True
-    )
+    rows, numbers = StreamedRows(stream, held.count), range(held.count)
+    table = Table((Path(name),), held.columns, rows, numbers, digest.hexdigest(), n_bytes, stream=stream, facts=facts)
+    return replace(table, held=held.label)
 
 
-def _cell(value: Any, name: str, column: str, row: int) -> str:
+def _cell(value: Any, name: str, column: str, held: _Held, row: int) -> str:
     """A value as a string.  Raises InputError for one that is no text and no number."""
     value = value.tolist() if hasattr(value, "tolist") else list(value) if isinstance(value, tuple) else value
     if isinstance(value, bytes | dict | set | frozenset):
         raise InputError(
-            f"{name}, row {row}: column {column!r} holds {type(value).__name__}; expected texts or numbers."
+            f"{name}, {held.place(row)}: column {column!r} holds {type(value).__name__}; expected texts or numbers."
         )
     text = cell(value)
     if "\0" in text:
-        raise InputError(f"{name}, row {row}: a NUL in column {column!r}; expected text. Remove it and run again.")
+        raise InputError(
+            f"{name}, {held.place(row)}: a NUL in column {column!r}; expected text. Remove it and run again."
+        )
     return text
 
 
@@ -225,10 +233,10 @@ def table_corpus(table: Table, column: str) -> Corpus:
     table.check_column(column)
 
     def documents(tally: Tally | None) -> Iterator[Document]:
-        for row, text in enumerate(table.values(column), start=1):
+        for row, text in enumerate(table.values(column)):
             if tally is not None:
                 tally.add(f"{text}\0".encode("utf-8", "surrogatepass"))
-            yield _document(f"{table.name}, row {row}", text)
+            yield _document(f"{table.name}, {table.place(row)}", text)
 
     return Corpus([Source(table.path, documents, column)])
 

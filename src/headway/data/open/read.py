@@ -169,7 +169,7 @@ def _row_source(
 ) -> Source:
     """A table as documents, one for each row of a column (the only one for None), read as a stream."""
 
-    skipped: list[tuple[int, str]] = []
+    skipped: list[tuple[str, str]] = []
 
     def documents(tally: Tally | None) -> Iterator[Document]:
         bad = BadRows(path, on_bad_row)
@@ -239,7 +239,7 @@ def _read_rows(
     numbers = LineNumbers()
     held: list[Chunk] | None = []
     states, starts, digests, columns = [], [], [], list[str]()
-    skipped: list[tuple[int, str]] = []
+    skipped: list[tuple[str, str]] = []
     n_bytes = size = 0
     for path in paths:
         states.append(_state(path))

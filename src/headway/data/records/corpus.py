@@ -31,8 +31,8 @@ class Source:
     open: Callable[[Tally | None], Iterator[Document]]
     column: str | None = None
     """The column the documents are from, where the file is a table."""
-    skipped: list[tuple[int, str]] = field(default_factory=list)
-    """(line, reason) of each malformed row that was left out, once the source was read with a tally."""
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    """(place, reason) of each malformed row that was left out, once the source was read with a tally."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class Corpus:
         return f"{self.sources[0].path}" + (f" and {more} more" if more else "")
 
     @property
-    def skipped(self) -> list[tuple[int, str]]:
-        """(line, reason) of each malformed row that was left out, once everything was read (``facts``)."""
+    def skipped(self) -> list[tuple[str, str]]:
+        """(place, reason) of each malformed row that was left out, once everything was read (``facts``)."""
         return [one for source in self.sources for one in source.skipped]
 
     def documents(self) -> Iterator[Document]:

@@ -81,10 +81,10 @@ def as_dialogues(table: Table, turns: Turns | None, on_bad_row: str = "error") -
             yield chunked([KEY], conversations(filled, messages_of, bad, noticed))
 
     def stream() -> Iterator[Chunk]:
-        return chain.from_iterable(files([BadRows(path, on_bad_row) for path in table.paths]))
+        return chain.from_iterable(files([BadRows(path, on_bad_row, table.held) for path in table.paths]))
 
     numbers, starts = LineNumbers(), []
-    bads = [BadRows(path, on_bad_row) for path in table.paths]
+    bads = [BadRows(path, on_bad_row, table.held) for path in table.paths]
     for bad, chunks in zip(bads, files(bads), strict=True):
         starts.append(len(numbers))
         for chunk in chunks:

@@ -14,9 +14,9 @@ from typing import Any
 
 from headway.data.formats.json_lines import Malformed, from_json, json_objects, json_type, text_of
 from headway.data.formats.parquet import open_parquet
-from headway.data.open.files import Tally, kind, lines, unit
+from headway.data.open.files import Tally, kind, lines
 from headway.data.records.chunks import chunked, numbered_rows
-from headway.data.records.rows import BadRows, OpenTable, shorten
+from headway.data.records.rows import BadRows, OpenTable, place_of, shorten
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.text.chat.template import MEANT, Message
@@ -152,7 +152,7 @@ def conversations(
             continue
         noticed.renamed |= KEY not in found and SHARE_KEY in found
         for name in dict.fromkeys(unread):
-            count, first = noticed.fields.get(name, (0, f"{bad.path.name}, {unit(bad.path)} {line}"))
+            count, first = noticed.fields.get(name, (0, f"{bad.path.name}, {place_of(bad.path, line, bad.held)}"))
             noticed.fields[name] = count + 1, first
         yield line, [as_json(messages)]
 

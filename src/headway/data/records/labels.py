@@ -18,7 +18,7 @@ from headway.data.records.rows import SKIP_SHARE, check_policy, check_skipped, s
 from headway.data.records.table import Table
 from headway.data.records.text_checks import TextChecks
 from headway.errors import InputError
-from headway.io.quantities import counted, plural
+from headway.io.quantities import counted
 
 RARE = 10
 """A class of fewer rows is warned about."""
@@ -69,11 +69,6 @@ class Labelled:
     def labels(self) -> list[str]:
         """The label of each row."""
         return [self.classes[target] for target in self.targets]
-
-    @property
-    def row_numbers(self) -> list[int]:
-        """The line of each row in its file."""
-        return [self.table.row_numbers[i] for i in self.index]
 
     @property
     def fingerprint(self) -> str:
@@ -338,9 +333,8 @@ def check_labels(train_labels: Sequence[str], other: Labelled, name: str) -> Non
     shown = ", ".join(repr(label) + apart(label, train_labels) for label in unseen[:5]) + (
         ", ..." if len(unseen) > 5 else ""
     )
-    numbers = ", ".join(str(other.table.row_numbers[i]) for i in rows[:5]) + (", ..." if len(rows) > 5 else "")
     raise InputError(
         f"{other.name}: {name} has {counted(len(unseen), 'label')} absent from training: {shown} "
-        f"({counted(len(rows), 'row')}, {plural(len(rows), 'line')} {numbers}). "
+        f"({counted(len(rows), 'row')}: {other.table.places(rows.tolist())}). "
         f"Training has: {', '.join(repr(label) for label in sorted(known)[:10])}."
     )

@@ -1,7 +1,7 @@
 """Rows of a table during reading, and what happens to malformed ones."""
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,22 +28,25 @@ class OpenTable:
 
 @dataclass
 class BadRows:
-    """What to do with a malformed row of `path`: "error" raises, "skip" keeps (line, reason) in `skipped`."""
+    """What to do with a malformed row of `path`: "error" raises, "skip" keeps (place, reason) in `skipped`."""
 
     path: Path
     policy: str = "error"
-    skipped: list[tuple[int, str]] = field(default_factory=list)
+    held: Callable[[int], object] | None = None
+    """that of the table"""
+    skipped: list[tuple[str, str]] = field(default_factory=list)
 
-    def add(self, line: int, reason: str) -> None:
-        """Record a malformed row; under "error", raise InputError with its line."""
+    def add(self, number: int, reason: str) -> None:
+        """Record a malformed row; under "error", raise InputError with its place."""
+        place = place_of(self.path, number, self.held)
         if self.policy != "skip":
             hint = "" if SKIP in reason else f" ({SKIP} leaves such rows out.)"
-            raise InputError(f"{self.path}, {unit(self.path)} {line}: {reason}{hint}")
-        self.skipped.append((line, reason))
+            raise InputError(f"{self.path}, {place}: {reason}{hint}")
+        self.skipped.append((place, reason))
 
     def check(self, kept: int) -> None:
         """Raise InputError when more rows were skipped than ``check_skipped`` allows."""
-        check_skipped(str(self.path), len(self.skipped), kept, "malformed", self.skipped[:1], unit(self.path))
+        check_skipped(str(self.path), len(self.skipped), kept, "malformed", self.skipped[:1])
 
 
 def check_policy(policy: str) -> None:
@@ -52,22 +55,25 @@ def check_policy(policy: str) -> None:
         raise ValueError(f'on_bad_row is {policy!r}, expected "error" or "skip"')
 
 
-def check_skipped(
-    name: str, skipped: int, kept: int, what: str, first: Sequence[tuple[int, str]] = (), unit: str = "line"
-) -> None:
+def place_of(path: Path, number: int, held: Callable[[int], object] | None = None) -> str:
+    """Where a row stands, for messages: "line 7", "row 7" or, of rows ``held`` in memory, "index 7"."""
+    return f"index {held(number)}" if held else f"{unit(path)} {number}"
+
+
+def check_skipped(name: str, skipped: int, kept: int, what: str, first: Sequence[tuple[str, str]] = ()) -> None:
     """Raise InputError when more than 1 % of the rows, and more than 5, were skipped."""
     total = skipped + kept
     if skipped > SKIP_ROWS and skipped > SKIP_SHARE * total:
-        example = f" (first: {unit} {first[0][0]}: {first[0][1].rstrip('.')})" if first else ""
+        example = f" (first: {first[0][0]}: {first[0][1].rstrip('.')})" if first else ""
         raise InputError(
             f"{name}: {skipped:,} of {total:,} rows are {what}{example}; "
             f"at most {SKIP_SHARE:.0%}, or {SKIP_ROWS} rows, may be skipped. Correct the file."
         )
 
 
-def left_out(name: str, skipped: Sequence[tuple[int, str]]) -> str:
+def left_out(name: str, skipped: Sequence[tuple[str, str]]) -> str:
     """A line about the malformed rows that were left out of a file, with the first three."""
-    shown = [f"{unit(Path(name))} {line}: {reason.split('. ')[0].rstrip('.')}" for line, reason in skipped]
+    shown = [f"{place}: {reason.split('. ')[0].rstrip('.')}" for place, reason in skipped]
     more = [f"and {len(shown) - 3:,} more"] if len(shown) > 3 else []
     return f"{name}: {counted(len(skipped), 'malformed row')} left out ({'; '.join(shown[:3] + more)})"
 

@@ -11,7 +11,7 @@ import numpy as np
 from headway.data.open.columns import Column, Judging
 from headway.data.open.files import unit
 from headway.data.records.chunks import ROWS, Chunk
-from headway.data.records.rows import missing_column
+from headway.data.records.rows import missing_column, place_of
 from headway.io.quantities import plural
 
 
@@ -61,14 +61,14 @@ class Table:
     columns: list[str]
     rows: Sequence[dict[str, str]]
     row_numbers: Sequence[int]
-    """The line of its file at which each row starts; line 1 is the header of a .csv, the first object of a .jsonl;
-    of a .parquet the row, from 1."""
+    """The line of its file at which each row starts; of a .csv the row as a spreadsheet shows it, where the header is
+    row 1 unless blank lines stand above it; of a .parquet the row, from 1; in memory from 0."""
     fingerprint: str
     """SHA-256 of the content in hexadecimal; for one file, of its unpacked bytes."""
     n_bytes: int = 0
     """Bytes in the files, after unpacking."""
-    skipped: list[tuple[int, str]] = field(default_factory=list)
-    """(line, reason) of each malformed row that was left out."""
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    """(place, reason) of each malformed row that was left out."""
     starts: list[int] = field(default_factory=lambda: [0])
     """The index of the first row of each file."""
     folders: tuple[Path, ...] = ()
@@ -79,8 +79,8 @@ class Table:
     """Reads the rows again; None where they are held."""
     reading: str = ""
     """What decides, with the content, what the rows are: how the files are read."""
-    held: bool = False
-    """Whether it was handed over in memory: then there is no file, and ``paths`` says what it is."""
+    held: Callable[[int], object] | None = field(default=None, repr=False, compare=False)
+    """The index label of a row, if handed over in memory: then there is no file, and ``paths`` says what it is."""
     facts: list[Column] | None = field(default=None, repr=False, compare=False)
     """Facts about the columns, where reading has found them."""
 
@@ -156,26 +156,20 @@ class Table:
         return [column for column in self.facts if (column.name in names if names else column.name)]
 
     def place(self, index: int) -> str:
-        """Where row `index` stands: "line 7", with the file when there are several."""
+        """Where row `index` stands: "line 7", "row 7" or "index 7", with the file when there are several."""
         path = self.paths[bisect_right(self.starts, index) - 1]
         if self.folders:
             return f"{path.parent.name}/{path.name}"
-        line = f"{self._unit(path)} {self.row_numbers[index]}"
-        return line if len(self.paths) == 1 else f"{path.name} {line}"
-
-    def _unit(self, path: Path) -> str:
-        return "row" if self.held else unit(path)
+        place = place_of(path, self.row_numbers[index], self.held)
+        return place if len(self.paths) == 1 else f"{path.name} {place}"
 
     def places(self, indices: Sequence[int], most: int = 5) -> str:
         """Where some rows stand, the first five of them: "lines 3, 7, 77, ..."."""
         shown = list(indices[:most])
         dots = ", ..." if len(indices) > most else ""
-        if len(self.paths) == 1:
-            return (
-                f"{plural(len(indices), self._unit(self.path))} "
-                + ", ".join(str(self.row_numbers[i]) for i in shown)
-                + dots
-            )
+        if len(self.paths) == 1 and not self.folders:
+            numbers = ", ".join(self.place(i).partition(" ")[2] for i in shown)
+            return f"{'index' if self.held else plural(len(indices), unit(self.path))} {numbers}{dots}"
         return ", ".join(self.place(i) for i in shown) + dots
 
 

@@ -109,11 +109,11 @@ def _run(path: Path, number: int, row: dict[str, Any], used: dict[str, str]) -> 
             value = math.nan
         if not 0 < value < math.inf:
             what = "missing" if row[column] is None else shown(row[column])
-            raise InputError(f"{path}, line {number}: {column} is {what}; expected a number above 0.")
+            raise InputError(f"{path}, row {number}: {column} is {what}; expected a number above 0.")
         values["loss" if key == "loss" else "tokens" if key == "tokens" else "parameters"] = value
     more = {column: value for column, value in row.items() if column is not None}
     left_out = str(row.get("held_out") or "").strip().casefold() in ("1", "true", "yes")
-    return Run(**values, name=str(row.get("name") or f"line {number}"), held_out=left_out, more=more)
+    return Run(**values, name=str(row.get("name") or f"row {number}"), held_out=left_out, more=more)
 
 
 def check_varied(runs: Sequence[Run]) -> None:
