@@ -54,6 +54,10 @@ def test_classes_and_answers_in_both_forms(in_process: Callable, tmp_path: Path)
     assert pipe.labels == ["forêt", "été"]
     one, other = (headway.evaluate(tmp_path / "run", tmp_path / f"{name}.csv") for name in ("b", "apart"))
     assert (one["accuracy"], one["val_loss"]) == (other["accuracy"], other["val_loss"]) and one["examples"] == 79
+    (tmp_path / "joined.csv").write_text(f"found,meant\n{apart('été')},hiver\n")
+    joined = {"merge_labels": str(tmp_path / "joined.csv"), "task": "classification"}
+    headway.train(tmp_path / "apart.csv", out=tmp_path / "joined", steps=1, **joined, **OPTIONS)
+    assert headway.load(tmp_path / "joined").labels == ["forêt", "hiver"]
     for label in ("été", "forêt"):
         (tmp_path / "texts" / apart(label)).mkdir(parents=True)
         for i in range(9):

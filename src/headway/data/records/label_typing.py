@@ -178,7 +178,7 @@ def merging(asked: str | None, counts: Mapping[str, int], as_text: bool = False)
     if asked == ALL:
         counts = {label: count for label, count in counts.items() if not plain.is_missing(label)}
         return Merging({other: meant for meant, others in groups(counts).items() for other in others}, True, as_text)
-    pairs = read_pairs(asked)
+    pairs = {composed(found): composed(wanted) for found, wanted in read_pairs(asked).items()}
     if not set(pairs) & set(counts):
         raise InputError(
             f"--merge-labels {asked}: none of the labels found in it, such as {shorten(next(iter(pairs)))}, is a label "

@@ -1,7 +1,7 @@
 """The tokenizer of a base, with new tokens where they are wanted, and a model that has room for them."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -68,24 +68,24 @@ def base_vocabulary(
     base, wanted = given.base, given.options.fine_tuning.extend_vocab
     if base is None:
         return Vocabulary(given.tokenizer, {})
-    if given.tokenizer is not None or wanted is None:
-        tokenizer = given.tokenizer or (with_chat(base.tokenizer) if chat else base.tokenizer)
-        if line := lost_characters(texts, tokenizer):
-            given.progress.warn(line)
-        make_room(base, tokenizer)
-        return Vocabulary(tokenizer, {})
-    try:
-        grown = extend(base.tokenizer, texts, wanted, out_of=out_of)
-    except InputError as error:
-        raise InputError(f"--extend-vocab: {base.path}: {error}") from None
-    tokenizer = with_chat(grown.tokenizer) if chat else grown.tokenizer
+    tokenizer, facts = given.tokenizer or base.tokenizer, dict[str, Any]()
+    if given.tokenizer is None and wanted is not None:
+        try:
+            grown = extend(tokenizer, texts, wanted, out_of=out_of)
+        except InputError as error:
+            raise InputError(f"--extend-vocab: {base.path}: {error}") from None
+        tokenizer, before, after = grown.tokenizer, grown.tokens_per_word_before, grown.tokens_per_word_after
+        given.progress.say(
+            f"learnt {len(grown.added):,} new tokens: {before:.3f} tokens per word before, {after:.3f} after "
+            "(--extend-vocab to change)"
+        )
+        facts = {"added_tokens": len(grown.added), "tokens_per_word_before": before, "tokens_per_word_after": after}
+    if chat and given.tokenizer is None:
+        tokenizer = with_chat(tokenizer)
+    texts = () if facts and isinstance(texts, Iterator) else texts  # an iterator is used up by now
+    if line := lost_characters(texts, tokenizer):
+        given.progress.warn(line)
     make_room(base, tokenizer)
-    before, after = grown.tokens_per_word_before, grown.tokens_per_word_after
-    given.progress.say(
-        f"learnt {len(grown.added):,} new tokens: {before:.3f} tokens per word before, {after:.3f} after "
-        "(--extend-vocab to change)"
-    )
-    facts = {"added_tokens": len(grown.added), "tokens_per_word_before": before, "tokens_per_word_after": after}
     return Vocabulary(tokenizer, facts)
 
 
