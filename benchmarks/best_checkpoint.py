@@ -21,7 +21,6 @@ from machine import RESULTS, facts, headway, write
 
 from headway import load
 from headway.tasks.common.classes import scores
-from headway.training.evaluation.intervals import mean_and_error
 
 FILES = {"trec": "trec/train.csv", "sst2": "sst2/train.csv", "airline": "reviews/airline-train.csv"}
 SIZES, SEEDS, JUDGED, EPOCHS, SMOOTHING = (400, 2000), range(3), 2000, 20, 0.1
@@ -95,7 +94,7 @@ def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for key in ("accuracy", "macro_f1", "loss"):
             values = np.array([one["chosen"][rule][key] for one in runs])
             apart = values - [one["chosen"]["loss"][key] for one in runs]
-            mean, error = mean_and_error(apart, np.ones(len(apart)))
+            mean, error = apart.mean(), apart.std(ddof=1) / len(apart) ** 0.5
             found |= {key: float(values.mean()), f"{key}_difference": float(mean), f"{key}_error": float(error)}
         found["share"] = float(np.mean([one["chosen"][rule]["step"] / one["evaluations"][-1]["step"] for one in runs]))
         rows.append(found)

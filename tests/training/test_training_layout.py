@@ -157,7 +157,7 @@ def test_the_highest_use_of_a_step_is_covered(name: str, checkpointed: bool):
             held += event.nbytes()
             highest = max(highest, held)
     found = activation_bytes(config, ROWS, LENGTH, checkpointed=checkpointed) + workspace_bytes(config, ROWS, LENGTH)
-    most = 1.8 if "AVX512" in torch.backends.cpu.get_cpu_capability() else 2.0  # older products need less memory
+    most = 2.0  # 1.8 with AVX-VNNI, whose products need more memory
     assert 1.0 < (found + tensor_bytes(params)) / highest < most
 
 
