@@ -45,18 +45,18 @@ def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_all_have_the_same_terms(rows_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]):
-    contest = Contest([str(rows_file)], ["transformer", "lstm"], time="60s", trials=2, seeds=2, seed=5)
+    contest = Contest([str(rows_file)], ["transformer", "lstm"], time="60s", trials=2, seeds=3, seed=5)
     found = compare(contest, tmp_path / "out", NoProgress())
-    assert contest.share == 20.0
-    assert len(in_this_process) == 2 * (2 + 2 - 1)
+    assert contest.share == 15.0
+    assert len(in_this_process) == 2 * (2 + 3 - 1)
     for number, options in enumerate(in_this_process):
-        assert options["time"] == "20.000s" and options["split_seed"] == "5"
-        assert options["seed"] == ["5", "5", "6"][number % 3]
-        assert ("learning_rate" in options) is (number % 3 == 1) or number % 3 > 1
+        assert options["time"] == "15.000s" and options["split_seed"] == "5"
+        assert options["seed"] == ["5", "5", "6", "7"][number % 4]
+        assert ("learning_rate" in options) is (number % 4 == 1) or number % 4 > 1
     assert [row["model"] for row in found["rows"]] == ["transformer", "lstm"]
     assert found["metric"] == "accuracy" and found["advice"]
     for row in found["rows"]:
-        assert len(row["values"]) == len(row["metrics"]) == len(row["curves"]) == 2 and len(row["trials"]) == 2
+        assert len(row["values"]) == len(row["metrics"]) == len(row["curves"]) == 3 and len(row["trials"]) == 2
         assert row["mean"] == pytest.approx(statistics.mean(row["values"]))
         low, high = row["interval"]
         assert low <= row["mean"] <= high

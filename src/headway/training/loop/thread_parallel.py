@@ -77,14 +77,14 @@ class ThreadParallel:
             with autocast(batch.ids.device, precision):
                 loss, count, *shown = objective.loss(model, batch)
             loss.backward()
-            return (*shown, loss)[0].detach(), count
+            return _measured(loss, *shown), count
         parts = [batch.rows(index) for index in equal_shares(batch, self.count)]
         seeds = torch.randint(2**62, (len(parts),)).tolist()
 
         def one(part: Batch, seed: int) -> tuple[Tensor, int, tuple[Tensor | None, ...]]:
             with drawing_from(seed), autocast(part.ids.device, precision):
                 loss, count, *shown = objective.loss(model, part)
-            return (*shown, loss)[0].detach(), count, torch.autograd.grad(loss, parameters, allow_unused=True)
+            return _measured(loss, *shown), count, torch.autograd.grad(loss, parameters, allow_unused=True)
 
         found = self._threads.map(one, parts, seeds)
         for _, _, gradients in found:
@@ -128,3 +128,8 @@ def _parts(sizes: list[int], most: int) -> list[int]:
             counts.append(0)
         counts[-1] += 1
     return counts
+
+
+def _measured(loss: Tensor, *shown: Tensor) -> Tensor:
+    """The loss as validation measures it; not finite where the loss itself is not."""
+    return (*shown, loss)[0].detach() + 0 * loss.detach()
