@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -25,7 +24,9 @@ KILLED = """
 import os, signal
 from headway.cli import answer, output_file
 answer.piece_size = lambda tokens: 300
+os.environ["MKL_CBWR"] = "COMPATIBLE"
 """
+"""Small pieces, and products that are equal in all processes: MKL's usual ones differ in a bit in one of ten."""
 AT_PIECE = """
 write, calls = output_file._write, []
 def killing(descriptor, data):
@@ -95,11 +96,6 @@ COMMANDS = {
 }
 
 
-def nearly(data: bytes) -> bytes:
-    """Results with five digits of each number: on a busy machine the last one can differ between two processes."""
-    return re.sub(rb"(\d\.\d{5})\d+", rb"\1", data)
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_that_is_killed_continues_and_ends_as_one_left_alone(
     name: str,
@@ -128,7 +124,7 @@ def test_a_command_that_is_killed_continues_and_ends_as_one_left_alone(
     answered = "resuming after"
     again = forker(*words, tmp_path / to, script=script)
     assert again.returncode == 0 and answered in again.stderr and "Traceback" not in again.stderr, again.stderr
-    assert nearly((tmp_path / to).read_bytes()) == nearly(whole)
+    assert (tmp_path / to).read_bytes() == whole
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["alone", to])
     if "--json" in more:
         one, other = (json.loads(found.stdout.splitlines()[-1]) for found in (alone, again))
@@ -163,7 +159,7 @@ def test_what_is_of_other_texts_or_another_model_is_not_continued(
     assert forker("classify", classifier_run, texts, "--to", to, script=kill).returncode == -signal.SIGKILL
     found = forker("classify", classifier_run, other, "--to", to, script=script)
     assert found.returncode == 0 and "going on" not in found.stderr
-    assert nearly(to.read_bytes()) == nearly(alone.read_bytes())
+    assert to.read_bytes() == alone.read_bytes()
     copy = tmp_path / "run"
     copy.mkdir()
     for path in classifier_run.iterdir():

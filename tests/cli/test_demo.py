@@ -53,7 +53,7 @@ def test_every_part_is_trained_and_shown(made):
 def test_the_report_is_short_and_names_what_was_measured(made):
     place, found = made
     lines = report(found, place / "out")
-    assert len(lines) <= 30
+    assert len(lines) <= 28
     text = "\n".join(lines)
     assert "bigram" in text and ("linear model" in text or "majority" in text)
     assert f"headway explain {place}/out/code" in text

@@ -26,9 +26,5 @@ SPEC = TaskSpec(
     searched=frozenset({"label_smoothing"}),
     transformers=("ForConditionalGeneration", "MTModel"),
     also=("summarize",),
-    behind=(
-        "Train longer, on more pairs, or start from a pretrained model; to find the nearest question and its answer, "
-        "use --task embedding.",
-    )
-    * 2,
+    behind=("Train longer or on more pairs; to find the answer of the nearest question, use --task embedding.",) * 2,
 )
