@@ -160,7 +160,7 @@ def test_translations_by_what_was_written():
         "17.00, on 200 held-out pairs)."
     )
     lost = {**metrics, "chrf": 3.0, "intervals": {"interval": [2, 4], "difference_interval": [-14, -10]}}
-    assert said("translation", lost, rival).endswith("and its answer, use --task embedding.")
+    assert said("translation", lost, rival).endswith("known answers with --task embedding.")
     assert "Not judged: 1 held-out pair is" in said("translation", {**metrics, "written": 1}, rival, unit="pairs")
     unknown = {"chrf": 30.0, "written": 200}
     assert "no interval was measured, so which is better is not judged" in said("translation", unknown, rival)

@@ -26,5 +26,5 @@ SPEC = TaskSpec(
     searched=frozenset({"label_smoothing"}),
     transformers=("ForConditionalGeneration", "MTModel"),
     also=("summarize",),
-    behind=("Train longer or on more pairs; to find the answer of the nearest question, use --task embedding.",) * 2,
+    behind=("Train longer or on more pairs, or find known answers with --task embedding.",) * 2,
 )
