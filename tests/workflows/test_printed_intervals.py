@@ -103,7 +103,7 @@ def test_of_questions_and_their_answers(tmp_path: Path):
     names = [line["name"] for line in json.loads((out / "headway.json").read_text())["baselines"]]
     assert {"the commonest target", "the target of the nearest source (TF-IDF)"} <= set(names)
     assert "accuracy of each next token given the true beginning" in said and checked(said) >= 1
-    assert "use --task embedding" in said
+    assert "with --task embedding" in said
     assert "the nearest source" in headway("evaluate", out).lower()
 
 
