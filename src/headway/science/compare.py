@@ -365,10 +365,10 @@ def _size(facts: dict[str, Any]) -> dict[str, Any]:
 def _measured(contest: Contest, path: Path) -> tuple[dict[str, Any], np.ndarray]:
     """The metrics that count, and the result of each unit, (N, 2): on the test file, or on all of the held-out part."""
     pipe = load(path, precision=FLOAT32)
-    given = given_for(path, pipe, [contest.test] if contest.test else [], whole=True)
-    found = room(pipe.task).evaluate(pipe, given)
-    each = np.concatenate(given.each or [np.empty((0, 2))])
-    kept = {name: value for name, value in found.items() if isinstance(value, int | float) or name == "intervals"}
+    data = given_for(path, pipe, [contest.test] if contest.test else [], whole=True)
+    measured = room(pipe.task).evaluate(pipe, data)
+    each = np.concatenate(data.each or [np.empty((0, 2))])
+    kept = {name: value for name, value in measured.items() if isinstance(value, int | float) or name == "intervals"}
     return kept, each
 
 

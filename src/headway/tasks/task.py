@@ -223,8 +223,8 @@ class EvaluationInputs:
             who = f"the run does not say what it was trained on: rows of {self.source.name} may be among that"
             warnings.warn(who, stacklevel=5)
         elif both := len(shared(self.trained_texts, rows.hashes)):
-            said = f"{both:,} of {len(rows):,} rows also occur in the training data: their scores are too high"
-            warnings.warn(said, stacklevel=5)
+            message = f"{both:,} of {len(rows):,} rows also occur in the training data: their scores are too high"
+            warnings.warn(message, stacklevel=5)
 
     def learnt(self, rows: Any, split: "Split") -> Any:
         """Of the rows of the run's training files, those that it was trained on."""

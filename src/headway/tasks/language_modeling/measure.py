@@ -28,10 +28,10 @@ def measure(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:
 def held_out_inputs(pipe: Generator, given: EvaluationInputs, count: int) -> list[str]:
     """The beginnings of lines of the held-out text, or of what users say first in conversations."""
     if isinstance(given.source, Dialogues):
-        said = few((talk[0]["content"] for talk in _held_out_talks(given.source, given)), count)
+        texts = few((talk[0]["content"] for talk in _held_out_talks(given.source, given)), count)
     else:
-        said = few(text_lines(held_out_text(given, NEEDS)), count)
-    return [text[:BEGINNING] for text in said]
+        texts = few(text_lines(held_out_text(given, NEEDS)), count)
+    return [text[:BEGINNING] for text in texts]
 
 
 def _held_out_talks(source: Dialogues, given: EvaluationInputs) -> Talks:

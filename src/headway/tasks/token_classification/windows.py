@@ -30,7 +30,7 @@ def read_in_windows(
         for start, (first, last) in zip(starts, pairwise(cuts), strict=True):
             windows.append([*front, *ids[start : start + room], *back] or [0])
             kept.append((number, len(front) + first - start, len(front) + last - start))
-    found: list[list[Tensor]] = [[] for _ in rows]
+    outputs: list[list[Tensor]] = [[] for _ in rows]
     for (number, first, last), values in zip(kept, read(windows), strict=True):
-        found[number].append(values[first:last])
-    return [torch.cat(parts) for parts in found]
+        outputs[number].append(values[first:last])
+    return [torch.cat(parts) for parts in outputs]

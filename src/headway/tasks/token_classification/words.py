@@ -113,13 +113,13 @@ def learnt(sentences: "Iterable[Sentence]") -> Words:
             runs[len(word)] += times
     bound = ["".join(sorted(mark for mark in where if where[mark] > words.get(mark, 0))) for where in (begin, end)]
     run = max(runs) if runs.total() > 2 * runs[1] else 1
-    found = Words(bound[0], "".join(sorted(inside)), bound[1], run)
+    splitter = Words(bound[0], "".join(sorted(inside)), bound[1], run)
     known = []
     for word in sorted(words, key=lambda word: (-words[word], word)):
-        parts = [word[slice(*place)] for place in found.split(word)]
+        parts = [word[slice(*place)] for place in splitter.split(word)]
         if len(parts) > 1 and (counts[max(parts, key=len)] < words[word] or not re.search(r"\w", word)):
             known.append(word)
-    return replace(found, known=tuple(sorted(known[:MOST_KNOWN], key=len, reverse=True)))
+    return replace(splitter, known=tuple(sorted(known[:MOST_KNOWN], key=len, reverse=True)))
 
 
 def first_tokens(words: Sequence[Place], places: Sequence[Place]) -> list[tuple[int, int, int]]:

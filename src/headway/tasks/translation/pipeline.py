@@ -148,12 +148,12 @@ class Translator:
 
     def read(self, pairs: TextPairs) -> TextPairs:
         """The pairs whose sources can be translated, in parts where they are long (``sources_of``)."""
-        found = []
+        readable = []
         for number, text in enumerate(pairs.sources):
             with suppress(InputError):
                 self.sources_of(text)
-                found.append(number)
-        return pairs if len(found) == len(pairs) else pairs.part(np.array(found, dtype=np.int64))
+                readable.append(number)
+        return pairs if len(readable) == len(pairs) else pairs.part(np.array(readable, dtype=np.int64))
 
     def sources_of(self, text: str, n_best: int = 1) -> list[list[int]]:
         """The sources that a text is read as: one, none of a blank text, several of one that is too long.

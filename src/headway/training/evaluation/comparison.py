@@ -201,13 +201,13 @@ def better_over_seeds(kind: str, units: Sequence[np.ndarray], theirs: Sequence[n
         return None
     score, low, high = SCORES[kind]
     one, other = (intervals.of_each(score, part) for part in (units, theirs))
-    found = intervals.of_paired_seeds(one, other, low, high, counted)
+    bounds = intervals.of_paired_seeds(one, other, low, high, counted)
     if kind == "class" and len(units) == len(theirs) == 1:  # as sure as the exact test, where few rows decide
         right, theirs_right = (part[0][:, 0] == part[0][:, 1] for part in (units, theirs))
         more, fewer = int((right & ~theirs_right).sum()), int((~right & theirs_right).sum())
         exact = intervals.of_unlike(more, fewer, counted)
-        found = min(found[0], exact[0]), max(found[1], exact[1])
-    return [-found[1], -found[0]] if kind == "loss" else list(found)
+        bounds = min(bounds[0], exact[0]), max(bounds[1], exact[1])
+    return [-bounds[1], -bounds[0]] if kind == "loss" else list(bounds)
 
 
 def _counted(kind: str, units: Sequence[np.ndarray]) -> int:

@@ -135,8 +135,8 @@ def of_paired_seeds(
 
 def of_each(score: Callable[[np.ndarray], tuple[float, np.ndarray]], units: Sequence[np.ndarray]) -> OverSeeds:
     """A score and its influences, of the units of each seed."""
-    found = [score(one) for one in units]
-    return [value for value, _ in found], [influence for _, influence in found]
+    scored = [score(one) for one in units]
+    return [value for value, _ in scored], [influence for _, influence in scored]
 
 
 def of_sums(score: Callable[[np.ndarray], float], counts: np.ndarray) -> tuple[float, np.ndarray]:

@@ -29,11 +29,11 @@ def read_texts(run: Path) -> dict[str, np.ndarray]:
 
 def known_texts(run: Path) -> dict[str, np.ndarray]:
     """By task, the texts that a run and the runs before it were trained on."""
-    found: dict[str, np.ndarray] = {}
+    by_task: dict[str, np.ndarray] = {}
     for name, hashes in read_texts(run).items():
         task = name.removeprefix(BEFORE)
-        found[task] = np.union1d(found.get(task, hashes[:0]), hashes)
-    return found
+        by_task[task] = np.union1d(by_task.get(task, hashes[:0]), hashes)
+    return by_task
 
 
 def write_texts(run: Path, own: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray]) -> None:
