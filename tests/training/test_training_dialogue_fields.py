@@ -63,6 +63,8 @@ def data_set(folder: Path, rows: list[Any]) -> Any:
 
 
 FORMS: list[Callable[[Path, list[Any]], Any]] = [jsonl, array, parquet, dicts, frame, data_set]
+FILES = (jsonl, array, parquet)
+"""In these rows are counted from 1; what is in memory has an index."""
 
 
 def opened(form: Any, folder: Path, rows: list[Any], **options: Any) -> tuple[Dialogues, list[str]]:
