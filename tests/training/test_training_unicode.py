@@ -127,7 +127,8 @@ def test_no_bits_per_byte_with_unknown_words(in_process: Callable, tmp_path: Pat
 def test_models_are_compared_without_bits_per_byte(in_process: Callable, tmp_path: Path):
     (tmp_path / "new.txt").write_text("the new cat\n" * 90)
     given = (corpus(tmp_path / "a.txt"), "--validation", tmp_path / "new.txt", "--out", tmp_path / "compare")
-    models = ("--models", "lstm,gru", "--time", "9s", "--length", 16, "--threads", 1, "--tokenizer", "word")
+    models = ("--models", "lstm,gru", "--time", "15s", "--length", 16, "--threads", 1, "--tokenizer", "word")
     status, out, err = in_process("compare", *given, "--json", *models)
     assert status == 0, err
-    assert {row["metric"] for row in json.loads(out.splitlines()[-1])["rows"]} == {"val_loss"}
+    rows = json.loads(out.splitlines()[-1])["rows"]  # a busy machine may leave a model no time for a step
+    assert {row["metric"] for row in rows if "failed" not in row} == {"val_loss"}, rows
