@@ -22,8 +22,8 @@ from sklearn.datasets import load_digits
 
 from headway.data.images.augment import Augmentation
 from headway.models.analysis.attribution import gradient_times_input
-from headway.models.analysis.lens import logit_lens
 from headway.models.analysis.maps import attention_maps
+from headway.models.analysis.stream import logit_lens
 from headway.models.config import TransformerConfig
 from headway.models.heads import TokenHead
 from headway.models.size import cache_bytes, forward_flops

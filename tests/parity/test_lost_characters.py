@@ -8,7 +8,7 @@ import pytest
 from foreign_models import make
 
 import headway
-from headway.tasks.common.vocabulary import lost_characters
+from headway.tasks.common.lengths import lost_characters
 
 QUICK = ("--steps", 2, "--threads", 1, "--json")
 PAIRS = "source,target\n" + "".join(f"the cat sat {{{i % 7}}},{{ the dog {i} }}\n" for i in range(60))
@@ -28,7 +28,9 @@ def test_a_translator_that_cannot_write_braces(in_process: Callable, tmp_path: P
     assert status == 0 and err.count(said) == 1 and "{ U+007B" in err, err
     (tmp_path / "texts.txt").write_text("the cat {1}\nthe dog\n")
     status, _, err = in_process("translate", tmp_path / "run", tmp_path / "texts.txt")
-    assert status == 0 and "in 1 of the first 2 texts: they are lost" in err, err
+    assert status == 0 and "in 1 of the first 2 texts: they are lost" in err and err.count(said) == 1, err
+    with pytest.warns(UserWarning, match=said):
+        headway.load(tmp_path / "run")("the cat {1}")
 
 
 def test_a_cased_vocabulary_and_classes_that_differ_by_an_emoji(in_process: Callable, tmp_path: Path):

@@ -18,9 +18,8 @@ from headway.models.device import device_of
 from headway.workflows import bench
 from headway.workflows.evaluate import evaluate
 from headway.workflows.inside import look_inside
-from headway.workflows.verify.accumulation import check_accumulation
-from headway.workflows.verify.batch import check_batch
 from headway.workflows.verify.cache import check_cache
+from headway.workflows.verify.checks import check_accumulation, check_batch
 from headway.workflows.verify.samples import Subject
 
 WORDS = ["river", "stone", "cloud", "green", "quiet", "under", "seven", "house", "window", "letter", "garden"]

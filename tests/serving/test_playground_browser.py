@@ -258,8 +258,8 @@ def test_an_answer_is_no_formula_in_a_spreadsheet(page):
     ("content", "said"),
     [
         (b'text\nfine\n"never closed\nmore\n', "line 3: the quotation mark opened there is never closed"),
-        (b"id,text\n1,fine\n2,one,two\n", "line 3: has 3 cells, and the first line 2 cells"),
-        (b"id,text\n1,fine\n2\n", "line 3: has 1 cell"),
+        (b"id,text\n1,fine\n2,one,two\n", "row 3: has 3 cells, and the first row 2 cells"),
+        (b"id,text\n1,fine\n2\n", "row 3: has 1 cell"),
         ("text\ngrün\n".encode("cp1252"), "no text in UTF-8"),
         (b"text\n\0\1\2\n", "no text in UTF-8"),
         (b"text\n", "a header and no row"),
@@ -284,7 +284,7 @@ def test_a_row_that_is_wrong_ends_a_file_and_what_was_answered_is_kept(page, tmp
         panel.get_by_role("button", name="Answer all rows").click()
     assert waiting.value.suggested_filename == "rows.answers.first-32.csv"
     said = page.get_by_role("alert").inner_text()
-    assert "After 32 rows" in said and "line 82" in said
+    assert "After 32 rows" in said and "row 42" in said
 
 
 def test_nothing_old_stays_after_an_error(page):

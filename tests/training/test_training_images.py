@@ -28,8 +28,7 @@ from headway.tasks.common.data_profile import data_profile
 from headway.tasks.image_classification.pipeline import ImageClassifier
 from headway.training.loop.prefetch import Prefetch
 from headway.workflows.evaluate import evaluate
-from headway.workflows.verify.accumulation import check_accumulation
-from headway.workflows.verify.batch import check_batch
+from headway.workflows.verify.checks import check_accumulation, check_batch
 from headway.workflows.verify.replay import replay
 from headway.workflows.verify.samples import Subject
 

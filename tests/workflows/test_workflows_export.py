@@ -20,7 +20,7 @@ from headway.models.transformer import Encoder
 from headway.text.train import train_tokenizer
 from headway.workflows.export.export import export
 from headway.workflows.export.parity import own_texts, room
-from headway.workflows.verify.export import check_export
+from headway.workflows.verify.checks import check_export
 from headway.workflows.verify.samples import Subject
 
 TOKENIZER = train_tokenizer(

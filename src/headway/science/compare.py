@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.open.detected import Detected
+from headway.data.open.detected import COLUMNS, Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.table import Table
 from headway.errors import InputError, RunFailed
@@ -49,7 +49,7 @@ from headway.training.option_fields import flag
 from headway.training.options import TrainOptions
 from headway.training.store.facts import read_facts
 from headway.workflows.evaluate import given_for
-from headway.workflows.input import COLUMNS, read_input, validation_input
+from headway.workflows.input import read_input, validation_input
 from headway.workflows.load import load
 from headway.workflows.train.check import check_for_task
 

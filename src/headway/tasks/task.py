@@ -11,9 +11,10 @@ directory -> ``Task.pipeline`` -> answers.  The users of tasks (workflows, scien
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -111,6 +112,8 @@ class TaskData(ABC):
     """rows that were trained on, where time was too short for all"""
     parts: "Parts | None" = None
     """rows to train on and held-out ones, where there are rows"""
+    of_baselines: Mapping[str, np.ndarray] = MappingProxyType({})
+    """what ``baseline_units`` gives, where no plan changes it"""
     new_head: bool = False
     """whether the base lacks the head that the task needs, so that the head starts untrained"""
 
@@ -154,7 +157,7 @@ class TaskData(ABC):
 
     def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
         """The results of each baseline on each held-out unit, by name, as ``Objective.evaluate`` gives them."""
-        return {}
+        return dict(self.of_baselines)
 
     def cross_validation(self, plan: Plan, model: nn.Module, seconds: float | None) -> dict[str, Any] | None:
         """Repeated cross-validation of cheap models, where too few examples are held out to judge by."""

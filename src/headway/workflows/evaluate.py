@@ -18,7 +18,7 @@ from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.runtime.precision import FLOAT32
-from headway.tasks.common.vocabulary import lost_characters
+from headway.tasks.common.lengths import lost_characters
 from headway.tasks.registry import recogniser, room, spec
 from headway.tasks.task import EvaluationInputs, Pipeline
 from headway.text.tokenizer import Tokenizer

@@ -11,7 +11,7 @@ from headway.data.formats.aligned import are_files_of_lines, count_lines, read_a
 from headway.data.formats.labelled_lines import holds_labels
 from headway.data.images.folder import are_images
 from headway.data.images.image_table import ImageTable
-from headway.data.open.detected import Detected
+from headway.data.open.detected import COLUMNS, Detected
 from headway.data.open.fetched import fetched, remote_shards
 from headway.data.open.files import kind
 from headway.data.open.in_memory import table_corpus
@@ -33,9 +33,6 @@ from headway.tasks.registry import NAMES, named, recogniser
 from headway.training.base import CHAT, TO_TEXT, talks
 from headway.training.option_fields import flag
 from headway.training.options import TrainOptions
-
-COLUMNS = ("text_column", "label_column", "second_column")
-"""The options that name columns."""
 
 NEARLY = 0.01
 """Two files could be the two sides of one text if their numbers of lines differ by at most this fraction."""

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, field
 
+COLUMNS = ("text_column", "label_column", "second_column")
+"""The options that name columns."""
+
 
 @dataclass(frozen=True)
 class Detected:

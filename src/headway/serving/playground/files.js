@@ -37,16 +37,16 @@ async function* lines(file) {
 
 /**
  * RFC 4180: cells in quotation marks may hold anything; doubled marks stand for one.  An Error says where a mark is never
- * closed, and where a row has other cells than the first one.
+ * closed, and which row, counted as a spreadsheet counts them, has other cells than the first one.
  */
 async function* cells(file, given) {
   let separator = given, row = [], cell = "", quoted = false, closing = false, begun = false;
-  let line = 1, from = 1, opened = 1, width = 0; // the present line, that of the row and of the mark, the cells of a row
+  let line = 1, number = 1, opened = 1, width = 0; // the present line and row, the line of the mark, the cells of a row
   const whole = (read) => {
     const found = { row: [...row, cell.replace(/\r$/, "")], read };
     width ||= found.row.length;
     const cells = (count) => `${count} cell${count === 1 ? "" : "s"}`;
-    if (found.row.length !== width) throw new Error(`${file.name}, line ${from}: has ${cells(found.row.length)}, and the first line ${cells(width)}.`);
+    if (found.row.length !== width) throw new Error(`${file.name}, row ${number}: has ${cells(found.row.length)}, and the first row ${cells(width)}.`);
     return found;
   };
   for await (const { text, read } of slices(file)) {
@@ -66,7 +66,7 @@ async function* cells(file, given) {
         [cell, quoted, closing] = ["", false, false];
       } else if (c === "\n") {
         if (row.length || !/^\r?$/.test(cell) || quoted) yield whole(read);
-        [row, cell, quoted, closing, from] = [[], "", false, false, line];
+        [row, cell, quoted, closing, number] = [[], "", false, false, number + 1];
       } else if (c !== "\r" || !closing) cell += c;
     }
   }

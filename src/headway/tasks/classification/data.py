@@ -29,7 +29,7 @@ from headway.tasks.classification.examples import MOST_LOOKED_AT, telling_rows
 from headway.tasks.common.classes import Classification, balanced_weights
 from headway.tasks.common.contrastive import tune_vectors
 from headway.tasks.common.cross_validate import MOST_ROWS, cross_validated
-from headway.tasks.common.lengths import cut_warning, usual_longest
+from headway.tasks.common.lengths import checked_length, cut_warning, usual_longest
 from headway.tasks.common.linear import classification_baselines
 from headway.tasks.common.linear_probe import (
     FEW_ROWS,
@@ -99,20 +99,14 @@ class ClassificationData(TaskData):
         encoded, encoded_held = (encoded_texts(part, self.tokenizer) for part in (train, held))
         self.longest = self.options.data.length or usual_longest(encoded.lengths, LONGEST)
         if self.base is not None:
-            self.longest = min(self.longest, checked_length(self.options, self.base))
+            self.longest = min(self.longest, checked_length(self.options, self.base.config.max_length))
         self.train, self.validation = (
             part.cut(self.longest, self.tokenizer.special_ids) for part in (encoded, encoded_held)
         )
         warnings += cut_warning(encoded.lengths, self.longest)
-        origin = f" ({held_out.name})" if held_out is not None else " (10 %, classes kept, duplicates on one side)"
         self.facts = {
-            "inputs": table.inputs,
-            "fingerprint": table.fingerprint,
-            "text_column": columns[0],
-            "label_column": columns[1],
+            **self.parts.facts(given, "rows", "10 %, classes kept, duplicates on one side"),
             "classes": rows.counts(),
-            "train": f"{len(train):,} rows",
-            "validation": f"{len(held):,} rows{origin}",
             "warnings": warnings,
             **({"merged_labels": merged.plain(), "merged": said(merged, written)} if joins and merged else {}),
             **vocabulary.facts,
@@ -121,9 +115,9 @@ class ClassificationData(TaskData):
         self._few_texts = [*train, *held] if few else []
         self._looked_at = drawn(len(held), MOST_LOOKED_AT)
         self._held_texts = held
-        self._each: dict[str, np.ndarray] = {}
+        self.of_baselines: dict[str, np.ndarray] = {}
         known = train, self.train_targets, held, self.targets, self.labels
-        self.baselines, sampled = classification_baselines(*known, self._each)
+        self.baselines, sampled = classification_baselines(*known, self.of_baselines)
         warnings += [sampled] if sampled else []
 
     def plan(self, seconds: float | None) -> Plan:
@@ -222,9 +216,6 @@ class ClassificationData(TaskData):
             others["pretrained vectors before tuning" if plan.fine_tuning.contrastive else "pretrained vectors"] = guess
         return cross_validated(self._few_texts, targets.tolist(), others, seconds=seconds)
 
-    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
-        return self._each
-
     def batch_source(self, plan: Plan) -> BatchSource:
         return RowBatches(
             self.train,
@@ -256,16 +247,6 @@ def _reading_mean(plan: Plan, config: TransformerConfig, *, grows: bool) -> Plan
     value += f"; layer {config.n_layers} is new and takes it" if grows else ""
     decision = Decision("classifier", value, f"the vectors of {plan.fine_tuning.base} are averaged", "--from")
     return plan.but(mean=True, model=asdict(config), decisions=[*plan.decisions, asdict(decision)])
-
-
-def checked_length(options: TrainOptions, base: Base) -> int:
-    """How many tokens the base reads.  Raises InputError when --length asks for more."""
-    most = base.config.max_length
-    if options.data.length is not None and options.data.length > most:
-        raise InputError(
-            f"--length is {options.data.length:,}, but {options.fine_tuning.from_model} reads {most:,} tokens at most."
-        )
-    return most
 
 
 def _check_base(base: Base, options: TrainOptions) -> None:

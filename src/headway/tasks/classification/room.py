@@ -20,18 +20,18 @@ from headway.models.transformer import Decoder, Encoder
 from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.classification.spec import SPEC
 from headway.tasks.common.classes import Classification
-from headway.tasks.common.external_loader import ExternalLoader
+from headway.tasks.common.folder_task import FolderTask
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.labels import labels_of
 from headway.tasks.common.material import Material, MaterialInputs
-from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
+from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 from headway.training.store.facts import check_files, read_facts
 
 
-class ClassificationTask(Task):
+class ClassificationTask(FolderTask):
     """An encoder or a decoder with a head for classes."""
 
     spec = SPEC
@@ -54,26 +54,11 @@ class ClassificationTask(Task):
         whole = Ensemble([load_model(path) for path in members]) if members else model
         return Classifier(whole, tokenizer, labels, facts.get("plan", {}).get("length"))
 
-    def evaluate(self, pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
-        from headway.tasks.classification.measure import measure
-
-        return measure(pipe, given)
-
-    def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
-        from headway.tasks.classification.measure import held_out_inputs
-
-        return held_out_inputs(pipe, given, count)
-
     def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         return [found["label"] for found in pipe(list(inputs))]
 
     def claims(self, model: nn.Module) -> bool:
         return isinstance(getattr(model, "head", None), ClassificationHead) and getattr(model, "patches", None) is None
-
-    def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader | None:
-        from headway.tasks.classification.export_check import LOADER
-
-        return LOADER
 
     def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
         from headway.tasks.common.inspection import of_text

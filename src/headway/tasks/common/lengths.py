@@ -1,26 +1,43 @@
 """How many tokens of a text are read, by training, by evaluation and by a model that answers, and how many it knows."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import islice
 from typing import Any
+from unicodedata import combining
 
 import numpy as np
 
 from headway.data.batches.encoded import cut_row
+from headway.errors import InputError
 from headway.hub.sentence_transformers import sequence_length
 from headway.io.quantities import counted
+from headway.text.backend import RustBackend
 from headway.text.tokenizer import Tokenizer
+from headway.training.options import TrainOptions
 
 Words = tuple[str, str, str]
 """A verb of one text, of several, and what follows."""
+MOST_CHECKED, CHARACTERS, SHOWN = 10_000, 10_000, 12
+"""Texts whose characters are looked at, how many of each, and those that a line names."""
 _SUMS: ContextVar[dict[Words, list[int]] | None] = ContextVar("sums", default=None)
 
 
 def usual_longest(lengths: Sequence[int] | np.ndarray, most: int) -> int:
     """A length in tokens that holds nearly all: 1.5 × the 99th percentile, a multiple of 16, from 32 to ``most``."""
     return int(min(most, max(32, -(-1.5 * np.percentile(lengths, 99) // 16) * 16)))
+
+
+def checked_length(options: TrainOptions, most: int) -> int:
+    """How many tokens a base reads: ``most``.  Raises InputError when --length asks for more."""
+    if options.data.length is not None and options.data.length > most:
+        raise InputError(
+            f"--length is {options.data.length:,}, but {options.fine_tuning.from_model} reads {most:,} tokens at most."
+        )
+    return most
 
 
 def cut_warning(lengths: np.ndarray, longest: int) -> list[str]:
@@ -65,6 +82,38 @@ def known_shares(tokenizer: Tokenizer, rows: Sequence[list[int]], so: str) -> li
         shares.append(known / (known + sum(number == unknown for number in ids)) if known else 0.0)
     tell(shares.count(0.0), len(shares), ("has", "have", f"no token that the model knows: {so}"))
     return shares
+
+
+def lost_characters(texts: Iterable[str], tokenizer: Tokenizer) -> str:
+    """A line about the characters of the first texts that a tokenizer cannot represent; "" where there are none.
+
+    They are unknown alone and stand in no token; a word that is unknown, though its letters are not, is no such case.
+    """
+    found = [set(text[:CHARACTERS]) for text in islice(texts, MOST_CHECKED)]
+    counts = Counter(one for characters in found for one in characters if not one.isspace() and not combining(one))
+    known, unknown, nothing = sorted(counts), tokenizer.unknown, tokenizer.encode_batch(["", " "])
+    encoded = zip(known, tokenizer.encode_batch(known), strict=True)
+    lost = {one for one, ids in encoded if ids in nothing or (unknown in ids and unknown != tokenizer.end_of_text)}
+    if lost:
+        written = set("".join(text for at, text in enumerate(tokenizer.tokens) if at not in tokenizer.special_ids))
+        as_read = tokenizer.backend.words if isinstance(tokenizer.backend, RustBackend) else list
+        lost = {one for one in lost if not (read := set("".join(as_read(one)))) or not read <= written}
+    if not lost:
+        return ""
+    named = [
+        f"{one if one.isprintable() else ''} U+{ord(one):04X}".strip() for one, _ in counts.most_common() if one in lost
+    ]
+    shown = ", ".join(named[:SHOWN]) + ", ..." * (len(named) > SHOWN)
+    rows = f"{sum(not lost.isdisjoint(one) for one in found):,} of the first {len(found):,} texts"
+    return (
+        f"the model's tokenizer cannot represent {counted(len(lost), 'character')} ({shown}), in {rows}: they are lost"
+    )
+
+
+def tell_lost(texts: Sequence[str], tokenizer: Tokenizer) -> None:
+    """Warn of ``lost_characters``; inside ``told_once`` whoever has all the texts does."""
+    if _SUMS.get() is None and (line := lost_characters(texts, tokenizer)):
+        warnings.warn(line, stacklevel=4)
 
 
 def tell(count: int, of: int, words: Words) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from headway.data.batches.batching import IGNORED, Batch
 from headway.nn.kernels.dispatch import cross_entropy, unsmoothed
-from headway.tasks.common.row_losses import row_losses
+from headway.tasks.common.row_loss import row_losses
 from headway.text.tokenizer import Tokenizer
 
 

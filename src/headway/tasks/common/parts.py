@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from headway.data.open.detected import COLUMNS
 from headway.data.records.repeats import shared, unknown
+from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.tasks.task import TaskInputs, rows_read
 
@@ -25,6 +27,18 @@ class Parts:
     known: np.ndarray
     counts: dict[str, int]
     warnings: list[str]
+
+    def facts(self, given: TaskInputs, unit: str, drawn: str) -> dict[str, Any]:
+        """What headway.json says of a table of these rows; held-out ones are ``drawn`` so unless a file has them."""
+        source, columns = given.source, {name: getattr(given.found, name) for name in COLUMNS}
+        origin = drawn if given.held_out is None else given.held_out.name
+        return {
+            "inputs": source.inputs if isinstance(source, Table) else [str(path) for path in source.paths],
+            "fingerprint": source.fingerprint,
+            **{name: column for name, column in columns.items() if column is not None},
+            "train": f"{self.counts['trained']:,} {unit}",
+            "validation": f"{self.counts['measured']:,} {unit} ({origin})",
+        }
 
 
 def in_parts(given: TaskInputs, rows: Any, other: Any, split: Split) -> Parts:

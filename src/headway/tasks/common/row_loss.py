@@ -1,4 +1,7 @@
-"""The objective of a task whose loss is computed for each row by itself."""
+"""The objective of a task whose loss is computed for each row by itself, and the loss of the targets of each row.
+
+Letters: B batch, T length, N places, V vocabulary.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -6,16 +9,14 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch
 
 
 class RowLoss(ABC):
-    """A loss for each row, of the model's output for it and its target.
-
-    Letters: B rows.
-    """
+    """A loss for each row, of the model's output for it and its target."""
 
     name: str
     by_rows = True
@@ -64,3 +65,14 @@ def units(part: dict[str, Tensor]) -> np.ndarray:
 def averages(parts: list[dict[str, Tensor]]) -> dict[str, Any]:
     """The mean of each metric over the rows of all parts."""
     return {key: float(torch.cat([part[key] for part in parts]).double().mean()) for key in parts[0]}
+
+
+def row_losses(logits: Tensor, targets: Tensor, wanted: Tensor) -> np.ndarray:
+    """(sum of -ln p, number of targets) of each row of a batch: float64 (B, 2).
+
+    ``wanted``, bool (B, T), is true where a target is; logits (N, V) and targets (N,) are theirs, row by row.
+    """
+    losses = F.cross_entropy(logits, targets, reduction="none").double().cpu().numpy()  # (N,)
+    mask = wanted.cpu().numpy()
+    rows = np.nonzero(mask)[0]
+    return np.stack([np.bincount(rows, weights=losses, minlength=len(mask)), mask.sum(axis=1)], axis=1)

@@ -138,9 +138,9 @@ class TextRowData(TaskData):
             raise InputError(f"--{flag(wrong[0])} is for Transformers; {task.spec.name} trains a model of its own.")
         columns = given.found.text_column, given.found.label_column
         rows, values = task.rows_of(table, *columns, self.options)
-        named, theirs, origin = None, values, " (10 %, duplicates on one side)"
+        named, theirs = None, values
         if isinstance(held_out, Table):
-            (named, theirs), origin = task.rows_of(held_out, *columns, self.options), f" ({held_out.name})"
+            named, theirs = task.rows_of(held_out, *columns, self.options)
         self.parts = in_parts(given, rows, named, split)
         train, other, warnings = self.parts.train, self.parts.held_out, [*rows.warnings, *self.parts.warnings]
         self.train_targets, self.targets = values[train.targets], theirs[other.targets]
@@ -153,17 +153,9 @@ class TextRowData(TaskData):
         self.train, self.validation = (part.cut(self.longest, self.tokenizer.special_ids) for part in encoded)
         warnings += cut_warning(encoded[0].lengths, self.longest)
         self.labels = []
-        self.facts = {
-            "inputs": table.inputs,
-            "fingerprint": table.fingerprint,
-            "text_column": columns[0],
-            "label_column": columns[1],
-            "train": f"{len(train):,} rows",
-            "validation": f"{len(other):,} rows{origin}",
-            "warnings": warnings,
-        }
+        self.facts = {**self.parts.facts(given, "rows", "10 %, duplicates on one side"), "warnings": warnings}
         self.baselines = []
-        self._each = self._guess_the_mean()
+        self.of_baselines = self._guess_the_mean()
 
     def _guess_the_mean(self) -> dict[str, np.ndarray]:
         """Add the baseline that answers the mean of the training rows, for a model of one number; its results."""
@@ -200,9 +192,6 @@ class TextRowData(TaskData):
 
     def objective(self, plan: Plan) -> RowLoss:
         return self.task.objective
-
-    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
-        return self._each
 
 
 class TextPipeline:

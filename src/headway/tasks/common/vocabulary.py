@@ -1,51 +1,18 @@
 """The tokenizer of a base, with new tokens where they are wanted, and a model that has room for them."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
-from unicodedata import combining
 
 from headway.errors import InputError
-from headway.io.quantities import counted
 from headway.models.adapt.vocabulary import resize_vocabulary
+from headway.tasks.common.lengths import lost_characters
 from headway.tasks.task import TaskInputs
-from headway.text.backend import RustBackend
 from headway.text.chat import with_chat
 from headway.text.extend import extend
 from headway.text.merged_tokens import merged_from
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base
-
-MOST_CHECKED, CHARACTERS, SHOWN = 10_000, 10_000, 12
-"""Texts whose characters are looked at, how many of each, and those that a line names."""
-
-
-def lost_characters(texts: Iterable[str], tokenizer: Tokenizer) -> str:
-    """A line about the characters of the first texts that a tokenizer cannot represent; "" where there are none.
-
-    They are unknown alone and stand in no token; a word that is unknown, though its letters are not, is no such case.
-    """
-    found = [set(text[:CHARACTERS]) for text in islice(texts, MOST_CHECKED)]
-    counts = Counter(one for characters in found for one in characters if not one.isspace() and not combining(one))
-    known, unknown, nothing = sorted(counts), tokenizer.unknown, tokenizer.encode_batch(["", " "])
-    encoded = zip(known, tokenizer.encode_batch(known), strict=True)
-    lost = {one for one, ids in encoded if ids in nothing or (unknown in ids and unknown != tokenizer.end_of_text)}
-    if lost:
-        written = set("".join(text for at, text in enumerate(tokenizer.tokens) if at not in tokenizer.special_ids))
-        as_read = tokenizer.backend.words if isinstance(tokenizer.backend, RustBackend) else list
-        lost = {one for one in lost if not (read := set("".join(as_read(one)))) or not read <= written}
-    if not lost:
-        return ""
-    named = [
-        f"{one if one.isprintable() else ''} U+{ord(one):04X}".strip() for one, _ in counts.most_common() if one in lost
-    ]
-    shown = ", ".join(named[:SHOWN]) + ", ..." * (len(named) > SHOWN)
-    rows = f"{sum(not lost.isdisjoint(one) for one in found):,} of the first {len(found):,} texts"
-    return (
-        f"the model's tokenizer cannot represent {counted(len(lost), 'character')} ({shown}), in {rows}: they are lost"
-    )
 
 
 @dataclass(frozen=True)

@@ -63,10 +63,6 @@ class EmbeddingData(TaskData):
         other = None
         if isinstance(given.held_out, Table):
             other = read_pairs(given.held_out, given.found, on_bad_row=policy)
-            origin = f" ({given.held_out.name})"
-        else:
-            limit = "" if most is None else f", {most:,} at most"
-            origin = f" (10 %{limit}, equal first texts on one side)"
         self.parts = in_parts(given, pairs, other, lambda rows, seed, known: split_pairs(rows, seed, most, known))
         train, held_out = self.parts.train, self.parts.held_out
         self.kind = "pairs" if pairs.scores is None else "scores"
@@ -85,20 +81,15 @@ class EmbeddingData(TaskData):
             for part in (encoded, encoded_pairs(held_out, self.tokenizer))
         )
         self.train_scores, self.scores, self.held_out = scores_of(train), scores_of(held_out), held_out
+        limit = "" if most is None else f", {most:,} at most"
         self.facts = {
-            "inputs": table.inputs,
-            "fingerprint": table.fingerprint,
-            "text_column": given.found.text_column,
-            "second_column": given.found.second_column,
-            "label_column": given.found.label_column,
-            "train": f"{len(train):,} pairs",
-            "validation": f"{len(held_out):,} pairs{origin}",
+            **self.parts.facts(given, "pairs", f"10 %{limit}, equal first texts on one side"),
             **({} if most is None or given.held_out is not None else {"most_held_out": most}),
             "warnings": warnings,
             **vocabulary.facts,
         }
-        self._each: dict[str, np.ndarray] = {}
-        self.baselines, sampled = embedding_baselines(train, held_out, each=self._each)
+        self.of_baselines: dict[str, np.ndarray] = {}
+        self.baselines, sampled = embedding_baselines(train, held_out, each=self.of_baselines)
         warnings += [sampled] if sampled else []
 
     def plan(self, seconds: float | None) -> Plan:
@@ -127,9 +118,6 @@ class EmbeddingData(TaskData):
         if self.base is not None:
             return prepared_base(self._with_head(self.base.model), plan)
         return initialise(Encoder(plan.config, PoolingHead()), plan.seed)
-
-    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
-        return self._each
 
     def batch_source(self, plan: Plan) -> BatchSource:
         parts = self.train, self.train_scores, self.validation, self.scores

@@ -13,15 +13,16 @@ from headway.hub.directory import model_config
 from headway.models.heads import PoolingHead
 from headway.models.transformer import Encoder
 from headway.tasks.common.external_loader import ExternalLoader
+from headway.tasks.common.folder_task import FolderTask
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.embedding.pipeline import Embedder
 from headway.tasks.embedding.spec import SPEC
-from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
+from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 
 
-class EmbeddingTask(Task):
+class EmbeddingTask(FolderTask):
     """An encoder that gives one vector for each text."""
 
     spec = SPEC
@@ -39,16 +40,6 @@ class EmbeddingTask(Task):
             return None
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
         return Embedder(model, tokenizer, facts.get("plan", {}).get("length"))
-
-    def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
-        from headway.tasks.embedding.measure import measure
-
-        return measure(pipe, given)
-
-    def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
-        from headway.tasks.embedding.measure import held_out_inputs
-
-        return held_out_inputs(pipe, given, count)
 
     def claims(self, model: nn.Module) -> bool:
         return (

@@ -54,9 +54,9 @@ class ImageData(TaskData):
             self.patches, self.how = self.base.model.patches, self.base.preprocessor  # type: ignore[assignment]
         found = decoded(source, self.how)
         warnings = list(found.warnings)
-        other, origin = None, " (10 %, classes kept, duplicates on one side)"
+        other = None
         if isinstance(held_out, ImageTable):
-            other, origin = decoded(held_out, self.how), f" ({held_out.name})"
+            other = decoded(held_out, self.how)
             check_known(other.labels, sorted(set(found.labels)), held_out.name)
         self.parts = in_parts(given, found, other, Decoded.split)
         train, validation = self.parts.train, self.parts.held_out
@@ -66,17 +66,14 @@ class ImageData(TaskData):
         self.train_targets, self.targets = (part.targets(self.labels) for part in (train, validation))
         counts = Counter(found.labels)
         self.facts: dict[str, Any] = {
-            "inputs": source.inputs,
-            "fingerprint": source.fingerprint,
+            **self.parts.facts(given, "images", "10 %, classes kept, duplicates on one side"),
             "classes": {label: counts[label] for label in self.labels},
-            "train": f"{len(self.train):,} images",
-            "validation": f"{len(self.validation):,} images{origin}",
             "held_in_memory": size(sum(one.pixels.held for one in (found, other) if one is not None)),
             "warnings": warnings,
         }
-        self._each: dict[str, np.ndarray] = {}
+        self.of_baselines: dict[str, np.ndarray] = {}
         args = self.train, self.train_targets, self.validation, self.targets, self.labels
-        self.baselines, sampled = image_baselines(*args, self._each)
+        self.baselines, sampled = image_baselines(*args, self.of_baselines)
         warnings += [sampled] if sampled else []
 
     @property
@@ -95,9 +92,6 @@ class ImageData(TaskData):
         head = ClassificationHead(plan.config, len(self.labels), pooling="first", dense=False)
         model = Encoder(plan.config, head, patches=plan.cut)
         return initialise(model, plan.seed, embedding_std=POSITION_STD)
-
-    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
-        return self._each
 
     def batch_source(self, plan: Plan) -> ImageBatches:
         if plan.cut.image_size != self.how.size:

@@ -19,18 +19,18 @@ from headway.hub.preprocessor import FILE as PREPROCESSOR
 from headway.hub.preprocessor import ImagePreprocessor, preprocessor_of
 from headway.models.heads import ClassificationHead
 from headway.models.transformer import Encoder
-from headway.tasks.common.external_loader import ExternalLoader
+from headway.tasks.common.folder_task import FolderTask
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.labels import labels_of
 from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.image_classification.pipeline import ImageClassifier
 from headway.tasks.image_classification.spec import SPEC
-from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
+from headway.tasks.task import TaskData, TaskInputs
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 
 
-class ImageClassificationTask(Task):
+class ImageClassificationTask(FolderTask):
     """An encoder of patches with a head for classes."""
 
     spec = SPEC
@@ -59,18 +59,8 @@ class ImageClassificationTask(Task):
             )
         return ImageClassifier(model, preprocessor_of(model, directory), labels)
 
-    def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
-        from headway.tasks.image_classification.measure import measure
-
-        return measure(pipe, given)
-
     def some_inputs(self, source: Any, found: Detected, count: int) -> list[Any]:
         return few(source.column(IMAGE) if source.arrays is None else source.arrays, count)
-
-    def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
-        from headway.tasks.image_classification.measure import held_out_inputs
-
-        return held_out_inputs(pipe, given, count)
 
     def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         return [found["label"] for found in pipe(list(inputs))]
@@ -79,11 +69,6 @@ class ImageClassificationTask(Task):
         return getattr(model, "patches", None) is not None and isinstance(
             getattr(model, "head", None), ClassificationHead
         )
-
-    def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader | None:
-        from headway.tasks.image_classification.export_check import LOADER
-
-        return LOADER
 
     def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
         from headway.tasks.image_classification.inspect import inspect

@@ -109,7 +109,7 @@ class DialogueData(LanguageModelData):
         ]
         losses = -np.log(chances)
         each = ((float(losses[reply].sum()), len(reply)) for reply in validation.replies())
-        self._each = {"unigram": np.fromiter(each, np.dtype((np.float64, 2)), n_held_out)}
+        self.of_baselines = {"unigram": np.fromiter(each, np.dtype((np.float64, 2)), n_held_out)}
 
     def plan(self, seconds: float | None) -> Plan:
         if self.base is None:
@@ -119,9 +119,6 @@ class DialogueData(LanguageModelData):
         plan = fine_tune_text_plan(self.options, self.base.config, self.n_tokens, seconds)
         size = self.options.optimisation.batch_tokens or max(plan.batch_tokens, self.longest)
         return plan.but(length=self.longest, batch_tokens=size, max_examples=self.options.optimisation.batch_size)
-
-    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
-        return self._each
 
     def batch_source(self, plan: Plan) -> BatchSource:
         train, validation = self.train_examples, self.validation_examples

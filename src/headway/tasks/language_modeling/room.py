@@ -21,7 +21,7 @@ from headway.hub.directory import model_config
 from headway.hub.generation_config import warn_of_settings
 from headway.models.heads import ClassificationHead, TokenHead
 from headway.models.transformer import Decoder
-from headway.tasks.common.external_loader import ExternalLoader
+from headway.tasks.common.folder_task import FolderTask
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.common.next_token import LanguageModeling
@@ -29,7 +29,7 @@ from headway.tasks.language_modeling.chat import kept_ids
 from headway.tasks.language_modeling.documents import as_recorded
 from headway.tasks.language_modeling.pipeline import Generator
 from headway.tasks.language_modeling.spec import SPEC
-from headway.tasks.task import EvaluationInputs, Scaling, Task, TaskData, TaskInputs, Timed
+from headway.tasks.task import Scaling, TaskData, TaskInputs, Timed
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
@@ -38,7 +38,7 @@ PROMPT, COMPARED = 40, 32
 """Characters of a text that it goes on from where its speed is measured, and tokens by which two ways are compared."""
 
 
-class LanguageModelingTask(Task):
+class LanguageModelingTask(FolderTask):
     """A decoder that continues a text."""
 
     spec = SPEC
@@ -60,11 +60,6 @@ class LanguageModelingTask(Task):
         warn_of_settings(directory)
         return Generator(model, tokenizer, () if facts else kept_ids(model, tokenizer, "bos_token_id"))
 
-    def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
-        from headway.tasks.language_modeling.measure import measure
-
-        return measure(pipe, given)
-
     def timed(self, pipe: Any, inputs: Sequence[Any], tokens: int) -> Timed:
         endless = Generator(pipe.model, pipe.tokenizer)
         endless.runtime, endless.ends = pipe.runtime, frozenset()  # all write as many tokens
@@ -74,21 +69,11 @@ class LanguageModelingTask(Task):
     def reads_conversations(self, pipe: Any) -> bool:
         return pipe.tokenizer.chat_template is not None
 
-    def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
-        from headway.tasks.language_modeling.measure import held_out_inputs
-
-        return held_out_inputs(pipe, given, count)
-
     def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         return list(pipe(list(inputs), max_tokens=COMPARED, temperature=0))
 
     def claims(self, model: nn.Module) -> bool:
         return isinstance(model, Decoder) and not isinstance(model.head, ClassificationHead)
-
-    def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader | None:
-        from headway.tasks.language_modeling.export_check import LOADER
-
-        return LOADER
 
     def scaling(self) -> Scaling:
         from headway.tasks.language_modeling.scaling import SCALING

@@ -16,7 +16,7 @@ from headway.data.batches.batching import Batch
 from headway.nn.kernels.dispatch import cross_entropy
 from headway.nn.random import generator
 from headway.tasks.common.ngram import mean_loss, unigrams
-from headway.tasks.common.row_losses import row_losses
+from headway.tasks.common.row_loss import row_losses
 from headway.text.tokenizer import Tokenizer
 
 SHARE = 0.15

@@ -14,17 +14,17 @@ from headway.data.stream.streamed import Streamed
 from headway.hub.directory import model_config
 from headway.models.heads import MaskedTokenHead
 from headway.models.transformer import Encoder
-from headway.tasks.common.external_loader import ExternalLoader
+from headway.tasks.common.folder_task import FolderTask
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.tasks.masked_lm.spec import SPEC
-from headway.tasks.task import EvaluationInputs, Scaling, Task, TaskData, TaskInputs, Timed
+from headway.tasks.task import Scaling, TaskData, TaskInputs, Timed
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 
 
-class MaskedLMTask(Task):
+class MaskedLMTask(FolderTask):
     """An encoder with a masked-token head."""
 
     spec = SPEC
@@ -42,29 +42,14 @@ class MaskedLMTask(Task):
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
         return MaskFiller(model, tokenizer, facts.get("plan", {}).get("length"))
 
-    def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
-        from headway.tasks.masked_lm.measure import measure
-
-        return measure(pipe, given)
-
     def timed(self, pipe: Any, inputs: Sequence[Any], tokens: int) -> Timed:
         return Timed(pipe, [f"{text} [MASK]" for text in inputs])
-
-    def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
-        from headway.tasks.masked_lm.measure import held_out_inputs
-
-        return held_out_inputs(pipe, given, count)
 
     def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         return [found[0]["token"] for found in pipe(list(inputs), k=1)]  # each has one open place
 
     def claims(self, model: nn.Module) -> bool:
         return isinstance(getattr(model, "head", None), MaskedTokenHead)
-
-    def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader | None:
-        from headway.tasks.masked_lm.export_check import LOADER
-
-        return LOADER
 
     def scaling(self) -> Scaling:
         from headway.tasks.masked_lm.scaling import SCALING

@@ -19,7 +19,7 @@ from headway.models.heads import TokenClassificationHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.runtime.windows import frame
-from headway.tasks.common.lengths import usual_longest
+from headway.tasks.common.lengths import checked_length, usual_longest
 from headway.tasks.common.parts import in_parts
 from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.task import TaskData, TaskInputs
@@ -79,7 +79,7 @@ class TokenClassificationData(TaskData):
         uncut = encoded(train, self.tokenizer, self.labels)
         self.longest = self.options.data.length or usual_longest(uncut.ids.lengths - uncut.around, LONGEST)
         if self.base is not None:
-            self.longest = min(self.longest, _checked_length(self.options, self.base))
+            self.longest = min(self.longest, checked_length(self.options, self.base.config.max_length))
         self.train = uncut.cut(self.longest, self.tokenizer, self.labels)
         self.held_out = encoded(held_out, self.tokenizer, self.labels).cut(None, self.tokenizer, self.labels)
         if not len(self.train.ids) or not len(self.held_out.ids):
@@ -102,7 +102,7 @@ class TokenClassificationData(TaskData):
         self._decision = _words_decision(words, held_out) if words.record else []
         line, units = WordTags(self.train).measured(self.held_out, self.labels)
         self.baselines = [line]
-        self._each = {str(line["name"]): units}
+        self.of_baselines = {str(line["name"]): units}
 
     def plan(self, seconds: float | None) -> Plan:
         plan = self._plan()
@@ -151,9 +151,6 @@ class TokenClassificationData(TaskData):
             around=frame(self.tokenizer),
         )
 
-    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
-        return self._each
-
 
 def labels_of(model: nn.Module) -> list[str] | None:
     """The tags of a model that was loaded, by its directory's names; None for a model that has no such head."""
@@ -188,16 +185,6 @@ def _tokenizer(tagged: Tagged, options: TrainOptions, characters: int) -> Tokeni
     """Subwords, with capitals kept: names are often new words, recognised by their spelling."""
     kind, vocab = options.data.tokenizer or "wordpiece", options.data.vocab
     return train_tokenizer(_texts(tagged), kind, vocab, role="encoder", lowercase=False, out_of=characters)
-
-
-def _checked_length(options: TrainOptions, base: Base) -> int:
-    """How many tokens the base reads.  Raises InputError when --length asks for more."""
-    most: int = base.config.max_length
-    if options.data.length is not None and options.data.length > most:
-        raise InputError(
-            f"--length is {options.data.length:,}, but {options.fine_tuning.from_model} reads {most:,} tokens at most."
-        )
-    return most
 
 
 def _columns(given: TaskInputs) -> dict[str, str | None]:

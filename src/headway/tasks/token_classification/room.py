@@ -19,11 +19,11 @@ from headway.data.records.table import Table
 from headway.hub.directory import model_config
 from headway.models.heads import TokenClassificationHead
 from headway.models.transformer import Encoder
-from headway.tasks.common.external_loader import ExternalLoader
+from headway.tasks.common.folder_task import FolderTask
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.labels import labels_of
 from headway.tasks.common.material import Material, MaterialInputs
-from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
+from headway.tasks.task import TaskData, TaskInputs
 from headway.tasks.token_classification.pipeline import Tagger
 from headway.tasks.token_classification.spec import SPEC
 from headway.tasks.token_classification.words import Words
@@ -32,7 +32,7 @@ from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 
 
-class TokenClassificationTask(Task):
+class TokenClassificationTask(FolderTask):
     """An encoder with a head for the classes of tokens."""
 
     spec = SPEC
@@ -53,26 +53,11 @@ class TokenClassificationTask(Task):
         )
         return Tagger(model, tokenizer, labels, longest=facts.get("plan", {}).get("length"), words=words)
 
-    def evaluate(self, pipe: Tagger, given: EvaluationInputs) -> dict[str, Any]:
-        from headway.tasks.token_classification.measure import measure
-
-        return measure(pipe, given)
-
-    def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
-        from headway.tasks.token_classification.measure import held_out_inputs
-
-        return held_out_inputs(pipe, given, count)
-
     def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         return [[(span["label"], span["start"], span["end"]) for span in spans] for spans in pipe(list(inputs))]
 
     def claims(self, model: nn.Module) -> bool:
         return isinstance(getattr(model, "head", None), TokenClassificationHead)
-
-    def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader:
-        from headway.tasks.token_classification.export_check import LOADER
-
-        return LOADER
 
     def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
         from headway.tasks.common.inspection import of_text

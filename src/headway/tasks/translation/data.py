@@ -25,7 +25,7 @@ from headway.models.size import Wiring
 from headway.models.transformer import EncoderDecoder
 from headway.runtime.runtime import Runtime
 from headway.tasks.common.given import Given
-from headway.tasks.common.lengths import usual_longest
+from headway.tasks.common.lengths import checked_length, usual_longest
 from headway.tasks.common.ngram import unigram_baselines
 from headway.tasks.common.parts import in_parts
 from headway.tasks.common.rows import encoded_pairs, sides_of
@@ -87,7 +87,6 @@ class TranslationData(TaskData):
             self.base = _between(self.base, self.options)
             given = replace(given, base=self.base)
         named = columns_of(other, given.found) if isinstance(other, Table) else None
-        origin = " (10 %, 2,000 at most, equal sources on one side)" if other is None else f" ({other.name})"
         self.parts = in_parts(given, columns_of(table, given.found), named, split_pairs)
         train, held_out = self.parts.train, self.parts.held_out
         vocabulary = base_vocabulary(given, train.texts, out_of=train.characters)
@@ -107,12 +106,7 @@ class TranslationData(TaskData):
             if exchanged_sides(train, held_out):
                 warnings.append(f"{other.name}: source and target seem to be swapped there, by their words")
         self.facts = {
-            "inputs": table.inputs,
-            "fingerprint": table.fingerprint,
-            "text_column": given.found.text_column,
-            "second_column": given.found.second_column,
-            "train": f"{len(self.train):,} pairs",
-            "validation": f"{len(self.validation):,} pairs{origin}",
+            **self.parts.facts(given, "pairs", "10 %, 2,000 at most, equal sources on one side"),
             "warnings": warnings,
             **vocabulary.facts,
         }
@@ -124,7 +118,7 @@ class TranslationData(TaskData):
             warnings.append(WITHOUT_SPACES)
         size = self.tokenizer.target.vocab_size
         lines, each = unigram_baselines(self.train.second, self.validation.second, size)
-        self.baselines, self._each = [*lines, {"name": UNCHANGED, **unchanged}], {"unigram": each}
+        self.baselines, self.of_baselines = [*lines, {"name": UNCHANGED, **unchanged}], {"unigram": each}
 
     def plan(self, seconds: float | None) -> Plan:
         if self.base is not None:
@@ -146,9 +140,6 @@ class TranslationData(TaskData):
         if self.base is not None:
             return prepared_base(self.base.model, plan)
         return built(plan, self.wiring)
-
-    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
-        return self._each
 
     def batch_source(self, plan: Plan) -> BatchSource:
         recut = self._recut(plan.objective.bpe_dropout, plan.seed) if plan.objective.bpe_dropout else None
@@ -281,11 +272,7 @@ def _longest_pair(lengths: np.ndarray, options: TrainOptions, base: Base | None)
     if base is None:
         return options.data.length or usual
     model: Any = base.model
-    most = min(model.config.max_length, model.encoder_config.max_length)
-    if options.data.length is not None and options.data.length > most:
-        raise InputError(
-            f"--length is {options.data.length:,}, but {options.fine_tuning.from_model} reads {most:,} tokens at most."
-        )
+    most = checked_length(options, min(model.config.max_length, model.encoder_config.max_length))
     return min(options.data.length or usual, most)
 
 

@@ -9,6 +9,7 @@ from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs, exchanged_sides, read_text_pairs
 from headway.errors import InputError
 from headway.models.transformer import EncoderDecoder
+from headway.tasks.common.lengths import told_once
 from headway.tasks.common.rows import EncodedPairs, encoded_pairs
 from headway.tasks.task import EvaluationInputs
 from headway.tasks.translation.bleu import MISSING, WITHOUT_SPACES, bleu_scores, without_spaces
@@ -42,7 +43,8 @@ def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
         left_out = f"{len(chosen) - len(answered):,} of {len(chosen):,} sources"
         warnings.warn(f"{left_out} have a sentence that is too long for the model: they are left out", stacklevel=3)
     given.counts["measured"] = len(answered)
-    written, targets = pipe(list(answered.sources)), list(answered.targets)
+    with told_once():
+        written, targets = pipe(list(answered.sources)), list(answered.targets)
     scores = bleu_scores(written, targets)
     if not scores:
         warnings.warn(MISSING, stacklevel=3)

@@ -18,6 +18,7 @@ from headway.models.baselines import RecurrentEncoderDecoder
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.runtime.runtime import Runtime
 from headway.tasks.common.as_list import text_list
+from headway.tasks.common.lengths import tell_lost
 from headway.tasks.translation.alignment import Alignment, align
 from headway.text.tokenizer import Tokenizer
 
@@ -103,6 +104,7 @@ class Translator:
             raise InputError("alignments need a Transformer's attention, and this model is recurrent.")
         if alignment and not isinstance(self.model, EncoderDecoder):
             raise InputError("this model is a decoder: it has no cross-attention to align words by.")
+        tell_lost(texts, self.tokenizer)
         parts = [self.sources_of(text, n_best) for text in texts]
         sources = [source for each in parts for source in each]
         found = self.runtime.search(sources, self.rules, beam=beam, n_best=n_best, length_penalty=length_penalty)

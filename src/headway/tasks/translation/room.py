@@ -15,10 +15,11 @@ from headway.hub.generation_config import TargetRules, target_rules, warn_of_set
 from headway.models.heads import TokenHead
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.tasks.common.external_loader import ExternalLoader
+from headway.tasks.common.folder_task import FolderTask
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.common.next_token import LanguageModeling
-from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
+from headway.tasks.task import TaskData, TaskInputs
 from headway.tasks.translation.objective import Translation
 from headway.tasks.translation.pipeline import Translator
 from headway.tasks.translation.spec import SPEC
@@ -26,7 +27,7 @@ from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 
 
-class TranslationTask(Task):
+class TranslationTask(FolderTask):
     """A text for a text."""
 
     spec = SPEC
@@ -51,20 +52,10 @@ class TranslationTask(Task):
         end = tokenizer.end_of_text
         return Translator(model, tokenizer, TargetRules(start=(), end=() if end is None else (end,)))
 
-    def evaluate(self, pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
-        from headway.tasks.translation.measure import measure
-
-        return measure(pipe, given)
-
     def metric_needs(self) -> str | None:
         from headway.tasks.translation.bleu import MISSING, bleu_scores
 
         return None if bleu_scores(["a"], ["a"]) else f"translators are compared by chrF. {MISSING}."
-
-    def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
-        from headway.tasks.translation.measure import held_out_inputs
-
-        return held_out_inputs(pipe, given, count)
 
     def claims(self, model: nn.Module) -> bool:
         return isinstance(model, EncoderDecoder)

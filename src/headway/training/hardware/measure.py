@@ -1,8 +1,10 @@
 """What a plan measures on this machine: precision, threads, speed, and how many evaluations fit into the time."""
 
 import math
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 
 from torch import nn
@@ -10,10 +12,12 @@ from torch import nn
 from headway.data.batches.batch_source import BatchSource, HeldOutText
 from headway.data.batches.windows import Position
 from headway.io.quantities import figure
+from headway.models.device import wait_for
 from headway.nn.kernels.products import ONEDNN, TORCH, faster
+from headway.training.hardware.memory import out_of_memory
 from headway.training.hardware.precision import faster_precision
-from headway.training.hardware.probe import gradient_seconds
-from headway.training.loop.thread_parallel import most_shares, share_count
+from headway.training.loop.randomness import random_state, set_random_state
+from headway.training.loop.thread_parallel import ThreadParallel, most_shares, share_count
 from headway.training.objective import Objective
 from headway.training.plan import Decision, Plan
 
@@ -27,6 +31,8 @@ PROBE_SHARE = 0.02
 """Timing the first batches may take this share of the time, and then finishes the batch it is in."""
 STEP_OVER_GRADIENT = 1.15
 """What a step takes, with its share of the evaluations, over its gradient: decoders of 0.6 M to 2.2 M, on a CPU."""
+ROUNDS = 3
+"""Batches that are timed for each number of shares, after one that is not."""
 
 Settle = Callable[[Plan, float], Plan]
 """Completes a plan from the tokens that training reads per second."""
@@ -142,3 +148,44 @@ def _seconds_of(sample: Callable[[], str] | None) -> float:
 def _how_many(share: float, limit: float, each: float) -> int:
     """The number of evaluations that take this share of the time, from 1 to 20."""
     return int(min(20, max(1, share * limit / max(each, 1e-3))))
+
+
+def gradient_seconds(
+    model: nn.Module, objective: Objective, batch_source: BatchSource, plan: Plan, counts: Sequence[int], most: float
+) -> dict[int, tuple[float, float]]:
+    """For each number of shares, the median seconds of a batch's gradient, and the places for tokens in a batch.
+
+    All read the same batches in turn, so that a slow moment affects all alike.  No batch is started after ``most``
+    seconds; empty where the first, which is not timed, took as long.  Weights, random state and mode are restored, and
+    gradients are cleared.
+    """
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    device, training = next(model.parameters()).device, model.training
+    random, position, began = random_state(device), Position(), time.monotonic()
+    times: dict[int, list[float]] = {count: [] for count in counts}
+    places: list[int] = []
+    with out_of_memory("at the first batch, tried before step 1", plan), ExitStack() as stack:
+        ways = {count: stack.enter_context(ThreadParallel(count)) for count in counts}
+        try:
+            model.train()
+            for number in range(1 + ROUNDS):
+                if number and time.monotonic() - began > most:
+                    break
+                batch, position = batch_source.next(position)
+                batch = batch.to(device)
+                for count, shares in ways.items():
+                    wait_for(device)
+                    start = time.perf_counter()
+                    shares.add_gradient(model, objective, batch, plan.precision, parameters)
+                    wait_for(device)
+                    if number:
+                        times[count].append(time.perf_counter() - start)
+                    for p in parameters:
+                        p.grad = None
+                places += [batch.places] if number else []
+        finally:
+            for p in parameters:
+                p.grad = None
+            model.train(training)
+            set_random_state(device, random)
+    return {count: (statistics.median(taken), statistics.mean(places)) for count, taken in times.items() if taken}

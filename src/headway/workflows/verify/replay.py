@@ -1,14 +1,14 @@
 """A few steps of a model's training, as a command with its plan, tokenizer, optimizer and options."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.errors import InputError
 from headway.hub.fingerprint import fingerprint
 from headway.hub.preprocessor import ImagePreprocessor, save_preprocessor
-from headway.tasks.common.material import Material
-from headway.tasks.registry import spec
+from headway.tasks.common.material import Material, MaterialInputs
+from headway.tasks.registry import room, spec
 from headway.text.tokenizer import Tokenizer
 from headway.training.grouped import entries
 from headway.training.option_fields import flag
@@ -16,10 +16,10 @@ from headway.training.options import OPTIONS, TrainOptions
 from headway.training.plan import Plan
 from headway.training.store.facts import FILE, read_facts, write_facts
 from headway.training.store.run_directory import best_member
-from headway.workflows.input import read_input
+from headway.workflows.evaluate import reading_options
+from headway.workflows.input import known_columns, read_input
 from headway.workflows.train.resume import recorded
 from headway.workflows.verify.check import DoesNotApply
-from headway.workflows.verify.material import made_up, own_data
 from headway.workflows.verify.samples import Subject
 
 STEPS, EVALUATIONS = 8, 2
@@ -34,6 +34,8 @@ MOST_BATCHES = 2
 ORTHOGONAL = 30.0
 """FLOPs of Muon per weight and unit of width: five iterations of three products."""
 NEVER = "1000h"
+MOST_BYTES = 1 << 25
+"""Larger files are not checked for changes, since that means reading all of them."""
 
 
 @dataclass(frozen=True)
@@ -200,3 +202,39 @@ def _known(kind: type[T], values: dict[str, Any]) -> T:
 def _print(material: Material, options: TrainOptions) -> str:
     """The fingerprint by which a run recognises these data."""
     return read_input([material.file], options)[0].fingerprint
+
+
+def own_data(facts: dict[str, Any], length: int, folder: Path) -> Material | None:
+    """The beginning of a run's training data; None if they are gone, have changed or are too large to check.
+
+    ``facts`` is its headway.json, ``length`` the tokens of its windows.
+    """
+    data, task = facts.get("data", {}), facts.get("task", "")
+    files = [str(file) for file in data.get("inputs", [])]
+    if not files or sum(_file_size(Path(file)) for file in files) > MOST_BYTES:
+        return None
+    try:
+        options = reading_options(facts, files, task)
+        source, found = read_input(files, options, known_columns(facts), chat="conversations" in data)
+        if source.fingerprint != data.get("fingerprint"):
+            return None
+        made = room(task).beginning(source, found, options, MaterialInputs(facts, length, folder))
+    except InputError:
+        return None
+    if made is None:
+        return None
+    return replace(made, options={"task": task, **made.options}, origin="the beginning of its own data")
+
+
+def made_up(subject: Subject, facts: dict[str, Any], length: int, folder: Path) -> Material:
+    """Inputs of random tokens of the model's vocabulary, or of random pixels.  Raises DoesNotApply if neither works."""
+    pipe = subject.pipe
+    made = room(pipe.task).made_up(pipe, MaterialInputs(facts, length, folder))
+    if made is None:
+        raise DoesNotApply("its run has no data, and none can be generated")
+    return replace(made, options={"task": pipe.task, **made.options})
+
+
+def _file_size(file: Path) -> int:
+    """Size in bytes; too large to read for a missing file or a folder."""
+    return file.stat().st_size if file.is_file() else MOST_BYTES + 1

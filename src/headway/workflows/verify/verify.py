@@ -21,13 +21,15 @@ from typing import Any
 from headway.hub.adapters.locate import locate_model
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.workflows.load import load
-from headway.workflows.verify.accumulation import check_accumulation
-from headway.workflows.verify.batch import check_batch
 from headway.workflows.verify.cache import check_cache
 from headway.workflows.verify.check import Check
-from headway.workflows.verify.checkpoints import check_checkpoints
-from headway.workflows.verify.export import check_export
-from headway.workflows.verify.precision import check_precision
+from headway.workflows.verify.checks import (
+    check_accumulation,
+    check_batch,
+    check_checkpoints,
+    check_export,
+    check_precision,
+)
 from headway.workflows.verify.resume import check_resume
 from headway.workflows.verify.samples import Subject
 

@@ -1,0 +1,194 @@
+"""Checks that compare two ways to one result; those of the cache and of resuming have files of their own.
+
+batch           texts in one padded batch get the same answers as each alone
+accumulation    the gradient of a batch equals the sum of the gradients of its parts
+precision       outputs in the precision that a run answers in are near those in float32
+checkpoints     the files of a run's checkpoints are unchanged
+export          an exported model is the same model, read again here and as users of other programs open it
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.data.batches.batching import Batch
+from headway.errors import InputError
+from headway.generation.conditional import Conditional
+from headway.generation.decode import decode
+from headway.generation.sampling import Sampling
+from headway.hub.directory import has_family, load_model
+from headway.models.baselines import BaselineConfig
+from headway.models.config import TransformerConfig
+from headway.models.device import model_device
+from headway.models.own import OwnConfig
+from headway.models.transformer import Decoder, EncoderDecoder
+from headway.runtime.precision import FLOAT32, resolved
+from headway.tasks.common.compare_answers import BOUND
+from headway.tasks.registry import room, spec
+from headway.training.loop.thread_parallel import ThreadParallel
+from headway.training.loop.trainer import divide_and_clip
+from headway.training.objective import Objective
+from headway.training.store.checkpoint import damaged
+from headway.training.store.facts import read_facts
+from headway.workflows.export.export import export
+from headway.workflows.load import load
+from headway.workflows.verify.cache import beams
+from headway.workflows.verify.check import Check, bound_of, difference, worst
+from headway.workflows.verify.samples import Subject, different_lengths, read
+from headway.workflows.verify.uncached import Uncached
+
+NEW, PROMPT = 8, 32
+"""Maximum tokens written and read: without a cache, all of them are read again for each new one."""
+GRADIENT_BOUND = 1e-5
+"""The largest allowed difference between two float32 gradients, as a fraction of the largest entry."""
+PARTS = ([0], [1, 2, 3], [4])
+"""The rows of each part: chosen so that their numbers of targets differ as much as possible."""
+LEARNT = 48
+"""Tokens of a text: a gradient costs three times as much as an answer."""
+PRECISION_BOUNDS = {"bfloat16": 0.05, "float16": 0.02, "int8": 0.1, "int4": 0.5}
+"""The allowed length of the difference over that of the outputs.  Random models of two to twelve layers were seen to
+reach a third of it; a wrong scale or a wrong order of weights gives more than 1."""
+
+
+def check_batch(subject: Subject) -> Check:
+    """Read texts of 1 to ``samples.LONGEST`` tokens in one padded batch and one by one, and compare the answers.
+
+    Text is generated without the cache, which has its own check.
+    """
+    lengths = different_lengths(subject.longest)
+    texts = subject.inputs(lengths)
+    value, largest = 0.0, 0.0
+    for left in (False, True) if isinstance(subject.model, Decoder) else (False,):
+        together = read(subject, subject.model, texts, left=left)
+        for text, answer in zip(texts, together, strict=True):
+            alone = read(subject, subject.model, [text])[0]
+            value, largest = worst(value, difference(answer, alone)), max(largest, float(alone.abs().max()))
+    asked = f"texts of {min(lengths)} to {max(lengths)} tokens"
+    asked = "images" if subject.pipe.tokenizer is None else asked
+    answers = spec(subject.pipe.task).outputs + (", and greedy generation" if subject.writes else "")
+    what = f"{answers}: {len(texts)} {asked} together"
+    problem, more = None, {}
+    if subject.writes:
+        texts = subject.texts(different_lengths(min(PROMPT, subject.longest)))
+        more["tokens_equal"] = _write(subject, texts) == [_write(subject, [text])[0] for text in texts]
+        problem = None if more["tokens_equal"] else "the generated tokens differ between a batch and each text alone"
+    return Check("batch", f"{what} and one by one", value, bound_of(largest), problem, more=more)
+
+
+@torch.no_grad()
+def _write(subject: Subject, texts: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """Greedy generation for texts in one batch."""
+    pipe: Any = subject.pipe
+    if isinstance(subject.model, EncoderDecoder):
+        room = max(1, min(NEW, pipe.longest_target - len(pipe.rules.start)))
+        return beams(Uncached(Conditional(pipe.model, texts, subject.device)), texts, pipe, 1, room)
+    context = pipe.model.config.max_length
+    prompts = [text[: max(1, context // 2)] for text in texts]
+    found: list[tuple[int, ...]] = [() for _ in texts]
+    greedy, device = Sampling(temperature=0), subject.device
+    for step in decode(Uncached(pipe.model), prompts, greedy, max_tokens=NEW, context=context, device=device):
+        for row, token in step.items():
+            found[row] += (token,)
+    return found
+
+
+def check_accumulation(subject: Subject) -> Check:
+    """Compute the gradient of a batch of five texts, and that of its three parts, each divided once."""
+    what = f"the gradient of a batch against the sum over its {len(PARTS)} parts of different sizes, without dropout"
+    trial = _trial(subject)
+    if trial is None:
+        why = "its loss of a batch is not the sum over its rows, so the parts of a batch are another task"
+        return Check("accumulation", what, skipped=why)
+    task, batch = trial
+    whole = _gradient(subject.one, task, [batch])
+    parts = _gradient(subject.one, task, [_part(batch, rows) for rows in PARTS])
+    largest = max(float(gradient.abs().max()) for gradient in whole)
+    apart = torch.tensor([difference(one, other) for one, other in zip(whole, parts, strict=True)]).max()
+    value = float(apart) / largest if largest else float("nan")
+    problem = None if largest else "the gradient is zero"
+    return Check("accumulation", what, value, GRADIENT_BOUND, problem)
+
+
+def _gradient(model: nn.Module, task: Objective, batches: list[Batch]) -> list[Tensor]:
+    """The gradient of each parameter over some batches, divided by all their targets."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    targets = 0
+    with ThreadParallel(1) as shares:
+        for batch in batches:
+            targets += shares.add_gradient(model, task, batch.to(model_device(model)), "float32", parameters)[1]
+    divide_and_clip(parameters, targets, 0.0)
+    found = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    for p in parameters:
+        p.grad = None
+    return found
+
+
+def _part(batch: Batch, rows: list[int]) -> Batch:
+    """Some rows, with their padding: the effect of padding has its own check."""
+    mask = None if batch.mask is None else batch.mask[rows]
+    return replace(batch, ids=batch.ids[rows], mask=mask, targets=batch.targets[rows])
+
+
+def _trial(subject: Subject) -> tuple[Objective, Batch] | None:
+    """The model's training objective, and five inputs with their targets."""
+    model: Any = subject.one
+    inputs = subject.inputs(different_lengths(min(LEARNT, subject.longest)))
+    written = []
+    if isinstance(model, EncoderDecoder):
+        written = subject.targets(different_lengths(min(LEARNT, model.config.max_length))[::-1])
+    return room(subject.pipe.task).trial(subject.pipe, inputs, written)
+
+
+def check_precision(subject: Subject, place: Path) -> Check:
+    """Read texts in float32 and in the precision that the run stores, and compare the outputs as wholes."""
+    name = resolved(None, read_facts(place), subject.device)
+    if name == FLOAT32:
+        return Check("precision", "the precision that the run answers in", skipped="it answers in float32")
+    texts = subject.inputs(different_lengths(subject.longest))
+    lower = load(place, device=str(subject.device), precision=name)
+    pairs = zip(read(subject, lower.model, texts), read(subject, subject.model, texts), strict=True)
+    found = [torch.stack([(one - exact).double().norm(), exact.double().norm()]) for one, exact in pairs]
+    apart, whole = torch.stack(found).norm(dim=0).tolist()
+    what = f"{name} and float32: the outputs for {len(texts)} inputs"
+    return Check("precision", what, apart / max(whole, 1e-30), PRECISION_BOUNDS[name])
+
+
+def check_checkpoints(directory: Path) -> Check:
+    """Compare every file of the checkpoints in a run directory with its recorded size and SHA-256."""
+    found = damaged(directory / "checkpoints")
+    what = f"damaged checkpoints among {len(found)}"
+    if not found:
+        return Check("checkpoints", what, skipped="there are no checkpoints here")
+    problems = [f"{path.name}: {problem}" for path, problem in found.items() if problem is not None]
+    return Check("checkpoints", what, float(len(problems)), 0.0, "; ".join(problems) or None)
+
+
+def check_export(subject: Subject, directory: Path, folder: Path) -> Check:
+    """Export the model in ``directory`` to ``folder``, load the export, and compare the answers with the model's."""
+    what = "answers of the model and of its export"
+    config = getattr(subject.pipe.model, "config", None)
+    if isinstance(config, BaselineConfig | TransformerConfig | OwnConfig) and not has_family(subject.pipe.model):
+        return Check("export", what, skipped="no other program supports this model")
+    try:
+        found = export(directory, folder)
+    except InputError as error:
+        return Check("export", what, None, BOUND, f"it cannot be exported: {error}")
+    parity = found.parity
+    more = {parity.reader: parity.version, "door": parity.door, "tokens_equal": parity.tokens_equal}
+    value = float("nan") if parity.max_difference is None else parity.max_difference
+    by = f"{parity.door} with {parity.reader} {parity.version}"
+    if not found.made:
+        return Check("export", f"{what}, read through {by}", value, BOUND, parity.problem, more=more)
+    texts = subject.inputs(different_lengths(subject.longest))
+    before, after = (read(subject, load_model(place), texts) for place in (directory, folder))
+    own = worst(*(difference(one, other) for one, other in zip(before, after, strict=True)))
+    if not parity.checked:  # reading by Headway alone does not show that other programs can read it
+        skipped = f"not checked: {parity.problem}; Headway reads its own export with the same answers"
+        return Check(
+            "export", f"{what}, read by Headway", own, BOUND, skipped=skipped if own <= BOUND else None, more=more
+        )
+    return Check("export", f"{what}, read by Headway and through {by}", worst(value, own), BOUND, more=more)
