@@ -20,7 +20,8 @@ from headway.reports.comparison import write_comparison
 from headway.science import compare as comparing
 from headway.science.advice import HELD_OUT, advice
 from headway.science.candidate import _ended, entrants, fitting, trained, words_of
-from headway.science.compare import Contest, compare
+from headway.science.compare import compare
+from headway.science.contest import Contest, remember
 from headway.tasks.registry import spec
 from headway.training.monitor.progress import NoProgress
 
@@ -145,8 +146,8 @@ def test_vectors_and_images_are_compared_by_accuracy(kind: str, tmp_path: Path, 
 
 
 def test_recall_makes_its_own_text(tmp_path: Path, in_this_process: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(comparing, "recall_text", lambda seed: "=a123?a=b99999?b" * 500)
-    monkeypatch.setattr(comparing, "WINDOW", 20)
+    monkeypatch.setattr("headway.science.contest.recall_text", lambda seed: "=a123?a=b99999?b" * 500)
+    monkeypatch.setattr("headway.science.contest.WINDOW", 20)
     monkeypatch.setattr("headway.science.recall.SEQUENCES", 8)
     contest = Contest([], ["transformer", "gru"], recall=True)
     found = compare(contest, tmp_path / "out", NoProgress())
@@ -284,8 +285,8 @@ def test_the_memory_is_that_of_the_training_alone():
 
 def test_a_comparison_goes_on_with_its_own_words_alone(rows_file: Path, tmp_path: Path, in_this_process: Any):
     words = ([str(rows_file)], ["bow", "cnn"])
-    comparing._remember(Contest(*words), tmp_path / "out")
-    comparing._remember(Contest(*words), tmp_path / "out")
+    remember(Contest(*words), tmp_path / "out")
+    remember(Contest(*words), tmp_path / "out")
     with pytest.raises(InputError, match="comparison with other seed, time"):
         compare(Contest(*words, seed=1, time="1m"), tmp_path / "out", NoProgress())
     (tmp_path / "other").mkdir()

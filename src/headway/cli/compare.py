@@ -54,7 +54,8 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool,
     started = time.monotonic()
     from headway.reports.comparison import write_comparison
     from headway.reports.plots import MISSING
-    from headway.science.compare import Contest, compare
+    from headway.science.compare import compare
+    from headway.science.contest import Contest
     from headway.science.recall import LETTERS
     from headway.training.monitor.progress import shown_to
 

@@ -163,13 +163,6 @@ def _span(value: object) -> Span | None:
     return (start, end, label.strip()) if right else None
 
 
-def tagged_lists(names: Sequence[str]) -> list[str]:
-    """The columns of lists named like tokens and their tags; none where one of the two is missing."""
-    tokens = [name for name in names if name.casefold() in TOKENS]
-    tags = [name for name in names if name not in tokens and TAGS.search(name.casefold())]
-    return [*tokens, *tags] if tokens and tags else []
-
-
 def are_tagged(line: str) -> bool:
     """Whether a line, which could be a header, holds a token and a tag."""
     fields = re.split("[\t ,;|]+", line.strip())

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from headway.errors import InputError
 from headway.text.stream_decoder import StreamDecoder
@@ -38,23 +37,3 @@ class Prompt:
 def forbidden_ids(tokenizer: Tokenizer, rows: int, ends: Collection[int]) -> list[int]:
     """The ids below ``rows`` that no text may have: special tokens that do not end it, and ids without a token."""
     return sorted((tokenizer.special_ids | tokenizer.without_token(rows)).difference(ends))
-
-
-class Writer(Protocol):
-    """A pipeline that continues texts (``TaskSpec.writes`` is "continuations")."""
-
-    model: Any
-    tokenizer: Tokenizer
-    runtime: Any
-
-    def prompt(self, text: str) -> Prompt:
-        """A text to continue.  Raises InputError for one with characters that the model has never seen."""
-
-    def prompt_of_ids(self, ids: list[int]) -> Prompt:
-        """Ids to continue."""
-
-    def prompt_of_chat(self, messages: list[dict[str, Any]]) -> Prompt:
-        """A conversation up to the next reply, all of it, however long.
-
-        Raises InputError for a model without a chat template, and for what is no conversation.
-        """

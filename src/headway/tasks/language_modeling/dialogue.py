@@ -120,6 +120,9 @@ class DialogueData(LanguageModelData):
         size = self.options.optimisation.batch_tokens or max(plan.batch_tokens, self.longest)
         return plan.but(length=self.longest, batch_tokens=size, max_examples=self.options.optimisation.batch_size)
 
+    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
+        return dict(self.of_baselines)
+
     def batch_source(self, plan: Plan) -> BatchSource:
         train, validation = self.train_examples, self.validation_examples
         held_out = validation.ids, validation.targets
