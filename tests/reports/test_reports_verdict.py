@@ -184,7 +184,7 @@ def test_macro_f1_is_not_decided_by_four_rows():
     units[0, 0] = 1.0
     rival, metrics = {"name": "linear", "accuracy": 0.99, "macro_f1": 1.0}, {"accuracy": 0.98, "macro_f1": 0.495}
     found = said("classification", metrics, rival, units=units, of_baselines={"linear": theirs})
-    assert "(1.000 against 0.495 for the linear baseline) nothing is judged: a class has 4 held-out rows" in found
+    assert "(0.495 against 1.000 for the linear baseline) nothing is judged: a class has 4 held-out rows" in found
 
 
 def test_an_older_run_is_judged_by_its_numbers_alone():

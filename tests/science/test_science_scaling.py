@@ -13,7 +13,7 @@ from headway.science.scaling.analysis import analyse
 from headway.science.scaling.bootstrap import bootstrap
 from headway.science.scaling.curves import fit_curve, lowest
 from headway.science.scaling.fit import Frame, fit_law, objective, objective_and_gradient, refit, variable_projection
-from headway.science.scaling.frontier import optimal
+from headway.science.scaling.frontier import optimal, planned
 from headway.science.scaling.law import CONSTANTS, PUBLISHED, Law, compute
 from headway.science.scaling.points import Run, check_varied, read_points
 
@@ -56,12 +56,24 @@ def test_intervals_cover_each_constant_as_often_as_they_say():
         loss = noisy(seed, n, d)
         fit = fit_law(n, d, loss)
         drawn = bootstrap(fit, n, d, loss, draws=150, seed=seed)
-        for name, (low, high) in drawn.intervals().items():
+        for name, (low, high) in drawn.intervals(fit.law).items():
             held[name] += low <= LAW.plain()[name] <= high
         low, high = drawn.of_a_run(2.3e6, 1.9e7)
         foretold += low <= noisy(1000 + seed, np.array([2.3e6]), np.array([1.9e7]))[0] <= high
     assert all(88 <= count <= 99 for count in held.values()), held
     assert 88 <= foretold <= 100
+
+
+def test_no_interval_leaves_out_its_own_figure():
+    """Also where all draws lie on one side of the law."""
+    n, d = grid()
+    drawn = bootstrap(fit_law(n, d, noisy(1, n, d)), n, d, noisy(1, n, d), draws=50)
+    drawn.laws[:, 0] = LAW.E * 1.3
+    found = planned(LAW, drawn, 1e18)
+    for name in ("loss", "parameters", "tokens"):
+        assert found[f"{name}_interval"][0] <= found[name] <= found[f"{name}_interval"][1]
+    assert found["loss_interval"][0] == found["loss"]
+    assert drawn.intervals(LAW)["E"] == pytest.approx([LAW.E, LAW.E * 1.3])
 
 
 def test_the_quick_fit_is_the_slow_one():

@@ -191,13 +191,14 @@ def _by_macro_f1(found: Mapping[str, Any]) -> list[str]:
     line = mapping(found.get("macro_f1"))
     if number(line.get("value")) is None or number(line.get("against_value")) is None:
         return []
-    against = f"{decimal(line['against_value'])} against {decimal(line['value'])}"
+    ours, theirs = decimal(line["value"]), decimal(line["against_value"])
     between = interval(line.get("behind"))
     if (few := number(line.get("fewest"))) is not None:
         rows = f"{few:,.0f} held-out {'row' if few == 1 else 'rows'}, which would decide it"
-        return [f"By macro F1 ({against} for {_called(line.get('against'))}) nothing is judged: a class has {rows}."]
+        against = f"{ours} against {theirs} for {_called(line.get('against'))}"
+        return [f"By macro F1 ({against}) nothing is judged: a class has {rows}."]
     which = "By macro F1, which weights rare and common classes equally,"
-    return [f"{which} {_called(line.get('against'))} is better: {against} ({between} of the difference)."]
+    return [f"{which} {_called(line.get('against'))} is better: {theirs} against {ours} ({between} of the difference)."]
 
 
 def _without_metrics(record: Record) -> str:

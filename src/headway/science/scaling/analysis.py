@@ -76,7 +76,7 @@ def _fitted(runs: Sequence[Run], seed: int, draws: int) -> tuple[Fit, Draws]:
 def _fit_facts(fit: Fit, drawn: Draws, runs: Sequence[Run], count: str) -> dict[str, Any]:
     return {
         **fit.law.plain(),
-        "intervals": drawn.intervals(),
+        "intervals": drawn.intervals(fit.law),
         "level": LEVEL,
         "runs": len(runs),
         "spread": fit.spread,

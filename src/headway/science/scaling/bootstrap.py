@@ -29,9 +29,9 @@ class Draws:
     noise: np.ndarray
     """differences in ln L that single runs may have, (k,)"""
 
-    def intervals(self) -> dict[str, list[float]]:
-        """The interval of each constant by name."""
-        return {name: interval(self.laws[:, i]) for i, name in enumerate(CONSTANTS)}
+    def intervals(self, law: Law) -> dict[str, list[float]]:
+        """The interval of each constant by name, of the law that was fitted."""
+        return {name: interval(self.laws[:, i], getattr(law, name)) for i, name in enumerate(CONSTANTS)}
 
     def losses(self, n: Any, d: Any) -> np.ndarray:
         """The loss by each law: (k,) and the shape of n and d."""
@@ -43,10 +43,10 @@ class Draws:
         return interval(self.losses(n, d) * np.exp(self.noise))
 
 
-def interval(values: np.ndarray, level: float = LEVEL) -> list[float]:
-    """The middle part of some values, as its two ends."""
-    ends = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
-    return [float(end) for end in ends]
+def interval(values: np.ndarray, estimate: float | None = None) -> list[float]:
+    """The middle part of some values, as its two ends; with the estimate, which lopsided draws may leave outside."""
+    low, high = (float(end) for end in np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
+    return [low, high] if estimate is None else [min(low, estimate), max(high, estimate)]
 
 
 def bootstrap(fit: Fit, n: np.ndarray, d: np.ndarray, loss: np.ndarray, *, draws: int = DRAWS, seed: int = 0) -> Draws:

@@ -40,9 +40,9 @@ def fit_curve(
         return None
     return {
         "exponent": float(exponent[0]),
-        "exponent_interval": interval(many),
+        "exponent_interval": interval(many, float(exponent[0])),
         "K": float(factor[0] * unit ** exponent[0]),
-        "K_interval": interval(factors * unit**many),
+        "K_interval": interval(factors * unit**many, float(factor[0] * unit ** exponent[0])),
         "floors": [float(floor) for floor in floors[0]],
         "runs": len(x),
     }

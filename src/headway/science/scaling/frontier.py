@@ -37,11 +37,11 @@ def planned(law: Law, draws: Draws, flops: float, known: bool = True) -> dict[st
     return {
         "compute": float(flops),
         "parameters": float(n),
-        "parameters_interval": interval(every_n[fine]),
+        "parameters_interval": interval(every_n[fine], float(n)),
         "tokens": float(d),
-        "tokens_interval": interval(every_d[fine]),
+        "tokens_interval": interval(every_d[fine], float(d)),
         "loss": float(law.loss(n, d)),
-        "loss_interval": interval(losses[fine]),
+        "loss_interval": interval(losses[fine], float(law.loss(n, d))),
     }
 
 
