@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -80,7 +81,7 @@ def test_two_scores_are_ranked_as_scikit_learn_does_and_perfection_is_one():
     assert set(ranking(cosines, draw.integers(0, 3, 97))[0]) == {"spearman"}
 
 
-def test_pairs_of_two_scores_are_judged_by_the_area_under_the_curve(tmp_path: Path):
+def test_pairs_of_two_scores_are_judged_by_the_area_under_the_curve(in_process: Callable, tmp_path: Path):
     draw = np.random.default_rng(0)
     words = [f"word{number}" for number in range(12)]
     rows = ["first,second,score"]
@@ -100,6 +101,11 @@ def test_pairs_of_two_scores_are_judged_by_the_area_under_the_curve(tmp_path: Pa
     assert {key: again[key] for key in ("roc_auc", "average_precision")} == pytest.approx(
         {key: found[key] for key in ("roc_auc", "average_precision")}
     )
+    # on new pairs too, next to the words in common; their first texts were seen, the pairs were not
+    (tmp_path / "new.csv").write_text("\n".join([rows[0], *(row.replace(",", ", not ", 1) for row in rows[1:101])]))
+    status, printed, err = in_process("evaluate", out, tmp_path / "new.csv")
+    assert status == 0 and "of 100 first texts also occur in the training data: their scores may be too high" in err
+    assert "words and characters in common baseline are both perfect, on 100 measured pairs" in printed
 
 
 def test_pairs_that_share_a_text_are_no_wrong_answers():

@@ -322,3 +322,23 @@ def test_options_of_other_tasks(corpus: Path, rows: Path, tmp_path: Path, tiny: 
     with pytest.raises(InputError, match="whole-words"):
         options = {**tiny, "tokenizer": "char", "whole_words": True}
         headway.train(corpus, task="masked_lm", out=tmp_path / "run", quiet=True, **options)
+
+
+def test_unknown_words_are_neither_masked_nor_measured(in_process: Callable, tmp_path: Path):
+    (tmp_path / "a.txt").write_text("".join(f"the cat sat on mat {n}\n" for n in range(400)))
+    options = (
+        "--task",
+        "masked_lm",
+        "--tokenizer",
+        "word",
+        "--vocab",
+        12,
+        "--length",
+        16,
+        "--steps",
+        2,
+        "--threads",
+        1,
+    )
+    status, _, err = in_process("train", tmp_path / "a.txt", "--out", tmp_path / "run", *options)
+    assert status == 0 and "held-out tokens are unknown text, which is neither masked nor measured" in err

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import headway
-from headway.training.hardware import measure, probe
+from headway.training.hardware import measure
 from headway.training.loop import thread_parallel as shares
 from headway.training.sizing import presets
 from headway.training.sizing.presets import text_decay, text_dropout
@@ -69,7 +69,7 @@ def test_by_steps_nothing_is_timed(text: Path, tmp_path: Path, monkeypatch: pyte
 
 def test_the_probe_changes_nothing_and_keeps_to_its_time(monkeypatch: pytest.MonkeyPatch, text: Path, tmp_path: Path):
     found: list[Any] = []
-    original = probe.gradient_seconds
+    original = measure.gradient_seconds
 
     def watched(model: Any, task: Any, batch_source: Any, plan: Any, counts: Any, most: float) -> Any:
         before, random = [p.detach().clone() for p in model.parameters()], torch.get_rng_state()

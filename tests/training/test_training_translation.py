@@ -103,7 +103,7 @@ def test_files_are_measured_by_the_columns_that_were_trained_on(tmp_path: Path):
     known = set(train.sources)
     both = sum(a in known for a, _ in pairs[:40])  # those of the held-out part do not count
     assert 0 < both < 40
-    with pytest.warns(UserWarning, match=f"{both} of 40 rows also occur in the training data"):
+    with pytest.warns(UserWarning, match=f"{both} of 40 first texts also occur in the training data"):
         found = evaluate(tmp_path / "run", [other])
     files = [tmp_path / "o.en", tmp_path / "o.de"]
     for path, side in zip(files, (0, 1), strict=True):

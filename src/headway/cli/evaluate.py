@@ -103,6 +103,6 @@ def _lines(found: dict[str, Any]) -> list[str]:
     for label, entry in (found.get("per_class") or {}).items():
         lines.append(
             f"  {field(label)}: precision {entry['precision']:.3f}, recall {entry['recall']:.3f}, "
-            f"F1 {entry['f1']:.3f}, {counted(entry['support'], 'row')}"
+            f"F1 {entry['f1']:.3f}, {counted(entry['support'], spec(found['task']).instance)}"
         )
     return lines

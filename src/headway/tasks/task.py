@@ -12,7 +12,7 @@ directory -> ``Task.pipeline`` -> answers.  The users of tasks (workflows, scien
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -22,11 +22,12 @@ from torch import Tensor, nn
 
 from headway.data.batches.batch_source import BatchSource
 from headway.data.batches.batching import Batch
-from headway.data.open.detected import Detected
+from headway.data.open.detected import COLUMNS, Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.repeats import shared, unknown
 from headway.data.records.sample import few
 from headway.data.records.table import Table
+from headway.data.records.text_pairs import TextPairs
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.models.config import TransformerConfig
@@ -226,8 +227,15 @@ class EvaluationInputs:
             who = f"the run does not say what it was trained on: rows of {self.source.name} may be among that"
             warnings.warn(who, stacklevel=5)
         elif both := len(shared(self.trained_texts, rows.hashes)):
-            message = f"{both:,} of {len(rows):,} rows also occur in the training data: their scores are too high"
-            warnings.warn(message, stacklevel=5)
+            what = "first texts" if isinstance(rows, TextPairs) else "rows"  # by which pairs are split
+            message = f"{both:,} of {len(rows):,} {what} also occur in the training data: their scores"
+            warnings.warn(f"{message} {'may be' if what != 'rows' else 'are'} too high", stacklevel=5)
+
+    @property
+    def found_in_training(self) -> Detected:
+        """The columns of the training data."""
+        data = self.facts.get("data", {})
+        return replace(self.found, **{name: data.get(name) for name in COLUMNS})
 
     def learnt(self, rows: Any, split: "Split") -> Any:
         """Of the rows of the run's training files, those that it was trained on."""

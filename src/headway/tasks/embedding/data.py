@@ -19,7 +19,7 @@ from headway.models.heads import PoolingHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.tasks.common.lengths import cut_warning
-from headway.tasks.common.parts import in_parts
+from headway.tasks.common.parts import Split, in_parts
 from headway.tasks.common.rows import encoded_pairs
 from headway.tasks.common.running_text import bpe_size
 from headway.tasks.common.vocabulary import base_vocabulary
@@ -63,7 +63,7 @@ class EmbeddingData(TaskData):
         other = None
         if isinstance(given.held_out, Table):
             other = read_pairs(given.held_out, given.found, on_bad_row=policy)
-        self.parts = in_parts(given, pairs, other, lambda rows, seed, known: split_pairs(rows, seed, most, known))
+        self.parts = in_parts(given, pairs, other, split_of(given.earlier))
         train, held_out = self.parts.train, self.parts.held_out
         self.kind = "pairs" if pairs.scores is None else "scores"
         if self.kind == "pairs" and len(held_out) < 2:
@@ -174,11 +174,14 @@ def most_held_out(earlier: dict[str, Any] | None) -> int | None:
     return MOST_HELD_OUT if earlier is None else earlier.get("data", {}).get("most_held_out")
 
 
-def split_pairs(
-    pairs: TextPairs, seed: int, most: int | None, known: Sequence[int] | np.ndarray = ()
-) -> tuple[TextPairs, TextPairs]:
-    """Pairs to train on and pairs held out; those with the same first text are on one side."""
-    return pairs.split(HELD_OUT if most is None else min(HELD_OUT, most / max(1, len(pairs))), seed, known)
+def split_of(earlier: dict[str, Any] | None) -> Split:
+    """How a run splits pairs; those with the same first text are on one side."""
+    most = most_held_out(earlier)
+
+    def split(pairs: TextPairs, seed: int, known: Sequence[int] | np.ndarray) -> tuple[TextPairs, TextPairs]:
+        return pairs.split(HELD_OUT if most is None else min(HELD_OUT, most / max(1, len(pairs))), seed, known)
+
+    return split
 
 
 def scores_of(pairs: TextPairs) -> np.ndarray:

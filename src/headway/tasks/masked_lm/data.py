@@ -22,6 +22,7 @@ from headway.models.heads import MaskedTokenHead
 from headway.models.initialise import initialise
 from headway.models.size import parameters
 from headway.models.transformer import Encoder
+from headway.tasks.common.next_token import unknown_in
 from headway.tasks.common.ngram import token_counts, unigrams
 from headway.tasks.common.running_text import Text, bpe_size, text_facts, text_parts
 from headway.tasks.common.vocabulary import base_vocabulary
@@ -82,6 +83,9 @@ class MaskedLMData(TaskData):
         self.mixed = given.earlier is not None and given.earlier["data"].get("measured") != MEASURED
         if self.mixed:
             self.facts["warnings"].append(f"{OF_BEFORE}; it goes on as it began")
+        if unknown := unknown_in([self.validation], self.tokenizer):
+            unmasked = f"{unknown:,} of {len(self.validation):,} held-out tokens are unknown text"
+            self.facts["warnings"].append(f"{unmasked}, which is neither masked nor measured")
         longest = self.base.config.max_length if self.base is not None else 1 << 20
         self.length = max(4, self.options.data.length or min(256, longest, max(16, len(self.train) // 20)))
         self.share = self.options.for_tasks.mlm_probability or (

@@ -1,10 +1,8 @@
 """A token classifier is measured as in its training, and next to the baseline where that can be fitted again."""
 
 import warnings
-from dataclasses import replace
 from typing import Any
 
-from headway.data.open.detected import Detected
 from headway.data.records.sample import few
 from headway.runtime.windows import frame
 from headway.tasks.common.rows import measured_rows
@@ -64,11 +62,5 @@ def _trained_on(given: EvaluationInputs, scheme: dict[str, Any]) -> Tagged | Non
     trained = given.trained_on()
     if trained is None:
         return None
-    known = read_tagged(trained, _found(given), given.before.get("on_bad_row") or "error", **scheme)
+    known = read_tagged(trained, given.found_in_training, given.before.get("on_bad_row") or "error", **scheme)
     return given.learnt(known, Tagged.split)  # type: ignore[no-any-return]
-
-
-def _found(given: EvaluationInputs) -> Detected:
-    """The columns of the training data."""
-    data = given.facts.get("data", {})
-    return replace(given.found, text_column=data.get("text_column"), label_column=data.get("label_column"))
