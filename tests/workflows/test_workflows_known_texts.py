@@ -111,6 +111,8 @@ def test_a_chain_and_other_data(tmp_path: Path):
     held_out = np.setdiff1d(text_hashes(texts), trained(tmp_path / "c")[0])
     assert len(held_out) == 30 and not np.isin(held_out, known).any()
     assert known_texts(tmp_path / "c")["classification"].tolist() == sorted(set(text_hashes(texts)) - set(held_out))
+    with pytest.warns(UserWarning, match="180 of 200 rows also occur in the training data"):
+        evaluate(tmp_path / "b", [first])  # which only its base was trained on
 
 
 def test_validation_rows_that_are_known_are_not_measured(tmp_path: Path, in_process: Callable):
@@ -119,6 +121,7 @@ def test_validation_rows_that_are_known_are_not_measured(tmp_path: Path, in_proc
     words = ("--from", tmp_path / "a", "--validation", first, "--steps", "1", "--threads", "1")
     status, _, err = in_process("train", second, "--out", tmp_path / "b", *words)
     assert status == 0 and "180 of 200 rows were trained on before and are not measured" in err
+    assert "180 known to the base, 100 trained on, 20 held out, 20 measured" in err
     status, out, err = in_process("evaluate", tmp_path / "b", "--json")
     assert status == 0 and json.loads(out)["examples"] == 20
     found = read_facts(tmp_path / "b") or {}

@@ -110,7 +110,8 @@ def kept_in_words(kept: object) -> list[str]:
         if lower:
             said += f"; the validation loss of step {low:,.0f}, {decimal(low_loss)}, is not clearly lower than its "
             said += decimal(loss)
-        rose = f"the validation loss rose after it, from {decimal(loss)} to {decimal(end_loss)}"
+        places = 3 if decimal(loss) != decimal(end_loss) else 5
+        rose = f"the validation loss rose after it, from {decimal(loss, places)} to {decimal(end_loss, places)}"
         if end_loss > loss:
             said += f"; {rose} at step {end:,.0f}"
         elif not lower:

@@ -126,7 +126,7 @@ def given_for(
     return EvaluationInputs(
         *(source, found, facts, options, same, whole, most, learnt),
         known=known,
-        trained_texts=own,
+        trained_texts=None if own is None else np.union1d(own, known),
         validation=validation,
     )
 

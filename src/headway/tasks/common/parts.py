@@ -68,5 +68,5 @@ def in_parts(given: TaskInputs, rows: Any, other: Any, split: Split) -> Parts:
         share = f"{both:,} of {len(held_out):,} validation rows ({both / len(held_out):.0%})"
         warnings.append(f"{share} also occur in training: their scores will be too high")
     counts = {**rows_read(given.source, rows), "known": count, "trained": len(train)}
-    counts |= {"held_out": len(other or held_out), "measured": len(held_out)}
+    counts |= {"held_out": len(held_out), "measured": len(held_out)}
     return Parts(train, held_out, known, counts, warnings)
