@@ -24,6 +24,8 @@ def logits(probabilities: list[float] = P) -> Tensor:
         ({"top_k": 3}, [0, 1, 2]),
         ({"top_k": 5}, [0, 1, 2, 3, 4]),
         ({"top_k": 99}, [0, 1, 2, 3, 4]),
+        ({"top_k": -1}, [0, 1, 2, 3, 4]),
+        ({"top_p": 0}, [0]),
         ({"top_p": 0.3}, [0]),
         ({"top_p": 0.39}, [0]),
         ({"top_p": 0.41}, [0, 1]),
@@ -35,6 +37,7 @@ def logits(probabilities: list[float] = P) -> Tensor:
         ({"min_p": 1.0}, [0]),
         ({"top_k": 3, "top_p": 0.9}, [0, 1, 2]),  # of 0.4, 0.3 and 0.15 alone, 0.7 is less than nine tenths
         ({"top_k": 2, "min_p": 0.1}, [0, 1]),
+        ({"top_p": 0.8, "min_p": 0.35}, [0, 1, 2]),  # top-p comes first: of 0.4, 0.3 and 0.15 alone it would cut 0.15
     ],
 )
 def test_what_is_left(options: dict[str, float], kept: list[int]):
@@ -95,8 +98,8 @@ def test_what_a_row_draws_does_not_depend_on_its_neighbours():
     ("name", "value"),
     [
         *(("temperature", value) for value in (-0.1, math.nan, math.inf, 101, "hot", None, True)),
-        *(("top_k", value) for value in (-1, 1.5, math.nan, math.inf, "3", None)),
-        *(("top_p", value) for value in (0, -0.1, 1.1, math.nan, "all", None)),
+        *(("top_k", value) for value in (-2, 1.5, math.nan, math.inf, "3", None)),
+        *(("top_p", value) for value in (-0.1, 1.1, math.nan, "all", None)),
         *(("min_p", value) for value in (-0.1, 1.1, math.nan, None)),
         *(("repetition_penalty", value) for value in (0, -1, math.nan, math.inf, None)),
     ],

@@ -107,6 +107,14 @@ def test_another_page_needs_to_be_allowed(client):
     asked = {"origin": "https://page.example", "access-control-request-method": "POST"}
     found = httpx.options(f"{client.base_url}/v1/completions".replace("//v1", "/v1"), headers=asked)
     assert found.status_code == 204 and "authorization" in found.headers["access-control-allow-headers"]
+    # what OpenAI's JavaScript client sends in a browser
+    names = ["authorization", "content-type", "x-stainless-arch", "x-stainless-helper-method", "x-stainless-lang"]
+    names += ["x-stainless-os", "x-stainless-package-version", "x-stainless-retry-count", "x-stainless-runtime"]
+    names += ["x-stainless-runtime-version", "x-stainless-timeout", "openai-organization", "openai-project"]
+    asked["access-control-request-headers"] = ",".join([*names, "x-evil"])
+    found = httpx.options(f"{client.base_url}/v1/completions".replace("//v1", "/v1"), headers=asked)
+    allowed_names = found.headers["access-control-allow-headers"].split(", ")
+    assert set(names) <= set(allowed_names) and "x-evil" not in allowed_names
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,8 @@ def test_many_clients_at_once_get_what_each_gets_alone(server):
         ({"max_tokens": 5000}, "prompt", "context_length_exceeded"),
         ({"max_tokens": 0}, "max_tokens", "invalid_value"),
         ({"temperature": 2.1}, "temperature", "invalid_value"),
-        ({"top_p": 0}, "top_p", "invalid_value"),
+        ({"top_p": -0.1}, "top_p", "invalid_value"),
+        ({"extra_body": {"top_k": -2}}, "top_k", "invalid_value"),
         ({"n": 9}, "n", "invalid_value"),
         ({"prompt": ["a"] * 33, "n": 2}, "n", "invalid_value"),
         ({"prompt": []}, "prompt", "invalid_value"),
@@ -183,6 +184,10 @@ def test_many_clients_at_once_get_what_each_gets_alone(server):
         ({"seed": 1 << 63}, "seed", "invalid_value"),
         ({"suffix": "x"}, "suffix", "unsupported_parameter"),
         ({"best_of": 2}, "best_of", "unsupported_parameter"),
+        ({"extra_body": {"guided_json": {"type": "object"}}}, "guided_json", "unsupported_parameter"),
+        ({"extra_body": {"grammar": "root ::= x"}}, "grammar", "unsupported_parameter"),
+        ({"extra_body": {"min_tokens": 5}}, "min_tokens", "unsupported_parameter"),
+        ({"extra_body": {"skip_special_tokens": False}}, "skip_special_tokens", "unsupported_parameter"),
         ({"model": "labels"}, "model", "invalid_value"),
         ({"stream_options": {"include_usage": True}}, "stream_options", "invalid_value"),
     ],
@@ -218,9 +223,15 @@ def test_what_changes_nothing_is_accepted(client):
     more = client.chat.completions.create(
         model="chat", messages=MESSAGES, max_tokens=2, temperature=0, tools=[], tool_choice="none",
         user="u", store=False, top_p=None,
-        extra_body={"never_heard_of": 1}, response_format={"type": "text"}, modalities=["text"],
+        extra_body={"never_heard_of": 1, "top_k": -1, "min_tokens": 0, "ignore_eos": False, "length_penalty": 1.0},
+        response_format={"type": "text"}, modalities=["text"],
     )  # fmt: skip
     assert more.choices == plain.choices
+
+
+def test_top_p_of_nothing_is_greedy(client):
+    greedy = client.completions.create(model="text", prompt="the", max_tokens=8, temperature=0)
+    assert client.completions.create(model="text", prompt="the", max_tokens=8, top_p=0).choices == greedy.choices
 
 
 def test_the_name_of_a_message_reaches_the_template():

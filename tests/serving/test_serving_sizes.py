@@ -28,7 +28,7 @@ def test_numbers_that_would_mean_no_limit_are_refused(server):
     for path, options in (
         ("/generate", {"max_tokens": 0}),
         ("/generate", {"max_tokens": -5}),
-        ("/generate", {"top_k": -1}),
+        ("/generate", {"top_k": -2}),
         ("/generate", {"temperature": -1}),
         ("/fill", {"k": 0}),
         ("/translate", {"beam": 0}),

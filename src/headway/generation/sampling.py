@@ -13,8 +13,6 @@ from torch import Tensor
 
 from headway.errors import OptionError, shown
 
-SMALLEST = math.ulp(0.0)
-"""The smallest number above 0."""
 COLDEST = 1e-6
 """Below this temperature, divided logits exceed the range of float32."""
 
@@ -23,10 +21,11 @@ COLDEST = 1e-6
 class Sampling:
     """Which tokens may be chosen, and how randomly.  Raises InputError for a value out of range.
 
-    ``temperature`` 0 is greedy.  ``top_k`` keeps the k most probable tokens (0: all), ``top_p`` the fewest whose
-    probabilities sum to p (Holtzman et al. 2019), ``min_p`` those at least p times as probable as the best (Nguyen et
-    al. 2024); ``repetition_penalty`` divides the positive logits of tokens that have already occurred and multiplies
-    negative ones (Keskar et al. 2019).
+    ``temperature`` 0 is greedy.  ``top_k`` keeps the k most probable tokens (0 or -1: all), ``top_p`` of these the
+    fewest whose probabilities sum to at least p (Holtzman et al. 2019; 0: the best one), ``min_p`` of these those at
+    least p times as probable as the best (Nguyen et al. 2024), in the order of transformers and llama.cpp.
+    ``repetition_penalty`` divides the positive logits of tokens that have already occurred and multiplies negative ones
+    (Keskar et al. 2019).
     """
 
     temperature: float = 0.8
@@ -38,8 +37,8 @@ class Sampling:
     def __post_init__(self) -> None:
         least, words = 0 if self.temperature == 0 else COLDEST, f"0 for the likeliest token, or from {COLDEST:g} to 100"
         check_number("temperature", self.temperature, least, 100, words)
-        check_number("top_k", self.top_k, 0, 1 << 31, "a whole number, 0 or more", whole=True)
-        check_number("top_p", self.top_p, SMALLEST, 1, "above 0 and at most 1")
+        check_number("top_k", self.top_k, -1, 1 << 31, "a whole number, 0 or more, or -1 for all", whole=True)
+        check_number("top_p", self.top_p, 0, 1, "from 0 to 1")
         check_number("min_p", self.min_p, 0, 1, "from 0 to 1")
         check_number("repetition_penalty", self.repetition_penalty, 0.01, 100, "from 0.01 to 100")
 
@@ -100,12 +99,9 @@ def allowed(logits: Tensor, sampling: Sampling) -> Tensor:
 
     The most probable token is always kept.
     """
-    if sampling.top_k and sampling.top_k < logits.shape[-1]:
+    if 0 < sampling.top_k < logits.shape[-1]:
         kth = logits.topk(sampling.top_k, dim=-1).values[:, -1:]
         logits = logits.masked_fill(logits < kth, -math.inf)
-    if sampling.min_p > 0:
-        best = logits.max(dim=-1, keepdim=True).values
-        logits = logits.masked_fill(logits < best + math.log(sampling.min_p), -math.inf)
     if sampling.top_p < 1:
         ordered, index = logits.sort(dim=-1, descending=True)
         before = ordered.softmax(dim=-1).cumsum(dim=-1) - ordered.softmax(dim=-1)  # the sum of all more probable tokens
@@ -113,6 +109,9 @@ def allowed(logits: Tensor, sampling: Sampling) -> Tensor:
         beyond[..., 0] = False  # float32 rounds the smallest shares to 0, which would leave nothing to choose
         dropped = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, index, beyond)
         logits = logits.masked_fill(dropped, -math.inf)
+    if sampling.min_p > 0:
+        best = logits.max(dim=-1, keepdim=True).values
+        logits = logits.masked_fill(logits < best + math.log(sampling.min_p), -math.inf)
     return logits
 
 

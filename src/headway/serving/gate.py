@@ -29,10 +29,12 @@ SECURITY = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-ALLOWED = "authorization, content-type, x-request-id, x-stainless-retry-count"
-"""Headers that pages of an allowed origin may send."""
+ALLOWED = ("accept", "authorization", "content-type", "x-request-id")
+"""Headers that pages of an allowed origin may send, besides those of OpenAI's clients."""
+OF_CLIENTS = re.compile(r"x-stainless-[a-z-]{1,40}|openai-(?:organization|project|beta)")
 ROUTE = "headway.route"
 """Where a request keeps the route that answers it, as the server writes it."""
+EXPOSED = "x-request-id, retry-after"
 Headers = dict[str, str]
 
 
@@ -165,7 +167,7 @@ class Gate:
             return {"vary": "origin"} if self.settings.origins else {}
         return {
             **{"access-control-allow-origin": origin, "vary": "origin", "access-control-allow-methods": "GET, POST"},
-            **{"access-control-allow-headers": ALLOWED, "access-control-expose-headers": "x-request-id, retry-after"},
+            **{"access-control-allow-headers": _allowed(headers), "access-control-expose-headers": EXPOSED},
             **{"cross-origin-resource-policy": "cross-origin"},
         }
 
@@ -184,6 +186,12 @@ def route_of(scope: Any) -> str:
     found = scope.get(ROUTE) or getattr(scope.get("route"), "path", None) or "other"
     method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"
     return f"{method} {found}"
+
+
+def _allowed(headers: Headers) -> str:
+    """The headers that a page may send, of those that it asks for the ones of OpenAI's clients too."""
+    asked = headers.get("access-control-request-headers", "").lower().split(",")
+    return ", ".join([*ALLOWED, *(name for name in map(str.strip, asked) if OF_CLIENTS.fullmatch(name))])
 
 
 def _digest(key: str) -> bytes:

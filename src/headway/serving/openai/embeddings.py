@@ -16,7 +16,8 @@ from headway.serving.schema import Schema, optional
 from headway.serving.state import State
 from headway.serving.warned import heard
 
-MOST = 256
+MOST = 2048
+"""Inputs of a request, as with OpenAI."""
 TEXT: Schema = {"type": "string", "minLength": 1, "maxLength": 1 << 16}
 IDS: Schema = {"type": "array", "items": ID, "minItems": 1, "maxItems": 1 << 16}
 SCHEMA: Schema = {

@@ -15,7 +15,7 @@ INT64 = 1 << 63
 STOP: Schema = {"type": "string", "minLength": 1, "maxLength": 64}
 SAMPLING: dict[str, Schema] = {
     "temperature": optional({"type": "number", "minimum": 0, "maximum": 2}, 1.0),
-    "top_p": optional({"type": "number", "exclusiveMinimum": 0, "maximum": 1}, 1.0),
+    "top_p": optional({"type": "number", "minimum": 0, "maximum": 1}, 1.0),
     "n": optional({"type": "integer", "minimum": 1, "maximum": 8}, 1),
     "seed": optional({"type": "integer", "minimum": -INT64, "maximum": INT64 - 1}),
     "stop": {"anyOf": [optional(STOP), {"type": "array", "items": STOP, "maxItems": 4}], "default": None},
@@ -32,12 +32,26 @@ SAMPLING: dict[str, Schema] = {
     "stream_options": optional(
         {"type": "object", "properties": {"include_usage": optional({"type": "boolean"}, False)}}
     ),
-    "top_k": optional({"type": "integer", "minimum": 0, "maximum": 1 << 30}, 0),
+    "top_k": optional({"type": "integer", "minimum": -1, "maximum": 1 << 30}, 0),
     "min_p": optional({"type": "number", "minimum": 0, "maximum": 1}, 0.0),
     "repetition_penalty": optional({"type": "number", "minimum": 0.01, "maximum": 100}, 1.0),
     "user": optional({"type": "string", "maxLength": 1000}),
 }
 """The fields that completions and chats share.  top_k, min_p and repetition_penalty are not OpenAI's."""
+NEUTRAL: dict[str, Any] = {
+    **dict.fromkeys(("add_generation_prompt", "add_special_tokens", "skip_special_tokens", "do_sample"), True),
+    **dict.fromkeys(("length_penalty", "tfs_z", "top_a", "typical_p"), 1.0),
+    "spaces_between_special_tokens": True,
+}
+"""Fields of other servers that change an answer unless they have this value; of those below, unless they are empty."""
+CHANGING = (
+    *("allowed_token_ids", "bad_words", "continue_final_message", "early_stopping", "grammar", "ignore_eos"),
+    *("include_stop_str_in_output", "json_schema", "logits_processors", "lora", "min_length", "min_tokens"),
+    *("mirostat", "n_predict", "no_repeat_ngram_size", "prompt_logprobs", "reasoning", "reasoning_effort", "regex"),
+    *("samplers", "stop_token_ids", "structured_outputs", "thinking", "truncate_prompt_tokens", "use_beam_search"),
+    *("verbosity"),
+)
+BEGINNINGS = ("dry_", "dynatemp_", "guided_", "xtc_")
 
 
 def check_stream(body: dict[str, Any]) -> None:
@@ -103,6 +117,9 @@ def _bias(given: dict[str, float], served: Served) -> tuple[tuple[int, float], .
 
 def unsupported(body: dict[str, Any], names: tuple[str, ...]) -> None:
     """Raise RequestError for a field that would change the answer and that is not offered."""
-    for name in names:
-        if body.get(name) not in (None, [], {}, "none", False):
+    others = [name for name in body if name in NEUTRAL or name in CHANGING or name.startswith(BEGINNINGS)]
+    for name in (*names, *others):
+        value = body.get(name)
+        neutral = (None, NEUTRAL[name]) if name in NEUTRAL else (None, [], {}, "none", False)
+        if value not in neutral:
             raise RequestError(400, f"{name} is not supported", "unsupported_parameter", name)

@@ -29,13 +29,14 @@ class Generate(Command):
         Option("system", "With --chat: the system message.", goes_with="chat"),
         Option("max_tokens", "Maximum length of the continuation in tokens.", int, 200, least=1),
         Option("temperature", "0 always takes the likeliest token.", float, 0.8, least=0),
-        Option("top_k", "Choose among the k likeliest tokens (0: all).", int, 0, show_default=False, least=0),
+        Option("top_k", "Choose among the k likeliest tokens (0 or -1: all).", int, 0, show_default=False, least=-1),
         Option(
             "top_p",
             "Choose among the likeliest tokens of this total probability.",
             float,
             1.0,
             show_default=False,
+            least=0,
             most=1,
         ),
         Option(
