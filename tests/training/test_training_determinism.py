@@ -270,3 +270,17 @@ def test_no_options_make_two_models_of_one_run(corpus: Path, tmp_path: Path, tin
     assert headway.load(tmp_path).model.training is False
     facts = json.loads((tmp_path / "headway.json").read_text(encoding="utf-8"))
     assert facts["finished"] and facts["options"]["average"] == 0.9
+
+
+def test_without_a_limit_of_time_products_are_torchs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A timing that chose now one library and now the other made two results of one command."""
+    monkeypatch.setattr("headway.training.hardware.measure.faster", lambda: ("onednn", {"torch": 1.0, "onednn": 2.0}))
+    (tmp_path / "a.txt").write_text("the cat sat on the mat\n" * 60)
+    tiny = {"d_model": 16, "layers": 1, "heads": 2, "length": 16, "batch_tokens": 64, "threads": 1, "quiet": True}
+    for name, options, chosen in (
+        ("steps", {"steps": 2}, "torch"),
+        ("asked", {"steps": 2, "products": "onednn"}, "onednn"),
+        ("time", {"time": "3s"}, "onednn"),
+    ):
+        headway.train(tmp_path / "a.txt", out=tmp_path / name, **tiny, **options)
+        assert json.loads((tmp_path / name / "headway.json").read_text())["plan"]["products"] == chosen

@@ -84,6 +84,7 @@ class TrainKeywords(TypedDict, total=False):
     augment: str | None
     device: str
     precision: str | None
+    products: str | None
     threads: int | None
     workers: int
     shard: bool

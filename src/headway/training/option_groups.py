@@ -284,6 +284,12 @@ class RuntimeOptions:
     precision: str | None = option(
         None, "precision [default: whichever is faster here]", ("float32", "bfloat16"), change="allowed"
     )
+    products: str | None = option(
+        None,
+        "library of float32 products on a CPU [default: the faster one here; without --time torch's]",
+        ("torch", "onednn"),
+        change="allowed",
+    )
     threads: int | None = option(None, "processor threads", allowed=up_to(2**10), change="allowed")
     workers: int = option(0, "processes that prepare batches during training", allowed=Between(0, 2**8), change="free")
     shard: bool = option(False, "shard the weights over the processes that torchrun started (FSDP)", change="free")

@@ -165,4 +165,4 @@ def as_asked(options: TrainOptions) -> dict[str, Any]:
     asked = {OF_OPTIONS.get(name, name): options.value(name) for name in names}
     asked |= {name: options.value(name) or 0.0 for name in ("average", "r_drop", "bpe_dropout")}
     evaluations, precision = options.run.evaluations or 0, options.runtime.precision or "auto"
-    return {**asked, "evaluations": evaluations, "precision": precision, "products": AUTO}
+    return {**asked, "evaluations": evaluations, "precision": precision, "products": options.runtime.products or AUTO}

@@ -120,6 +120,6 @@ def unsupported(body: dict[str, Any], names: tuple[str, ...]) -> None:
     others = [name for name in body if name in NEUTRAL or name in CHANGING or name.startswith(BEGINNINGS)]
     for name in (*names, *others):
         value = body.get(name)
-        neutral = (None, NEUTRAL[name]) if name in NEUTRAL else (None, [], {}, "none", False)
+        neutral: tuple[Any, ...] = (None, NEUTRAL[name]) if name in NEUTRAL else (None, [], {}, "none", False)
         if value not in neutral:
             raise RequestError(400, f"{name} is not supported", "unsupported_parameter", name)

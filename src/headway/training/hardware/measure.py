@@ -13,7 +13,7 @@ from headway.data.batches.batch_source import BatchSource, HeldOutText
 from headway.data.batches.windows import Position
 from headway.io.quantities import figure
 from headway.models.device import wait_for
-from headway.nn.kernels.products import ONEDNN, TORCH, faster
+from headway.nn.kernels.products import AUTO, ONEDNN, TORCH, faster
 from headway.training.hardware.memory import out_of_memory
 from headway.training.hardware.precision import faster_precision
 from headway.training.loop.randomness import random_state, set_random_state
@@ -54,11 +54,13 @@ def measured(
     """
     device = next(model.parameters()).device
     decisions = list(plan.decisions)
-    plan = plan.but(products=TORCH)
-    if device.type == "cpu" and faster()[0] == ONEDNN:
-        plan = plan.but(products=ONEDNN)
-        why = ", ".join(f"{name} {figure(rate, 3)}FLOP/s" for name, rate in faster()[1].items())
-        decisions.append(asdict(Decision("products", "oneDNN in float32", f"here: {why}", "")))
+    if plan.hardware.products == AUTO:
+        plan = plan.but(products=TORCH)
+        # without a limit of time no timing chooses: two runs of one command must be the same
+        if limit is not None and device.type == "cpu" and faster()[0] == ONEDNN:
+            plan = plan.but(products=ONEDNN)
+            why = ", ".join(f"{name} {figure(rate, 3)}FLOP/s" for name, rate in faster()[1].items())
+            decisions.append(asdict(Decision("products", "oneDNN in float32", f"here: {why}", "--products")))
     if plan.precision == "auto":
         precision, rates = faster_precision(plan.config.d_model, device)
         plan = plan.but(precision=precision)
