@@ -82,15 +82,11 @@ def text_facts(corpus: Corpus, held_out: Corpus | None, n_train: int, n_validati
 
 
 def measured_bytes(text: Text, tokens: TokenFile, tokenizer: Tokenizer) -> float | None:
-    """The bytes of UTF-8 for each token of a text that is predicted, which all are but the first.
-
-    In NFC where the tokenizer writes that; None with unknown tokens.
-    """
+    """The bytes of UTF-8 for each token of a text, in NFC where the tokenizer writes that; None with unknown tokens."""
     parts = (normalize("NFC", part) if tokenizer.composes else part for part, _ in text)
     n_bytes = sum(len(part.encode("utf-8", "surrogatepass")) for part in parts)
-    first = tokenizer.decode([number for number in tokens[:1].tolist() if number not in tokenizer.special_ids])
-    unknown = unknown_in([tokens[1:]], tokenizer)
-    return bytes_per_token(n_bytes - len(first.encode("utf-8", "surrogatepass")), len(tokens) - 1, unknown)
+    unknown = unknown_in([tokens[1:]], tokenizer)  # the first, which may be half a word, is not predicted
+    return bytes_per_token(n_bytes, len(tokens), unknown)
 
 
 def around_documents(tokenizer: Tokenizer) -> tuple[list[int], int | None]:
