@@ -44,7 +44,7 @@ def comparison_in_words(found: Mapping[str, Any], task: str, called: str | None 
     if result == "constant":
         as_majority = ", as the majority class does" if key in ("accuracy", "macro_f1") else ""
         one = known_task(task).counted
-        said = f"The {model} gives one answer for every {one}{as_majority}: it has learnt nothing that its answers show"
+        said = f"The {model} gives one answer for every {one}{as_majority}: it has learnt nothing"
         best = "" if other is None else f", {_called(found['against'])} {decimal(other)}"
         return [f"{said} ({figure} {decimal(value)}{unit}{best})."]
     if found.get("against") is None or other is None:

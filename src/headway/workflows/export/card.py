@@ -185,7 +185,7 @@ def _limits(facts: Mapping[str, Any], record: Record, subject: Subject) -> Itera
     yield "The results are of held-out data of the same source; on other data they may be worse."
     judged = verdict_of(record)
     if judged.get("result") == "constant":
-        yield "It gives one answer for everything: it has learnt nothing that its answers show."
+        yield "It gives one answer for everything: it has learnt nothing."
     if judged.get("result") in ("too few", "undecided", "worse"):
         yield f"It is not shown to be better than the baseline: {judged.get('against')}."
     length = getattr(subject.pipe, "max_length", None) or getattr(subject.model.config, "max_length", None)
