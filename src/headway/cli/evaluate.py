@@ -100,9 +100,11 @@ def _lines(found: dict[str, Any]) -> list[str]:
     if verdict.get("against") is not None:
         lines.append(" ".join(comparison_in_words(verdict, found["task"], found["called"])))
     lines += [f"  {name}: {signature}" for name, signature in found.get("signatures", {}).items()]
+    task = spec(found["task"])
+    unit = "span" if task.answers == "spans" else task.counted
     for label, entry in (found.get("per_class") or {}).items():
         lines.append(
             f"  {field(label)}: precision {entry['precision']:.3f}, recall {entry['recall']:.3f}, "
-            f"F1 {entry['f1']:.3f}, {counted(entry['support'], spec(found['task']).instance)}"
+            f"F1 {entry['f1']:.3f}, {counted(entry['support'], unit)}"
         )
     return lines

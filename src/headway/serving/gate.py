@@ -190,8 +190,8 @@ def route_of(scope: Any) -> str:
 
 def _allowed(headers: Headers) -> str:
     """The headers that a page may send, of those that it asks for the ones of OpenAI's clients too."""
-    asked = headers.get("access-control-request-headers", "").lower().split(",")
-    return ", ".join([*ALLOWED, *(name for name in map(str.strip, asked) if OF_CLIENTS.fullmatch(name))])
+    names = headers.get("access-control-request-headers", "").lower().split(",")
+    return ", ".join([*ALLOWED, *(name for name in map(str.strip, names) if OF_CLIENTS.fullmatch(name))])
 
 
 def _digest(key: str) -> bytes:

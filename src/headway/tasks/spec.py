@@ -30,8 +30,6 @@ class TaskSpec:
     """the placeholder of an input in a suggested command line"""
     counted: str = "row"
     """what ``examples`` counts, in the singular"""
-    instance: str = "row"
-    """what is counted of each class, in the singular"""
     loss_unit: str = ""
     """the unit of its loss"""
     logits: float = 0.0

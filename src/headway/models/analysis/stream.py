@@ -19,12 +19,12 @@ def residual_stream(model: nn.Module, *inputs: Any, **given: Any) -> Tensor:
     Of an encoder-decoder, that is the decoder.  Raises TypeError for a module that is none of the three wirings.
     """
     *_, stack = stacks_of(model).values()
-    found: list[Tensor] = []
+    vectors: list[Tensor] = []
     with torch.no_grad(), ExitStack() as hooks:
         for part in (stack.embedding, *stack.blocks):
-            hooks.callback(part.register_forward_hook(lambda _module, _given, result: found.append(result)).remove)
+            hooks.callback(part.register_forward_hook(lambda _module, _given, result: vectors.append(result)).remove)
         model(*inputs, **given)
-    return torch.stack(found)
+    return torch.stack(vectors)
 
 
 def logit_lens(model: nn.Module, *inputs: Any, **given: Any) -> Tensor:
@@ -38,8 +38,8 @@ def logit_lens(model: nn.Module, *inputs: Any, **given: Any) -> Tensor:
     *_, stack = stacks_of(model).values()
     head: Any = model.head
     if not isinstance(head, TokenHead | MaskedTokenHead | ClassificationHead):
-        found = "no head" if head is None else f"a {type(head).__name__}"
-        raise ValueError(f"the model has {found}; the logit lens needs a head that computes logits")
+        what = "no head" if head is None else f"a {type(head).__name__}"
+        raise ValueError(f"the model has {what}; the logit lens needs a head that computes logits")
     more: list[tuple[Any, ...]] = []  # further arguments of the head: a mask
     hook = head.register_forward_pre_hook(lambda _module, found: more.append(found[1:]))
     try:

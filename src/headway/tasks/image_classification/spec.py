@@ -12,7 +12,6 @@ SPEC = TaskSpec(
     answers="labels",
     argument="IMAGE",
     counted="image",
-    instance="image",
     loss_unit="nats per example",
     logits=0.0,
     outputs="logits of the classes",

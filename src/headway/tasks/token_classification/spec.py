@@ -15,7 +15,6 @@ SPEC = TaskSpec(
     answers="spans",
     argument='"..."',
     counted="word",
-    instance="span",
     loss_unit="nats per word",
     logits=0.0,
     outputs="logits of every token",
