@@ -17,6 +17,7 @@ MEANS_SOMETHING = {
     ("seed", "1000000000000"),
     ("split-seed", "1000000000000"),
     ("length-penalty", "-1"),
+    ("top-k", "-1"),
     ("match-parameters", "1000000000000"),
 }
 """Large or negative, and all right."""
@@ -26,7 +27,7 @@ FOR_OTHERS = {
 }
 """Options that are read with another."""
 ALSO = {
-    "generate": {"repetition-penalty": ["1e-300", "0"], "temperature": ["1e-300", "5e-324"], "top-p": ["0", "-0.0"]}
+    "generate": {"repetition-penalty": ["1e-300", "0"], "temperature": ["1e-300", "5e-324"], "top-k": ["-2"]},
 }
 TEXTS = ["K", "-5G", "1e40", "nan", "inf", "", "9" * 400]
 """What is no quantity."""
