@@ -100,6 +100,7 @@ def test_parts_differ_in_nothing_else(text_file: Path, tmp_path: Path, in_this_p
         assert {**row["size"]} == {**rows["rotary"]["size"]}
         assert [one["loss"] is not None for one in row["longer"]] == [True, name != "learned", name != "learned"]
     assert in_this_process[1]["config_overrides"] == "positions=learned"
+    assert {one["products"] for one in in_this_process[1:]} == {rows["rotary"]["size"]["products"]}
     write_comparison(found, tmp_path / "out")
     assert (tmp_path / "out" / "longer.png").exists()
 

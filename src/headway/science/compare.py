@@ -249,6 +249,7 @@ def _options(contest: Contest, model: Candidate, first: dict[str, Any] | None) -
         if not first["steps"]:
             raise RunFailed("the first model is fitted in closed form, so there is no number of tokens to match")
         own |= {"time": None, "steps": first["steps"], "batch_tokens": size["batch_tokens"]}
+        own.setdefault("products", size["products"])  # without a limit of time no timing chooses them
         own |= {name: size[name] for name in ("dropout", "evaluations") if "from_model" not in model.options}
     if contest.match == "parameters":
         own["match_parameters"] = first["parameters"]
@@ -290,7 +291,8 @@ def _size(facts: dict[str, Any]) -> dict[str, Any]:
     plan = facts["plan"]
     model = plan["model"]
     found = {name: model.get(name) for name in ("d_model", "n_layers", "n_heads", "vocab_size", "tied", "dropout")}
-    return {**found, **{name: plan[name] for name in ("batch_tokens", "evaluations", "precision", "weight_decay")}}
+    kept = ("batch_tokens", "evaluations", "precision", "products", "weight_decay")
+    return {**found, **{name: plan[name] for name in kept}}
 
 
 def _measured(contest: Contest, path: Path) -> tuple[dict[str, Any], np.ndarray]:
