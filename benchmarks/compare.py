@@ -11,7 +11,7 @@ All models of a comparison have one optimizer and precision; --own trains each a
 compare-NAME-own.json.
 
 DATA is a folder with shakespeare.txt and reviews/airline-{train,test}.csv.  Writes benchmarks/results/compare-NAME.json
-and docs/pictures/compare-NAME-*.svg.  With --out a comparison that was stopped is gone on with.
+and docs/pictures/compare-NAME-*.svg (without --own).  With --out a comparison that was stopped is gone on with.
 """
 
 import argparse
@@ -70,10 +70,8 @@ def main() -> None:
         more = ["--time", given.time or TIMES[given.name], "--trials", given.trials, "--seeds", seeds]
         more += ["--optimizer", "auto", "--precision", "auto"] if given.own else []
         found = headway("compare", *words(given.name, given.data, given.pretrained), *more, "--out", str(out))
-        for drawn in DRAWN.get(given.name, ()):
-            shutil.copyfile(
-                out / f"{drawn}.svg", given.pictures / f"compare-{given.name}{'-own' * given.own}-{drawn}.svg"
-            )
+        for drawn in () if given.own else DRAWN.get(given.name, ()):
+            shutil.copyfile(out / f"{drawn}.svg", given.pictures / f"compare-{given.name}-{drawn}.svg")
     kept = {key: value for key, value in found.items() if key not in ("out", "measured_on", "rows")}
     name = f"compare-{given.name}{'-own' * given.own}"
     write(name, {**facts(), **kept, "rows": [short(row) for row in found["rows"]]}, given.results)
