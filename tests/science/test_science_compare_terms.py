@@ -33,6 +33,7 @@ def test_all_have_one_optimizer_and_precision(
     found = compared(in_process, *words, "--out", tmp_path / "one")
     assert {(row["optimizer"], row["precision"]) for row in found["rows"]} == {("adamw", "float32")}
     assert all(one["optimizer"] == "adamw" and one["precision"] == "float32" for one in in_this_process)
+    assert in_this_process[1]["products"] == found["rows"][0]["size"]["products"]
     assert any("Trained with adamw in float32" in line for line in found["advice"])
     table = in_process("compare", *words, "--out", tmp_path / "one", "--quiet")[1]
     assert "optimizer" in table.splitlines()[0] and "precision" in table.splitlines()[0] and "adamw" in table

@@ -241,6 +241,7 @@ def _options(contest: Contest, model: Candidate, first: dict[str, Any] | None) -
     if first is None:
         return own
     size = first["size"]
+    own.setdefault("products", size["products"])  # else each would time them for itself
     if contest.vary is not None:
         same = {"d_model": size["d_model"], "layers": size["n_layers"], "heads": size["n_heads"]}
         own |= {**same, **{name: size[name] for name in ("dropout", "weight_decay", "precision")}}
@@ -249,7 +250,6 @@ def _options(contest: Contest, model: Candidate, first: dict[str, Any] | None) -
         if not first["steps"]:
             raise RunFailed("the first model is fitted in closed form, so there is no number of tokens to match")
         own |= {"time": None, "steps": first["steps"], "batch_tokens": size["batch_tokens"]}
-        own.setdefault("products", size["products"])  # without a limit of time no timing chooses them
         own |= {name: size[name] for name in ("dropout", "evaluations") if "from_model" not in model.options}
     if contest.match == "parameters":
         own["match_parameters"] = first["parameters"]
