@@ -157,9 +157,7 @@ def test_the_highest_use_of_a_step_is_covered(name: str, checkpointed: bool):
             held += event.nbytes()
             highest = max(highest, held)
     found = activation_bytes(config, ROWS, LENGTH, checkpointed=checkpointed) + workspace_bytes(config, ROWS, LENGTH)
-    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    most = 1.8 if "avx_vnni" in flags else 2.0  # other processors' products need less memory
-    assert 1.0 < (found + tensor_bytes(params)) / highest < most
+    assert 1.0 < (found + tensor_bytes(params)) / highest < 2.0  # 1.92 where products need the least memory
 
 
 def test_fsdp_holds_a_part():

@@ -282,7 +282,10 @@ class RuntimeOptions:
         change="allowed",
     )
     precision: str | None = option(
-        None, "precision [default: whichever is faster here]", ("float32", "bfloat16"), change="allowed"
+        None,
+        "precision [default: the faster one here; without --time bfloat16 where the processor has instructions for it]",
+        ("float32", "bfloat16"),
+        change="allowed",
     )
     products: str | None = option(
         None,

@@ -63,6 +63,8 @@ class EvaluationPlan:
     """the run stops after so many epochs without a better evaluation; 0 for never"""
     validation_every: int = 1
     """validation reads every n-th window; above 1 where all of them would take too much of the time"""
+    validation_part: int = 1
+    """evaluations during training read every n-th batch of what is held out; the kept weights are measured on all"""
 
 
 @dataclass(frozen=True, kw_only=True)

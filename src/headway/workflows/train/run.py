@@ -23,11 +23,13 @@ from headway.models.device import device_of
 from headway.models.freed_memory import keep_freed_memory
 from headway.nn.kernels.products import products_by
 from headway.tasks.registry import spec
+from headway.tasks.task import Closing
 from headway.training.distributed.ranks import Ranks
 from headway.training.distributed.sharding import put_together, recompute_activations, shard
-from headway.training.hardware.measure import evaluation_seconds
+from headway.training.hardware.measure import SAVED_IN_A_SECOND, evaluation_seconds
 from headway.training.hardware.memory import out_of_memory, try_longest
-from headway.training.loop.trainer import Interrupted, Job, Saved, train
+from headway.training.loop.budget import Load
+from headway.training.loop.trainer import Interrupted, Job, Saved, held_out_metrics, train
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.option_fields import DEFAULT_TIME, flag
 from headway.training.options import TrainOptions
@@ -43,18 +45,20 @@ from headway.workflows.train.check import check_for_task
 from headway.workflows.train.continuing import BOUNDS, as_continued, entry, went_on
 from headway.workflows.train.outcome import finish, finish_fitted, known_signs, measured
 from headway.workflows.train.resume import changes, check_same_data, fingerprints, recorded
-from headway.workflows.train.setup import ENDING, Prepared, prepare
+from headway.workflows.train.setup import Prepared, prepare
 
 COMPLETE = "this run is complete. --more-time 5m continues it; name another directory with --out to start over."
 PREPARED = "prepared"
 """The signal of the first rank that the others can load the run."""
 RANK_SEED = 1_000_003
 """The distance between the seeds of two ranks, so that their dropout differs."""
+COPIES = 5
+"""How many times the trained weights are written at the end: two moments, the last and the best, and the model."""
 CROSS_VALIDATING = 0.1
 """The fraction of the time that the cross-validation of a small table may take."""
 ADAPTING, ADAPTING_EPOCHS = 0.4, 10
 """Of ``--adapt``: the fraction of the time that it may take, and its epochs (Gururangan et al. 2020: up to 100)."""
-SHARED = ("encoding", "delimiter", "on_bad_row", "length", "threads", "device", "steps", "precision", "seed")
+SHARED = ("encoding", "delimiter", "on_bad_row", "length", "threads", "device", "steps", "precision", "products", "seed")
 """The options that it shares with the main run."""
 
 
@@ -128,7 +132,10 @@ def run_training(
         if "cross_validation" not in run.facts:
             most = None if prepared.limit is None else CROSS_VALIDATING * prepared.limit
             run.update(cross_validation=prepared.data.cross_validation(prepared.plan, prepared.model, most))
-        left = None if prepared.limit is None else max(0.0, prepared.limit - (time.monotonic() - started) - ENDING)
+        left = None
+        if prepared.limit is not None and prepared.plan.fine_tuning.frozen:
+            after = _after(prepared, prepared.data.closing(prepared.model, prepared.limit), None)
+            left = max(0.0, prepared.limit - (time.monotonic() - started) - sum(after.values()))
         if _fitted(run, prepared, left, progress):
             finish_fitted(run, prepared, started, progress)
         else:
@@ -284,8 +291,8 @@ def _train(
     since, spent = begin_cycle(run, cycle, options, saved[1] if saved is not None else {}, progress)
     shown, closing = data.sampler(twin), data.closing(twin, prepared.limit)
     sample = None if shown is None else lambda: (put_together(model, twin), shown())[1]
-    after = evaluation_seconds(model, batch_source, prepared.objective, sample) * 1.25
-    budget = budget_of(options, prepared.limit, started, since, spent, after + (closing.seconds if closing else 0.0))
+    after = _after(prepared, closing, sample)
+    budget = budget_of(options, prepared.limit, started, since, spent, after)
     of_baselines = data.baseline_units(plan)
 
     def save(write: Callable[..., None], *where: int) -> None:
@@ -315,6 +322,8 @@ def _train(
     for name, p in trained(model).items():
         put_back(p, now.best[name])
     twin.eval()
+    if plan.evaluating.validation_part > 1:
+        now.state.best_metrics, now.units["best"] = held_out_metrics(model.eval(), prepared.objective, batch_source)
     keep_best()
     if closing is not None:
         progress.phase("measuring")
@@ -323,6 +332,17 @@ def _train(
     finish(run, now, prepared, options, of_baselines, started)
     if ranks.first:
         keep_once(run, progress)
+
+
+def _after(prepared: Prepared, closing: Closing | None, sample: Callable[[], str] | None) -> dict[str, float]:
+    """The seconds that the end of the run will need, by what for, as this machine is now."""
+    load = Load()
+    cost = evaluation_seconds(prepared.model, prepared.batch_source, prepared.objective, sample)
+    part = prepared.plan.evaluating.validation_part
+    evaluation = 1.25 * cost * (1 + 1 / part if part > 1 else 1)
+    saving = 4 * COPIES * count_parameters(prepared.model)[1] / SAVED_IN_A_SECOND
+    closing_seconds = closing.seconds if closing else 0.0
+    return {"evaluation": evaluation, "saving": saving, "ending": load.ending, "closing": closing_seconds}
 
 
 def _checkpoint(

@@ -26,6 +26,7 @@ from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base, take_stack
 from headway.training.hardware.measure import measured
 from headway.training.hardware.memory import check_room
+from headway.training.loop.budget import ENDING
 from headway.training.monitor.progress import Progress
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions, split_seed, time_limit
@@ -38,8 +39,6 @@ from headway.training.store.trained_texts import BEFORE, known_texts, read_texts
 from headway.workflows.train.resume import changed_plan, check_same_base, check_same_labels
 from headway.workflows.train.suggestions import advice, to_change
 
-ENDING = 1.5
-"""Seconds reserved for saving, the report and exit, in addition to the last evaluation."""
 MOST_LABELS = 100
 """Number of labels that are listed, with their rows, before training."""
 FIELDS = {
@@ -120,8 +119,9 @@ def prepare(
     batch_source, objective = data.batch_source(plan), data.objective(plan)
     if earlier is None:
         drawn = plan.model
-        windows = options.for_tasks.validation_windows
-        plan = measured(plan, model, batch_source, objective, data.sampler(model), limit, data.settling(left), windows)
+        windows, steps = options.for_tasks.validation_windows, options.run.steps
+        shown, settling = data.sampler(model), data.settling(left)
+        plan = measured(plan, model, batch_source, objective, shown, limit, settling, windows, steps)
         if plan.model != drawn:
             model = data.build(plan).to(device_of(options.runtime.device))
         plan = plan.but(
