@@ -40,7 +40,7 @@ def test_a_busy_machine_gets_more_time_for_its_end(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("kind", ["text", "rows"])
 def test_evaluation_keeps_to_its_share_of_the_tokens(kind: str, tmp_path: Path):
     """Few steps and much that is held out: evaluations read a part of it, and the kept weights are measured on all."""
-    file, out, some = tmp_path / ("a.txt" if kind == "text" else "a.csv"), tmp_path / "run", lines(3000)
+    file, out, some = tmp_path / ("a.txt" if kind == "text" else "a.csv"), tmp_path / "run", lines(6000)
     rows = ["text,label", *(f"{line},{'yes' if 'cat' in line else 'no'}" for line in some)]
     file.write_text("\n".join(some if kind == "text" else rows))
     headway.train(file, out=out, steps=20, batch_tokens=256, **SMALL)
