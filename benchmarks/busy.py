@@ -2,9 +2,10 @@
 
     python benchmarks/busy.py DATA MODEL [--times 30s,60s,2m] [--runs 5] [--equal 8] [--tasks text,rows]
 
-Beside four processes that never rest, each kind of run is trained --runs times for each of --times, and --equal times by
-steps.  A run by time must end within its time and 5 % or 3 s, whichever is more, in all but one of a hundred; runs by
-steps must have the same weights and the same loss.  MODEL is a pretrained encoder.  The exit status is 1 unless all holds.
+Beside four processes that never rest, each kind of run is trained --runs times for each of --times, and --equal times
+by steps.  A run by time must end within its time and 5 % or 3 s, whichever is more, in all but one of a hundred; runs
+by steps must have the same weights and the same loss.  MODEL is a pretrained encoder.  The exit status is 1 unless all
+holds.
 """
 
 import argparse

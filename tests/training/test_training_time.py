@@ -1,4 +1,4 @@
-"""The time and the share of evaluation that a run keeps to: from the process's beginning, and by sizes under --steps."""
+"""The time that a run keeps to, from the beginning of its process, and the share of evaluation, by sizes."""
 
 import json
 import random
@@ -10,7 +10,7 @@ import pytest
 import headway
 from headway.training.loop.budget import ENDING, MOST_LOAD, Load
 
-WORDS = "the a cat dog sat ran on over mat hill red blue slow quick".split()
+WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "over", "mat", "hill", "red", "blue", "slow", "quick"]
 SMALL = {"d_model": 16, "layers": 1, "heads": 2, "length": 32, "threads": 1, "quiet": True}
 
 

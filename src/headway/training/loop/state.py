@@ -154,8 +154,8 @@ class Training:
         """Record an evaluation, and keep its weights if they are the best so far or the ``last``; whether they were.
 
         ``whole`` are the metrics and units of all held-out examples, where the others are of a part and training has
-        not begun.  ``careful`` asks for more than the lowest loss: it must be clearly lower than the loss of the kept weights
-        (``comparison.clearly_lower``).  Weights with a loss that is not finite are never kept.
+        not begun.  ``careful`` asks for more than the lowest loss: it must be clearly lower than the loss of the kept
+        weights (``comparison.clearly_lower``).  Weights with a loss that is not finite are never kept.
         """
         state = self.state
         improved, known = cost < state.lowest, bool(self.best)

@@ -309,8 +309,8 @@ def held_out_metrics(
     The units of all are in their own order, those of a part as they are read.  Raises StopRequested.
     """
     each: list[np.ndarray] = []
-    batches = itertools.islice(batch_source.validation(), 0, None, part)
-    batches = on_device(batches, next(model.parameters()).device)
+    read = itertools.islice(batch_source.validation(), 0, None, part)
+    batches = on_device(read, next(model.parameters()).device)
     metrics = objective.evaluate(model, batches if stop is None else stop.between(batches), each)
     return metrics, torch.from_numpy(in_order(each, batch_source.validation_order() if part == 1 else None))
 

@@ -133,7 +133,9 @@ DATA: dict[str, Kind] = {
 OF_TYPE = {"bool": FLAG, "int": COUNT, "float": POSITIVE, "str": TEXT, "dict": OBJECT, "list": OBJECTS}
 """What a field of a plan may be, by the type that it is declared with."""
 PLAN: dict[str, Kind] = {
-    **dict.fromkeys(("length", "batch_tokens", "accumulate", "grow_batch", "validation_every", "validation_part"), _whole(1, 2**40)),
+    **dict.fromkeys(
+        ("length", "batch_tokens", "accumulate", "grow_batch", "validation_every", "validation_part"), _whole(1, 2**40)
+    ),
     **{"shares": _whole(1, 2**12), "log_every": _whole(1, 2**53), "seed": _whole(0, 2**63 - 1)},
     **dict.fromkeys(("epochs", "max_examples", "lora"), _or_none(_whole(1, 2**53))),
     **{"betas": BETAS, "products": PRODUCTS},

@@ -58,7 +58,18 @@ CROSS_VALIDATING = 0.1
 """The fraction of the time that the cross-validation of a small table may take."""
 ADAPTING, ADAPTING_EPOCHS = 0.4, 10
 """Of ``--adapt``: the fraction of the time that it may take, and its epochs (Gururangan et al. 2020: up to 100)."""
-SHARED = ("encoding", "delimiter", "on_bad_row", "length", "threads", "device", "steps", "precision", "products", "seed")
+SHARED = (
+    "encoding",
+    "delimiter",
+    "on_bad_row",
+    "length",
+    "threads",
+    "device",
+    "steps",
+    "precision",
+    "products",
+    "seed",
+)
 """The options that it shares with the main run."""
 
 
