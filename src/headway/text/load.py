@@ -1,5 +1,6 @@
 """Find the tokenizer files of a directory and load the tokenizer that they describe."""
 
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,9 +9,11 @@ import tokenizers
 from headway.errors import InputError
 from headway.io.regular_file import inside
 from headway.io.strict_json import read_text
+from headway.text.added_tokens import add_later
 from headway.text.backend import Backend, RustBackend
 from headway.text.families.bert import load_bert
 from headway.text.families.byte_level import load_byte_level
+from headway.text.families.entries import AS_IT_IS, check_frame, follow
 from headway.text.families.llama import load_llama
 from headway.text.families.t5 import load_t5
 from headway.text.families.translation import load_m2m100, load_marian
@@ -73,9 +76,12 @@ def _read(
         return folder / first, source, target, names
     if "tokenizer.json" in here:
         path = inside(folder, "tokenizer.json")
-        backend = _load_json(path, rows)
+        family = _class_of(folder, config)
+        backend = _load_json(path, rows, family, config)
         names = find_names(config, backend, folder)
-        return path, RustBackend(backend, names.values()), None, names
+        side = RustBackend(backend, names.values())
+        check_frame(side, family, names, path)
+        return path, side, None, names
     first = next(
         (name for name in ("spiece.model", "tokenizer.model", "merges.txt", "vocab.txt") if name in here), None
     )
@@ -91,9 +97,11 @@ def _read(
     return path, RustBackend(made[0]), None, made[1]
 
 
-def _load_json(path: Path, rows: int | None) -> tokenizers.Tokenizer:
+def _load_json(path: Path, rows: int | None, family: str, config: dict[str, Any]) -> tokenizers.Tokenizer:
     spec, text = read_object(path)
     check_tokenizer(spec, path, rows)
+    if follow(spec, family, config, path):
+        text = json.dumps(spec)
     check_growth(spec, path)
     backend = guarded(lambda: tokenizers.Tokenizer.from_str(text), f"{path}: cannot be loaded")
     check_patterns(backend, spec, path)
@@ -103,7 +111,22 @@ def _load_json(path: Path, rows: int | None) -> tokenizers.Tokenizer:
                 f"{path}: added_tokens, id of {row['content']!r}: found {row['id']}, expected "
                 f"{backend.token_to_id(row['content'])}: added ids follow those of model.vocab without a gap"
             )
+    add_later(backend, config, path)
     return backend
+
+
+def _class_of(folder: Path, config: dict[str, Any]) -> str:
+    """The tokenizer class that transformers takes with a ``tokenizer.json``; the model type where none is named."""
+    model = _model_config(folder)
+    kind, found = model.get("model_type"), config.get("tokenizer_class") or model.get("tokenizer_class")
+    if isinstance(found, str) and found and kind not in AS_IT_IS:
+        return found.removesuffix("Fast")
+    return kind if isinstance(kind, str) else ""
+
+
+def _model_config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    return read_object(path)[0] if path.exists() else {}
 
 
 def _check_class(folder: Path, config: dict[str, Any], file: str) -> str:
@@ -119,8 +142,7 @@ def _check_class(folder: Path, config: dict[str, Any], file: str) -> str:
                 f"{' or '.join(_CLASSES[file])} with {file}; {SAVE_AGAIN} to get a tokenizer.json"
             )
         return found
-    path = folder / "config.json"
-    model = read_object(path)[0].get("model_type") if path.exists() else None
+    model = _model_config(folder).get("model_type")
     return model if isinstance(model, str) else ""
 
 
@@ -131,5 +153,5 @@ def _read_template(folder: Path, config: dict[str, Any]) -> None:
         config["chat_template"] = read_text(path, max_bytes=MAX_BYTES, advice="expected a chat template")
     found = config.get("chat_template")
     if isinstance(found, list):
-        named = {row.get("name"): row.get("template") for row in found if isinstance(row, dict)}
-        config["chat_template"] = named.get("default")
+        named = [row.get("template") for row in found if isinstance(row, dict) and row.get("name") == "default"]
+        config["chat_template"] = next(reversed(named), None)
