@@ -164,8 +164,12 @@ def _run(arguments: list[str] | None) -> int:
     except (KeyboardInterrupt, click.Abort) as error:
         said = str(error.__cause__ or error) if isinstance(error, click.Abort) else str(error)  # click wraps it
         return _say(said or "interrupted", 130)
-    except OSError as error:
-        if error.errno not in SYSTEM:
+    except Exception as error:
+        from headway.io.memory import ran_out
+
+        if ran_out(error):
+            return _say("out of memory; close other programs, give smaller inputs, or use a smaller model", 1)
+        if not isinstance(error, OSError) or error.errno not in SYSTEM:
             raise
         return _say(f"{error.filename or 'a file'}: cannot be read or written ({error.strerror})", 1)
 
@@ -175,6 +179,8 @@ def _in_thread(given: Any, otherwise: Any = threading.excepthook) -> None:
     error = given.exc_value
     if isinstance(error, OSError) and error.errno in SYSTEM:
         _say(f"warning: {error.filename or 'a file'}: cannot be read or written ({error.strerror})")
+    elif isinstance(error, MemoryError):
+        _say("warning: out of memory in a part of this command")
     else:
         otherwise(given)
 

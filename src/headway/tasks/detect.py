@@ -57,7 +57,7 @@ def _best(given: Given) -> str:
 def _unread(given: Given, detected: Detected) -> list[str]:
     """A reason that names the columns of texts that the task does not read, other than those it names itself."""
     read = (detected.text_column, detected.label_column, detected.second_column)
-    known = (*read, *" ".join(detected.reasons).split("'"))
+    known = {*read, *" ".join(detected.reasons).split("'")}
     texts = [column.name for column in given.columns if column.text_like or column.nested]
     names = [repr(name) for name in texts if name not in known]
     texts_too = any(column.text_like and not column.few and column.name not in known for column in given.columns)

@@ -31,7 +31,7 @@ from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.recurrent import CELLS
 from headway.tasks.registry import spec
 from headway.tasks.task import Pipeline
-from headway.training.hardware.memory import SIGNS
+from headway.io.memory import ran_out
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.workflows.exponents import power
 
@@ -153,7 +153,7 @@ def cost_curves(
             case.bytes = peak_bytes(case.call)  # also the warm-up
             case.seconds.append(seconds(case.call))
         except (MemoryError, RuntimeError) as error:
-            if not isinstance(error, MemoryError) and not any(sign in str(error).lower() for sign in SIGNS):
+            if not ran_out(error):
                 raise
             left_out.append({**left, "for_want_of": "memory"})
             continue

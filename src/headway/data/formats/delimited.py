@@ -22,21 +22,18 @@ from headway.data.formats.header import DELIMITERS, check_columns, check_header,
 from headway.data.formats.tags import are_tagged, tagged
 from headway.data.open.column_names import HEADER_NAMES
 from headway.data.open.columns import MOST_LABELS
+from headway.data.open.files import LONGEST_LINE, too_long
 from headway.data.records.chunks import Chunk, chunk_of
-from headway.data.records.rows import BadRows, OpenTable
+from headway.data.records.rows import BadRows, OpenTable, some
 from headway.errors import InputError
 from headway.io.quantities import counted
 
 ROWS_AMONG = 0.8
 """The share of the lines of a quoted field that fit the columns where the field has swallowed rows."""
 
-ROW_CHARACTERS = 64 << 20
-"""A row of more characters than this is not read to its end."""
-
 SNIFF_ROWS = 50
 LOOKED_AT = 1000
 """Rows in which a cell equal to a column's name is a sign that there is no header, and that show what columns hold."""
-
 
 class _Lines:
     """The text of a file in pieces of whole lines; line by line for the csv reader, with those of the row it reads."""
@@ -58,20 +55,24 @@ class _Lines:
     def more(self) -> bool:
         """Add the next lines to the rest of the current piece; False at the end of the file."""
         held = [self.text[self.at :], self._begun]
+        size = len(self._begun)
         self._begun = ""
         for piece in self._pieces:
             end = piece.rfind("\n") + 1
             held.append(piece[:end] if end else piece)
+            size += end or len(piece)
             if end:
                 self._begun = piece[end:]
                 break
+            if size > LONGEST_LINE:
+                raise too_long(self.path, self.number + held[0].count("\n") + 1)
         left, self.text = len(held[0]), "".join(held)
         self.at, self.piece = 0, self.piece + 1
         return len(self.text) > left
 
     def sample(self, count: int) -> list[str]:
         """The next lines, which are not taken."""
-        while self.text.count("\n", self.at) < count and self.more():
+        while self.text.count("\n", self.at) < count and len(self.text) - self.at < LONGEST_LINE and self.more():
             pass
         return list(islice(io.StringIO(self.text[self.at :], newline="\n"), count))
 
@@ -88,7 +89,7 @@ class _Lines:
             line = self.text[start : self.at]
             self.row.append(line)
             self.size += len(line)
-            if self.size > ROW_CHARACTERS:
+            if self.size > LONGEST_LINE:
                 raise self.unclosed()
             yield line
 
@@ -159,7 +160,7 @@ def sniff(sample: list[str], preferred: str = ",") -> str:
 
 def _lenient(sample: list[str], delimiter: str) -> list[list[str]]:
     """The rows of a sample as far as they can be read."""
-    csv.field_size_limit(max(csv.field_size_limit(), ROW_CHARACTERS))
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
     rows = []
     try:
         for row in csv.reader(sample, delimiter=delimiter):
@@ -176,7 +177,7 @@ def _plain_columns(feed: _Lines, columns: list[str]) -> list[list[str]] | None:
     not in the last field of its row would show.
     """
     text, count = feed.text[feed.at :], len(columns)
-    if '"' in text or "\r" in text or "\0" in text or not text.endswith("\n") or len(text) > ROW_CHARACTERS:
+    if '"' in text or "\r" in text or "\0" in text or not text.endswith("\n") or len(text) > LONGEST_LINE:
         return None
     cells = text.replace("\n", "\n" + feed.delimiter).split(feed.delimiter)
     del cells[-1]  # after the last line end
@@ -207,7 +208,7 @@ def _blocks(feed: _Lines, bad: BadRows) -> Iterator[tuple[Sequence[int], list[li
 def _usual_rows(feed: _Lines) -> tuple[Sequence[int], list[list[str]]]:
     """Rows from the current piece, up to the first that is malformed, unusually long or not whole."""
     text, first = feed.text[feed.at :], feed.rows + 1
-    if "\0" in text or len(text) > ROW_CHARACTERS:
+    if "\0" in text or len(text) > LONGEST_LINE:
         return [], []
     rows: list[list[str]] = []
     ends = [0]
@@ -235,7 +236,7 @@ def _records(feed: _Lines, bad: BadRows) -> Iterator[tuple[int, list[str]] | Non
 
     The limit of the csv module on the length of a field holds for the whole process; it is raised here, never lowered.
     """
-    csv.field_size_limit(max(csv.field_size_limit(), ROW_CHARACTERS))
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
     reader = csv.reader(feed, delimiter=feed.delimiter, strict=True)
     while True:
         feed.begin()
@@ -392,6 +393,6 @@ def _ragged(row: list[str], columns: list[str]) -> str:
     have, want = len(row), len(columns)
     fields = f"this row has {counted(have, 'field')}, the header has {want}"
     if have < want:
-        names = ", ".join(repr(name) for name in columns[have:])
+        names = some([repr(name) for name in columns[have:]])
         return f"{fields}: no value for {names}. Add what is missing, or pass --on-bad-row skip."
     return f"{fields}. Put quotes around a field that holds the delimiter, or pass --on-bad-row skip."

@@ -16,7 +16,7 @@ from headway.data.open.columns import Judging
 from headway.data.open.files import Tally
 from headway.data.records.chunks import ROWS, Chunk
 from headway.data.records.corpus import Corpus, Document, Source, row_chunks
-from headway.data.records.rows import place_of
+from headway.data.records.rows import occurs_twice, place_of
 from headway.data.records.table import StreamedRows, Table
 from headway.errors import InputError
 from headway.io.quantities import counted
@@ -185,8 +185,8 @@ def _table(held: _Held) -> Table:
     name = f"{held.what} of {counted(held.count, 'row')}"
     if not held.count or not held.columns:
         raise InputError(f"{held.what} is empty; expected rows of texts.")
-    if twice := sorted({column for column in held.columns if held.columns.count(column) > 1}):
-        raise InputError(f"{name}: has two columns {twice[0]!r}; every column needs its own name.")
+    if (twice := occurs_twice(held.columns)) is not None:
+        raise InputError(f"{name}: has two columns {twice!r}; every column needs its own name.")
 
     def stream() -> Iterator[Chunk]:
         for start in range(0, held.count, ROWS):
