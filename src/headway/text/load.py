@@ -17,9 +17,10 @@ from headway.text.families.entries import AS_IT_IS, check_frame, follow
 from headway.text.families.llama import load_llama
 from headway.text.families.t5 import load_t5
 from headway.text.families.translation import load_m2m100, load_marian
+from headway.text.isolated import IsolatedBackend
 from headway.text.rust_errors import guarded
 from headway.text.safe.expansion import check_growth
-from headway.text.safe.regex import check_patterns
+from headway.text.safe.regex import is_known
 from headway.text.safe.tokenizer_json import MAX_BYTES, SAVE_AGAIN, check_largest, check_tokenizer, read_object
 from headway.text.special_tokens import find_names, read_config
 
@@ -77,9 +78,10 @@ def _read(
     if "tokenizer.json" in here:
         path = inside(folder, "tokenizer.json")
         family = _class_of(folder, config)
-        backend = _load_json(path, rows, family, config)
+        backend, parts = _load_json(path, rows, family, config)
         names = find_names(config, backend, folder)
-        side = RustBackend(backend, names.values())
+        roles = names.values()
+        side = RustBackend(backend, roles) if parts is None else IsolatedBackend(backend, roles, parts, str(path))
         check_frame(side, family, names, path)
         return path, side, None, names
     first = next(
@@ -97,14 +99,18 @@ def _read(
     return path, RustBackend(made[0]), None, made[1]
 
 
-def _load_json(path: Path, rows: int | None, family: str, config: dict[str, Any]) -> tokenizers.Tokenizer:
+def _load_json(
+    path: Path, rows: int | None, family: str, config: dict[str, Any]
+) -> tuple[tokenizers.Tokenizer, dict[str, Any] | None]:
+    """The tokenizer, and the parts of it that are left out since only another process may use them."""
     spec, text = read_object(path)
     check_tokenizer(spec, path, rows)
-    if follow(spec, family, config, path):
-        text = json.dumps(spec)
+    followed = follow(spec, family, config, path)
+    parts = None if is_known(spec) else {name: spec.get(name) for name in ("normalizer", "pre_tokenizer")}
+    if followed or parts is not None:
+        text = json.dumps({**spec, **dict.fromkeys(parts or ())})
     check_growth(spec, path)
     backend = guarded(lambda: tokenizers.Tokenizer.from_str(text), f"{path}: cannot be loaded")
-    check_patterns(backend, spec, path)
     for row in spec.get("added_tokens") or []:
         if backend.token_to_id(row["content"]) != row["id"]:
             raise InputError(
@@ -112,7 +118,7 @@ def _load_json(path: Path, rows: int | None, family: str, config: dict[str, Any]
                 f"{backend.token_to_id(row['content'])}: added ids follow those of model.vocab without a gap"
             )
     add_later(backend, config, path)
-    return backend
+    return backend, parts
 
 
 def _class_of(folder: Path, config: dict[str, Any]) -> str:

@@ -235,25 +235,37 @@ class Tokenizer:
 
     def with_template(self, template: str, names: dict[str, str], specials: Iterable[str]) -> "Tokenizer":
         """The same tokenizer with a chat template, other roles and more special tokens.  Raises InputError."""
-        backend = tokenizers.Tokenizer.from_str(self.to_json())
+        backend = self._copy()
         backend.add_special_tokens([AddedToken(token, normalized=False) for token in specials])
-        return Tokenizer(backend, {**self._names, **names}, {**self._config, "chat_template": template})
+        return self.with_backend(backend, names, {"chat_template": template})
 
     @property
     def backend(self) -> Backend:
         """The implementation."""
         return self._backend
 
-    def with_backend(self, backend: tokenizers.Tokenizer) -> "Tokenizer":
-        """A tokenizer with the same names and settings but another tokenizer of the Rust library."""
-        return Tokenizer(backend, self._names, self._config)
+    def with_backend(
+        self, backend: tokenizers.Tokenizer, names: dict[str, str] | None = None, config: dict[str, Any] | None = None
+    ) -> "Tokenizer":
+        """A tokenizer with the same names and settings, and these, but a changed copy of the Rust library's."""
+        names = {**self._names, **(names or {})}
+        own = self._backend
+        made = own.with_tokenizer(backend, names.values()) if isinstance(own, RustBackend) else backend
+        return Tokenizer(made, names, {**self._config, **(config or {})})
 
     def without_frame(self) -> "Tokenizer":
         """The same tokenizer with nothing put around a text by ``special``."""
-        backend = tokenizers.Tokenizer.from_str(self.to_json())
+        backend = self._copy()
         backend.post_processor = processors.TemplateProcessing(single="$A:0", pair="$A:0 $B:1")
-        config = {key: value for key, value in self._config.items() if key not in ("add_bos_token", "add_eos_token")}
-        return Tokenizer(backend, self._names, config)
+        made = self.with_backend(backend)
+        for entry in ("add_bos_token", "add_eos_token"):
+            made._config.pop(entry, None)
+        return made
+
+    def _copy(self) -> tokenizers.Tokenizer:
+        """A copy of the Rust library's tokenizer.  Raises InputError where there is none."""
+        own = self._backend
+        return tokenizers.Tokenizer.from_str(own.tokenizer.to_str() if isinstance(own, RustBackend) else self.to_json())
 
     def encode(self, text: str, *, special: bool = False, allow_special: bool = False) -> list[int]:
         """The ids of a text.

@@ -1,14 +1,22 @@
 """Conversations as text, by the model's chat template."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
-from headway.text.chat.process import RENDER_SECONDS, ask
+from headway.text.safe.process import NOT_STARTED, ask
 from headway.text.tokenizer import Tokenizer
+
+WORKER = Path(__file__).with_name("worker.py")
+RENDER_SECONDS = 2.0
+"""A hundred times what the slowest known template needs."""
 
 MAX_TEMPLATE = 64 * 2**10
 """Bytes."""
+
+TIMES = 4
+"""How many times as long as its messages, written as JSON, a conversation may become, MAX_TEMPLATE not counted."""
 
 MAX_MESSAGES = 8 * 2**20
 """Characters of a conversation, written as JSON."""
@@ -63,19 +71,22 @@ def rendered(
     if not isinstance(template, str) or len(template.encode("utf-8", "replace")) > MAX_TEMPLATE:
         size = len(template) if isinstance(template, str) else type(template).__name__
         raise InputError(f"chat template: found {size}, expected a text of at most {MAX_TEMPLATE} bytes")
-    check_messages(messages)
+    most = MAX_TEMPLATE + TIMES * check_messages(messages)
     request = {
         **{"template": template, "messages": messages, "special": special},
-        "add_generation_prompt": add_generation_prompt,
+        **{"add_generation_prompt": add_generation_prompt, "most": most},
     }
-    answer = ask(request, seconds)
+    hello = {"template": "", "messages": [], "special": {}, "add_generation_prompt": False, "most": 0}
+    answer = ask(WORKER, json.dumps(hello), json.dumps(request), seconds)
+    if answer.get("error") == NOT_STARTED:
+        raise InputError("chat template: cannot be rendered: jinja2 cannot be loaded; install jinja2 3.1 or later")
     if "error" in answer:
         raise InputError(f"chat template: cannot be rendered: {answer['error']}")
     return answer["text"], [(start, end) for start, end in answer["spans"]]
 
 
-def check_messages(messages: list[Message]) -> None:
-    """Raise InputError for anything that is not a conversation."""
+def check_messages(messages: list[Message]) -> int:
+    """The characters of a conversation, written as JSON.  Raises InputError for anything else."""
     if not isinstance(messages, list):
         raise InputError(f"messages: found {type(messages).__name__}, expected a list of dicts with role and content")
     for number, message in enumerate(messages, start=1):
@@ -89,6 +100,7 @@ def check_messages(messages: list[Message]) -> None:
         raise InputError("messages: found values that JSON does not have, expected strings") from None
     if size > MAX_MESSAGES:
         raise InputError(f"messages: found {size} characters, expected at most {MAX_MESSAGES}")
+    return size
 
 
 def with_chat(tokenizer: Tokenizer) -> Tokenizer:

@@ -15,7 +15,7 @@ ROOM = 80 * 2**20
 """Bytes of memory that a template may use in addition."""
 
 MAX_OUTPUT = 2**22
-"""Characters that a template may write in total, or put in one string."""
+"""Characters that a template may put in one string; a request says how many it may write in total."""
 
 
 MOST_STEPS = 1_000_000
@@ -46,8 +46,8 @@ def _render(compiled: Any, request: dict[str, Any]) -> dict[str, Any]:
     values |= {"range": _Range(), "_written": lambda: length, "_spans": spans}
     for piece in compiled(request["template"]).generate(values):
         length += len(piece)
-        if length > MAX_OUTPUT:
-            return {"error": f"writes more than {MAX_OUTPUT} characters"}
+        if length > request["most"]:
+            return {"error": f"writes more than {request['most']} characters for these messages"}
         pieces.append(piece)
     return {"text": "".join(pieces), "spans": spans}
 

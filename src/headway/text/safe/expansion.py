@@ -30,7 +30,7 @@ MOST_ADDED = 2**16
 LONGEST_TOKEN = 4096
 """Limit of bytes in a token.  The longest in use are a thousand spaces."""
 LONGEST_WORD = 10_000
-"""Limit of characters in a word that WordPiece splits: the time grows with the square."""
+"""Limit of characters in a word that WordPiece splits: the time grows with the cube."""
 
 CHILDREN = {
     "normalizer": "normalizers",
@@ -133,7 +133,7 @@ def _of_parts(value: Any, component: str, growth: Growth, path: Path) -> Growth:
     formed = False
     for part in _checked_parts(value, component, path):
         times, more = _of_part(part, component, path)
-        if part.get("type") in _FORMS:  # the first reads a person's text; a later one reads what the file put there
+        if str(part.get("type")) in _FORMS:  # the first reads a person's text; a later one reads what the file put there
             times, formed = times if formed or growth.of_one > 1 else 1.0, True
         growth = growth.then(times, more)
         _check(growth, f"{path}: {component}", "bytes", MOST_GROWTH)
@@ -207,7 +207,7 @@ def _check_tokens(spec: dict[str, Any], path: Path) -> None:
     if type(word) is int and word > LONGEST_WORD:
         raise InputError(
             f"{path}: model.max_input_chars_per_word: found {word}, expected at most {LONGEST_WORD}: "
-            "the time for a word grows with its square"
+            "the time for a word grows with its cube"
         )
 
 
