@@ -20,7 +20,7 @@ from headway.errors import InputError
 from headway.text import Tokenizer, encode_chat, with_chat
 from headway.text.backend import RustBackend
 from headway.text.isolated import IsolatedBackend
-from headway.text.safe.regex import PUBLISHED, check_patterns
+from headway.text.safe.known import PUBLISHED
 
 sys.path += [str(Path(__file__).parents[1] / name) for name in ("text", "parity")]
 import foreign_models
@@ -127,14 +127,13 @@ def test_a_pattern_that_is_not_known_changes_nothing(family: str, tmp_path: Path
 
 
 def test_published_patterns_are_used_here_and_are_linear(tmp_path: Path):
-    """Each pattern passes the trial that others must pass, and reads a long text of any one letter in linear time."""
+    """Each reads a long text of any one letter in a time linear in its length."""
     for number, pattern in enumerate([*sorted(PUBLISHED), *PATTERNS]):
         folder = directory(tmp_path / str(number), lambda spec, p=pattern: spec.update(pre_tokenizer=splitting(p)))
         text = (folder / "tokenizer.json").read_text()
         backend = tokenizers.Tokenizer.from_str(text)
-        check_patterns(backend, json.loads(text), folder)
         assert (type(Tokenizer.load(folder).backend) is RustBackend) == (pattern in PUBLISHED)
-        for letter in "a A0\n\r!'é中":
+        for letter in "a A0\n\r!'é中sS":
             seconds = []
             for length in (20_000, 80_000):
                 began = time.process_time()

@@ -179,8 +179,6 @@ def _in_thread(given: Any, otherwise: Any = threading.excepthook) -> None:
     error = given.exc_value
     if isinstance(error, OSError) and error.errno in SYSTEM:
         _say(f"warning: {error.filename or 'a file'}: cannot be read or written ({error.strerror})")
-    elif isinstance(error, MemoryError):
-        _say("warning: out of memory in a part of this command")
     else:
         otherwise(given)
 

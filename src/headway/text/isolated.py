@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import tokenizers
@@ -14,11 +13,10 @@ from headway.text.safe.process import ask
 
 SECONDS, BYTES_PER_SECOND = 2.0, 50_000
 """The time for a request: a fixed part, and that for its texts at a rate far below any useful tokenizer's."""
-SCRIPT = Path(__file__).parent / "safe" / "worker.py"
 
 
 class IsolatedBackend(RustBackend):
-    """``RustBackend`` for a ``tokenizer.json`` that is not ``safe.regex.is_known``.
+    """``RustBackend`` for a ``tokenizer.json`` that is not ``safe.known.is_known``.
 
     The tokenizer here lacks the parts that read a text, ``parts`` by their names in the file ``path``; another process
     has them, with limited time and memory.
@@ -73,7 +71,7 @@ class IsolatedBackend(RustBackend):
         n_bytes = len(json.dumps(given))
         seconds = SECONDS + n_bytes / BYTES_PER_SECOND
         request = {"method": method, "given": given, "named": named, "seconds": seconds, "n_bytes": n_bytes}
-        answer = ask(SCRIPT, self._hello, json.dumps(request), seconds)
+        answer = ask(self._hello, json.dumps(request), seconds)
         if (error := answer.get("error")) is not None:
             named_by = "" if error.startswith(self.path) else f"{self.path}: this tokenizer "
             raise InputError(f"{named_by}{error}; use the tokenizer that was published with the model")

@@ -19,8 +19,8 @@ from headway.text.families.t5 import load_t5
 from headway.text.families.translation import load_m2m100, load_marian
 from headway.text.isolated import IsolatedBackend
 from headway.text.rust_errors import guarded
-from headway.text.safe.expansion import check_growth
-from headway.text.safe.regex import is_known
+from headway.text.safe.expansion import check_tokens
+from headway.text.safe.known import is_known
 from headway.text.safe.tokenizer_json import MAX_BYTES, SAVE_AGAIN, check_largest, check_tokenizer, read_object
 from headway.text.special_tokens import find_names, read_config
 
@@ -109,7 +109,7 @@ def _load_json(
     parts = None if is_known(spec) else {name: spec.get(name) for name in ("normalizer", "pre_tokenizer")}
     if followed or parts is not None:
         text = json.dumps({**spec, **dict.fromkeys(parts or ())})
-    check_growth(spec, path)
+    check_tokens(spec, path)
     backend = guarded(lambda: tokenizers.Tokenizer.from_str(text), f"{path}: cannot be loaded")
     for row in spec.get("added_tokens") or []:
         if backend.token_to_id(row["content"]) != row["id"]:

@@ -237,21 +237,21 @@ class Tokenizer:
         """The same tokenizer with a chat template, other roles and more special tokens.  Raises InputError."""
         backend = self._copy()
         backend.add_special_tokens([AddedToken(token, normalized=False) for token in specials])
-        return self.with_backend(backend, names, {"chat_template": template})
+        made = self.with_backend(backend)
+        made._names |= names
+        made._config["chat_template"] = template
+        return made
 
     @property
     def backend(self) -> Backend:
         """The implementation."""
         return self._backend
 
-    def with_backend(
-        self, backend: tokenizers.Tokenizer, names: dict[str, str] | None = None, config: dict[str, Any] | None = None
-    ) -> "Tokenizer":
-        """A tokenizer with the same names and settings, and these, but a changed copy of the Rust library's."""
-        names = {**self._names, **(names or {})}
+    def with_backend(self, backend: tokenizers.Tokenizer) -> "Tokenizer":
+        """A tokenizer with the same names and settings but a changed copy of the Rust library's tokenizer."""
         own = self._backend
-        made = own.with_tokenizer(backend, names.values()) if isinstance(own, RustBackend) else backend
-        return Tokenizer(made, names, {**self._config, **(config or {})})
+        made = own.with_tokenizer(backend, self._names.values()) if isinstance(own, RustBackend) else backend
+        return Tokenizer(made, self._names, self._config)
 
     def without_frame(self) -> "Tokenizer":
         """The same tokenizer with nothing put around a text by ``special``."""

@@ -155,35 +155,26 @@ def _rows_at_once(file: Any, group: int, paths: Sequence[str]) -> int:
     """
     found, wanted = file.metadata.row_group(group), {path.split(".")[0] for path in paths}
     columns = [found.column(number) for number in range(found.num_columns)]
-    columns = [one for one in columns if one.path_in_schema.split(".")[0] in wanted and one.physical_type == "BYTE_ARRAY"]
+    texts = [one for one in columns if one.physical_type == "BYTE_ARRAY" and one.path_in_schema.split(".")[0] in wanted]
     rows = max(1, found.num_rows)
-    repeated = sum(one.total_uncompressed_size for one in columns if "DELTA_BYTE_ARRAY" in one.encodings)
-    repeated += _longest(file, group, [one.path_in_schema for one in columns if one.has_dictionary_page])
-    each = max((-(-one.num_values // rows) for one in columns), default=1)
-    bytes_of_row = sum(one.total_uncompressed_size for one in columns) // rows + repeated * each
+    repeated = sum(one.total_uncompressed_size for one in texts if "DELTA_BYTE_ARRAY" in one.encodings)
+    if coded := [one.path_in_schema for one in texts if one.has_dictionary_page]:
+        again = pyarrow().parquet.ParquetFile(file.handle, metadata=file.metadata, read_dictionary=coded)
+        for first in islice(again.iter_batches(1, row_groups=[group], columns=coded), 1):
+            repeated += sum(map(_longest, first.columns))
+    each = max((-(-one.num_values // rows) for one in texts), default=1)
+    bytes_of_row = sum(one.total_uncompressed_size for one in texts) // rows + repeated * each
     return max(1, min(BATCH, BATCH_BYTES // max(1, bytes_of_row)))
 
 
-def _longest(file: Any, group: int, paths: list[str]) -> int:
-    """Bytes of the longest value in the dictionary of each column of a group, together; a first row brings them along."""
+def _longest(array: Any) -> int:
+    """Bytes of the longest value of a dictionary; of several in an array of lists or objects, together."""
     library = pyarrow()
-
-    def longest(array: Any) -> int:
-        if library.types.is_struct(array.type):
-            return sum(longest(array.field(at)) for at in range(array.type.num_fields))
-        if library.types.is_nested(array.type):
-            return longest(array.values)
-        if not library.types.is_dictionary(array.type):
-            return 0
+    if library.types.is_dictionary(array.type):
         return library.compute.max(library.compute.binary_length(array.dictionary)).as_py() or 0
-
-    if not paths:
-        return 0
-    again = library.parquet.ParquetFile(
-        file.handle, buffer_size=BUFFER, metadata=file.metadata, read_dictionary=paths
-    )
-    first = next(again.iter_batches(1, row_groups=[group], columns=paths), None)
-    return 0 if first is None else sum(map(longest, first.columns))
+    if library.types.is_struct(array.type):
+        return sum(_longest(array.field(at)) for at in range(array.type.num_fields))
+    return _longest(array.values) if library.types.is_nested(array.type) else 0
 
 
 def column_of(part: Any, name: str) -> Any:

@@ -82,8 +82,7 @@ def tagged_columns(given: Given) -> tuple[str, str, str] | None:
     labels = [
         one
         for one in given.columns
-        if given.label == one.name
-        or (not given.label and (TAGS.search(one.key) or one.key in SPANS or _may_be_tags(one, first.columns[one.name])))
+        if given.label == one.name or (not given.label and _may_be_tags(one, first.columns[one.name]))
     ]
     for tags in labels if texts else ():
         for text in texts:
@@ -127,7 +126,9 @@ def _parts(value: str) -> list[str]:
 
 
 def _may_be_tags(column: Column, first: Iterable[str]) -> bool:
-    """Whether a column holds something, and its first cells are lists of tags or blank."""
+    """Whether a column is called like tags or spans, or holds something whose first cells are lists of tags or blank."""
+    if TAGS.search(column.key) or column.key in SPANS:
+        return True
     lists = (_parts(value.strip()) for value in first if value.strip())
     return column.mean_length > 0 and all(parts and all(map(TAG.fullmatch, parts)) for parts in lists)
 

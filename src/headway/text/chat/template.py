@@ -1,14 +1,12 @@
 """Conversations as text, by the model's chat template."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
-from headway.text.safe.process import NOT_STARTED, ask
+from headway.text.safe.process import ask
 from headway.text.tokenizer import Tokenizer
 
-WORKER = Path(__file__).with_name("worker.py")
 RENDER_SECONDS = 2.0
 """A hundred times what the slowest known template needs."""
 
@@ -74,14 +72,12 @@ def rendered(
     most = MAX_TEMPLATE + TIMES * check_messages(messages)
     request = {
         **{"template": template, "messages": messages, "special": special},
-        **{"add_generation_prompt": add_generation_prompt, "most": most},
+        **{"add_generation_prompt": add_generation_prompt, "most": most, "seconds": seconds},
     }
-    hello = {"template": "", "messages": [], "special": {}, "add_generation_prompt": False, "most": 0}
-    answer = ask(WORKER, json.dumps(hello), json.dumps(request), seconds)
-    if answer.get("error") == NOT_STARTED:
-        raise InputError("chat template: cannot be rendered: jinja2 cannot be loaded; install jinja2 3.1 or later")
+    answer = ask("{}", json.dumps(request), seconds)
     if "error" in answer:
-        raise InputError(f"chat template: cannot be rendered: {answer['error']}")
+        hint = "; install jinja2 3.1 or later" if "No module named 'jinja2" in answer["error"] else ""
+        raise InputError(f"chat template: cannot be rendered: {answer['error']}{hint}")
     return answer["text"], [(start, end) for start, end in answer["spans"]]
 
 

@@ -1,6 +1,6 @@
 """Processes that run what strangers wrote, templates and tokenizers; one that takes too long is ended.
 
-Each runs a script that reads lines of JSON, answers with lines of JSON, and limits its own memory.
+Each runs ``worker.py``, which reads lines of JSON, answers with lines of JSON, and limits its own memory.
 """
 
 import json
@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from typing import IO, Any, cast
 
-START_SECONDS = 60.0
+START_SECONDS = 30.0
 MOST = 8
 """Processes that are kept; of more, the one that was used least recently is ended."""
 NOT_STARTED = "its process cannot be started"
@@ -21,10 +21,10 @@ NOT_STARTED = "its process cannot be started"
 class _Worker:
     """One process; a thread reads its answers, so that waiting for them can time out."""
 
-    def __init__(self, script: Path) -> None:
+    def __init__(self) -> None:
         self.owner = os.getpid()
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(script)],
+            [sys.executable, "-P", str(Path(__file__).with_name("worker.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -61,28 +61,28 @@ class _Worker:
         self._answers.put(b"")
 
 
-_workers: dict[tuple[Path, str], _Worker] = {}
-_locks: dict[tuple[Path, str], threading.Lock] = {}
+_workers: dict[str, _Worker] = {}
+_locks: dict[str, threading.Lock] = {}
 
 
-def ask(script: Path, hello: str, request: str, seconds: float) -> dict[str, Any]:
-    """The answer to a request, or {"error": ...}, of the process that runs ``script`` and was first sent ``hello``.
+def ask(hello: str, request: str, seconds: float) -> dict[str, Any]:
+    """The answer to a request, or {"error": ...}, of the process that was first sent ``hello``.
 
     Both are JSON.  The process is started when first needed, and answers one request at a time.
     """
-    key = script, hello
-    with _locks.setdefault(key, threading.Lock()):
-        worker = _workers.pop(key, None)
+    with _locks.setdefault(hello, threading.Lock()):
+        worker = _workers.pop(hello, None)
         if worker is None or worker.owner != os.getpid():
-            worker = _Worker(script)
-            begun = worker.ask(hello, START_SECONDS) or {"error": NOT_STARTED}
+            worker = _Worker()
+            if (begun := worker.ask(hello, START_SECONDS)) is None:
+                return {"error": NOT_STARTED}
             if "error" in begun:
                 worker.close()
                 return begun
         answer = worker.ask(request, seconds)
         if answer is None:
             return {"error": f"takes more than {seconds:.3g} seconds, or more memory than there is for it"}
-        _workers[key] = worker
+        _workers[hello] = worker
         for old in list(_workers)[:-MOST]:
             _locks.pop(old, None)
             if (idle := _workers.pop(old, None)) is not None:

@@ -1,65 +1,82 @@
-"""The process that runs a tokenizer whose patterns are not known: lines of JSON in, lines of JSON out.
+"""The process that uses what a stranger wrote: lines of JSON in, lines of JSON out.
 
-This file is run as a script.  The first line is {"tokenizer", "path"}: the text of a ``tokenizer.json``, and where it
-was.  Each other line calls a method of ``RustBackend``: {"method", "given", "named", "seconds", "n_bytes"}.
+This file is run as a script.  The first line is {"tokenizer", "path"}, the text of a ``tokenizer.json`` and where it
+was, after which each line calls a method of ``RustBackend``: {"method", "given", "named", "seconds", "n_bytes"}; or it is
+{}, after which each line is a conversation to render (``headway.text.chat.render``).
 """
 
 import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-import tokenizers  # noqa: E402
-
-from headway.errors import InputError  # noqa: E402
-from headway.text.backend import RustBackend  # noqa: E402
 from headway.text.rust_errors import guarded  # noqa: E402
 from headway.text.safe.process import START_SECONDS  # noqa: E402
-from headway.text.safe.regex import check_patterns  # noqa: E402
 
 ROOM, OF_A_BYTE, MOST_ROOM = 2**28, 2**13, 2**32
-"""Bytes of memory that a request may take in addition: for any, for each byte of its texts, and at most."""
+"""Bytes of memory that a call may take in addition: for any, for each byte of its texts, and at most."""
+TEMPLATE_ROOM = 80 * 2**20
+"""Bytes of memory that a template may take in addition."""
+MOST_ANSWER, ANSWER_OF_A_BYTE = 2**22, 64
+"""Bytes of an answer: for any request, and in addition for each byte of it."""
 
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program that asks decides what an interruption ends
-    backend: RustBackend | None = None
+    use: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     for line in sys.stdin.buffer:
-        found: Any = None
+        answer = {}
         try:
-            request = json.loads(line)
-            if backend is None:
-                backend = _begin(**request)
+            if use is None:
+                use = _begin(**json.loads(line))
             else:
-                found = _call(backend, **request)
-            answer = {"found": found}
-        except InputError as error:
-            answer = {"error": str(error)}
+                answer = use(json.loads(line))
         except MemoryError:
             answer = {"error": "needs too much memory"}
-        sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+        except Exception as error:
+            answer = {"error": (str(error).splitlines() or [""])[0][:300] or type(error).__name__}
+        text = json.dumps(answer)
+        if len(text) > MOST_ANSWER + ANSWER_OF_A_BYTE * len(line):
+            text = json.dumps({"error": "makes too much of this text"})
+        sys.stdout.buffer.write(text.encode() + b"\n")
         sys.stdout.buffer.flush()
 
 
-def _begin(tokenizer: str, path: str) -> RustBackend:
-    _limit(START_SECONDS, len(tokenizer))
+def _begin(tokenizer: str | None = None, path: str = "") -> Callable[[dict[str, Any]], dict[str, Any]]:
+    if tokenizer is None:
+        from headway.text.chat.render import render, renderer
+
+        compiled = renderer()
+        _limit(START_SECONDS, TEMPLATE_ROOM)
+
+        def rendered(request: dict[str, Any]) -> dict[str, Any]:
+            _limit(request["seconds"])
+            return render(compiled, request)
+
+        return rendered
+    import tokenizers
+
+    from headway.text.backend import RustBackend
+
+    _limit(START_SECONDS, ROOM + OF_A_BYTE * len(tokenizer))
     made = guarded(lambda: tokenizers.Tokenizer.from_str(tokenizer), f"{path}: cannot be loaded")
-    check_patterns(made, json.loads(tokenizer), Path(path))
-    return RustBackend(made)
+    backend = RustBackend(made)
+
+    def call(request: dict[str, Any]) -> dict[str, Any]:
+        _limit(request["seconds"], ROOM + OF_A_BYTE * request["n_bytes"])
+        method = getattr(backend, request["method"])
+        found = guarded(lambda: method(*request["given"], **request["named"]), "cannot be used on this text")
+        return {"found": found}
+
+    return call
 
 
-def _call(
-    backend: RustBackend, method: str, given: list[Any], named: dict[str, Any], seconds: float, n_bytes: int
-) -> Any:
-    _limit(seconds, n_bytes)
-    return guarded(lambda: getattr(backend, method)(*given, **named), "cannot be used on this text")
-
-
-def _limit(seconds: float, n_bytes: int) -> None:
+def _limit(seconds: float, memory: int = 0) -> None:
     """Limit the processor time and the additional memory of what comes next; the parent limits the time that passes."""
     try:
         import resource
@@ -67,10 +84,11 @@ def _limit(seconds: float, n_bytes: int) -> None:
         used = resource.getrusage(resource.RUSAGE_SELF)
         end = int(used.ru_utime + used.ru_stime + seconds) + 1
         resource.setrlimit(resource.RLIMIT_CPU, (end, resource.getrlimit(resource.RLIMIT_CPU)[1]))
-        with open("/proc/self/statm") as file:  # noqa: PTH123
-            taken = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-        most, hard = taken + min(MOST_ROOM, ROOM + OF_A_BYTE * n_bytes), resource.getrlimit(resource.RLIMIT_AS)[1]
-        resource.setrlimit(resource.RLIMIT_AS, (most if hard < 0 else min(most, hard), hard))
+        if memory:
+            with open("/proc/self/statm") as file:  # noqa: PTH123
+                taken = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+            most, hard = taken + min(MOST_ROOM, memory), resource.getrlimit(resource.RLIMIT_AS)[1]
+            resource.setrlimit(resource.RLIMIT_AS, (most if hard < 0 else min(most, hard), hard))
     except (ImportError, OSError, ValueError):
         pass  # other systems rely on the limit of time
 
