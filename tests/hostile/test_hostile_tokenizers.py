@@ -10,7 +10,8 @@ from spoiled_tokenizers import PATTERNS, SPOILED, charsmap, of_bytes, of_words, 
 from test_hostile_corpus import BYTES, SECONDS, check, examine
 
 from headway.errors import InputError
-from headway.text import Tokenizer
+from headway.text import KINDS, Tokenizer, train_tokenizer
+from headway.text.backend import RustBackend
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "text"))
 from tokenizer_families import BUILDERS
@@ -85,7 +86,16 @@ def test_real_tokenizers_are_accepted(name, tmp_path):
         return
     (tmp_path / "y").mkdir()
     (tmp_path / "y" / "tokenizer.json").write_text(text)
-    assert Tokenizer.load(tmp_path / "y").encode("the quick brown fox") == tokenizer.encode("the quick brown fox")
+    again = Tokenizer.load(tmp_path / "y")
+    assert type(again.backend) is RustBackend, "a published tokenizer needs no process of its own"
+    assert again.encode("the quick brown fox") == tokenizer.encode("the quick brown fox")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("role", ["decoder", "encoder", "translator"])
+def test_tokenizers_trained_here_need_no_process(kind, role, tmp_path):
+    train_tokenizer(["the quick brown fox 12"] * 9, kind, 300, role=role).save(tmp_path)
+    assert type(Tokenizer.load(tmp_path).backend) is RustBackend
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "t5", "llama", "marian"])
