@@ -1,8 +1,7 @@
-"""Tokenizers of strangers: patterns that are not known run in a process of their own, with limits; any form is answered."""
+"""Tokenizers of strangers run in a process of their own, with limits; a file of any form is answered."""
 
 import copy
 import json
-import os
 import pickle
 import random
 import signal
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 import tokenizers
 from spoiled_tokenizers import PATTERNS, of_bytes, replacing, sequence, splitting
-from test_hostile_tokenizers import directory
+from test_hostile_tokenizers import LETTERS, directory
 
 from headway.errors import InputError
 from headway.text import Tokenizer, encode_chat, with_chat
@@ -50,7 +49,7 @@ def parts_of(pattern: str) -> dict:
     [
         parts_of(SLOW),
         {"normalizer": replacing(SLOW, "x", "Regex")},
-        {"decoder": sequence("decoder", [{"type": "ByteLevel"}, replacing(SLOW, "x", "Regex")])},
+        {"decoder": sequence("decoder", [of_bytes(False), replacing(SLOW, "x", "Regex")])},
     ],
     ids=["pre_tokenizer", "normalizer", "decoder"],
 )
@@ -58,7 +57,7 @@ def test_a_pattern_that_never_ends_is_a_message(parts: dict, tmp_path: Path):
     folder = changed("gpt2", tmp_path, **parts)
     tokenizer = Tokenizer.load(folder)
     began = time.monotonic()
-    with pytest.raises(InputError, match="tokenizer takes more than .* seconds, .*published with the model") as caught:
+    with pytest.raises(InputError, match=r"tokenizer takes more than .* seconds, .*published with the model") as caught:
         tokenizer.decode(tokenizer.encode(TEXT))
     assert str(folder / "tokenizer.json") in str(caught.value) and time.monotonic() - began < 12
     assert tokenizer.decode(tokenizer.encode("a b")) == "a b"
@@ -95,7 +94,7 @@ def test_an_interruption_stops_it(tmp_path: Path):
         began = time.monotonic()
         assert process.wait(10) != 0 and time.monotonic() - began < 5
     time.sleep(0.2)
-    assert not any(os.path.exists(f"/proc/{worker}") for worker in workers)
+    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "bert", "llama"])
@@ -139,7 +138,7 @@ def test_published_patterns_are_used_here_and_are_linear(tmp_path: Path):
                 began = time.process_time()
                 backend.pre_tokenizer.pre_tokenize_str(letter * length + "~")
                 seconds.append(time.process_time() - began)
-            assert seconds[1] < max(0.3, 10 * seconds[0]), (pattern, letter, seconds)
+            assert seconds[1] < max(0.8, 12 * seconds[0]), (pattern, letter, seconds)
 
 
 def test_long_words_of_wordpiece_end(tmp_path: Path):
@@ -149,9 +148,11 @@ def test_long_words_of_wordpiece_end(tmp_path: Path):
     (folder / "tokenizer.json").write_text(json.dumps(spec))
     tokenizer = Tokenizer.load(folder)
     assert tokenizer.encode("the fox") and isinstance(tokenizer.backend, IsolatedBackend)
+    letters = [token[2] for token in tokenizer.tokens if len(token) == 3 and token[:2] == "##" and token[2] in LETTERS]
+    word = "".join(random.Random(1).choices(letters, k=9_999))
     began = time.monotonic()
     with pytest.raises(InputError, match="takes more than"):
-        tokenizer.encode("".join(random.Random(1).choices("thequickfox", k=9_999)))
+        tokenizer.encode(word)
     assert time.monotonic() - began < 12
 
 

@@ -37,20 +37,28 @@ FILES = {
         lambda: unpacked('text,label\ngood,a\n"fine,b\n', "good,a\nbad,b\n" * 2**22, 36),
         "line 3: the quote",
     ),
-    "long lines in a quote": ("lines.csv.gz", lambda: unpacked('text,label\n"a', f"{LONG[: 9 * MB]}\n", 200), "line 2:"),
+    "long lines in a quote": (
+        "lines.csv.gz",
+        lambda: unpacked('text,label\n"a', f"{LONG[: 9 * MB]}\n", 200),
+        "line 2:",
+    ),
     "an object": ("long.jsonl.gz", lambda: unpacked('{"text": "', LONG, 32), "line 1: has more than 67,108,864 ch"),
     "a list": ("long.json.gz", lambda: unpacked("[", " " * (64 * MB), 32), "has more than 67,108,864 characters"),
-    "a list of lines": ("lines.json.gz", lambda: unpacked("[", "\n" * MB, 2000), "has more than 67,108,864 characters"),
+    "a list of lines": (
+        "lines.json.gz",
+        lambda: unpacked("[", (" " * 1023 + "\n") * 2**10, 2000),
+        "has more than 67,108,864 characters",
+    ),
     "columns": ("wide.csv", lambda: table(WIDE).encode(), "could each be the text"),
-    "columns of labels": ("both.csv", lambda: table(WIDE).replace("field 0,", "text,", 1).encode(), "could be the label"),
     "keys": ("wide.jsonl", lambda: "".join(json.dumps(row) + "\n" for row in rows(WIDE)).encode(), "could each be"),
     "keys of tags": (
         "tags.jsonl",
         lambda: "".join(
-            json.dumps({f"T_e{'_' * (n // 50)}x{'_' * (n % 50)}t": "B-PER O" if n % 2 else "" for n in range(WIDE)}) + "\n"
+            json.dumps({f"T_e{'_' * (n // 50)}x{'_' * (n % 50)}t": "B-PER O" if n % 2 else "" for n in range(WIDE)})
+            + "\n"
             for _ in range(30)
         ).encode(),
-        "tags.jsonl",
+        "too few to hold out",
     ),
     "fields in no row": ("ragged.csv", lambda: f"{','.join(map(str, rows(WIDE)[0]))}\na\n".encode(), "and 2,979 more"),
 }
@@ -70,7 +78,7 @@ def test_a_table_that_cannot_be_used_is_refused_soon(what, examined):
     name, _, said = FILES[what]
     result = results[what]
     assert result["raised"] == "exit 2", f"{result['raised']}: {result['said']}\n{result['beside']}"
-    assert result["said"].startswith(str(root / name)) and said in result["said"], result["said"][:500]
+    assert said in result["said"] and (str(root / name) in result["said"] or "too few" in said), result["said"][:500]
     assert "\n" not in result["said"] and len(result["said"]) < 2000 and "--batch-tokens" not in result["said"]
     assert result["peak"] < 900 * 10**6, result["peak"]
     assert result["seconds"] < 20, result["seconds"]
@@ -79,7 +87,7 @@ def test_a_table_that_cannot_be_used_is_refused_soon(what, examined):
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("encoding", ["dictionary", "delta"])
 def test_values_of_parquet_that_are_written_once(nested, encoding, tmp_path):
-    """A megabyte that 4,096 rows refer to is read a few rows at a time; the first row is refused for its NUL."""
+    """A megabyte that many rows refer to is read a few rows at a time, and then refused for what it holds."""
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     text = "\0" + "a" * (MB - 100)
@@ -89,10 +97,11 @@ def test_values_of_parquet_that_are_written_once(nested, encoding, tmp_path):
     }  # fmt: skip
     held = arrow.table({"text": [values[0]] * 64, "label": ["a", "b"] * 32})
     with parquet.ParquetWriter(tmp_path / "a.parquet", held.schema, compression="zstd", **how) as file:
-        file.write_table(arrow.concat_tables([held] * 64), row_group_size=4096)
+        file.write_table(arrow.concat_tables([held] * (8 if nested else 64)), row_group_size=4096)
     assert (tmp_path / "a.parquet").stat().st_size < MB
     result = examine([("parquet", tmp_path / "a.parquet", "train")], tmp_path)["parquet"]
-    assert result["raised"] == "exit 2" and "a NUL in column 'text'" in result["said"], result
+    said = "column 'text' holds lists" if nested else "a NUL in column 'text'"
+    assert result["raised"] == "exit 2" and said in result["said"], result
     assert result["peak"] < 900 * 10**6, result["peak"]
 
 

@@ -41,7 +41,7 @@ def add_tokens(
 def add_later(backend: tokenizers.Tokenizer, config: Mapping[str, Any], path: Path) -> None:
     """Add the tokens that a configuration names without a role, next to those of the vocabulary (the file ``path``).
 
-    They are ``added_tokens_decoder``, which also decides the flags of tokens that the file has, or ``added_tokens.json``;
+    They are ``added_tokens_decoder``, which also decides the flags of the file's own, or ``added_tokens.json``, and
     then the additional special tokens.  Raises InputError.
     """
     known = {token.content: repr(token) for token in backend.get_added_tokens_decoder().values()}

@@ -23,6 +23,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from headway.errors import InputError
+from headway.io.memory import ran_out
 from headway.models.baselines import BaselineConfig, BaselineEncoder, RecurrentDecoder, RecurrentEncoderDecoder
 from headway.models.config import TransformerConfig
 from headway.models.device import PROCESSOR, model_device, wait_for
@@ -31,7 +32,6 @@ from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.recurrent import CELLS
 from headway.tasks.registry import spec
 from headway.tasks.task import Pipeline
-from headway.io.memory import ran_out
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.workflows.exponents import power
 

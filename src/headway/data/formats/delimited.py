@@ -35,6 +35,7 @@ SNIFF_ROWS = 50
 LOOKED_AT = 1000
 """Rows in which a cell equal to a column's name is a sign that there is no header, and that show what columns hold."""
 
+
 class _Lines:
     """The text of a file in pieces of whole lines; line by line for the csv reader, with those of the row it reads."""
 
@@ -88,7 +89,7 @@ class _Lines:
             self.take(1)
             line = self.text[start : self.at]
             self.row.append(line)
-            self.size += len(line)
+            self.size += 64 + len(line)  # what a line takes, since those of a row are held
             if self.size > LONGEST_LINE:
                 raise self.unclosed()
             yield line
@@ -341,20 +342,25 @@ def _start(cell: str) -> str:
 def _open_quote(text: str, delimiter: str) -> int:
     """How many lines into `text` the quote stands that is still open at its end, or closes before more text."""
     separator = re.compile(f"{re.escape(delimiter)}|\n")
-    closing = re.compile('(?:[^"]|"")*"(?!")')
     opening = at = 0
     while at < len(text):
         if text[at] == '"':
             opening = at
-            closed = closing.match(text, at + 1)
-            if closed is None or text[closed.end() : closed.end() + 1] not in ("", delimiter, "\r", "\n"):
+            at = _closed(text, at + 1)
+            if not at or text[at : at + 1] not in ("", delimiter, "\r", "\n"):
                 break
-            at = closed.end()
         following = separator.search(text, at)
         if following is None:
             break
         at = following.end()
     return text.count("\n", 0, opening)
+
+
+def _closed(text: str, at: int) -> int:
+    """The place after the quote that closes a field which goes on at ``at``; 0 where there is none."""
+    while (at := text.find('"', at)) >= 0 and text.startswith('""', at):
+        at += 2
+    return at + 1
 
 
 def _chunks(feed: _Lines, columns: list[str], bad: BadRows) -> Iterator[Chunk]:

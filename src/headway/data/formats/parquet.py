@@ -151,7 +151,7 @@ def _rows_at_once(file: Any, group: int, paths: Sequence[str]) -> int:
     """How many rows of a group to read at a time.
 
     The footer says how many bytes a column has.  A value that is written once and referred to may be in every row, so
-    the longest of a dictionary counts for each; where a value can refer to the one before, that can be the whole column.
+    the longest of a dictionary counts for each; where a value can refer to the one before, it may be all of them.
     """
     found, wanted = file.metadata.row_group(group), {path.split(".")[0] for path in paths}
     columns = [found.column(number) for number in range(found.num_columns)]

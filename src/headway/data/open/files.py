@@ -287,7 +287,7 @@ def _fits_cp1252(path: Path) -> bool:
 
 
 def lines(path: Path, encoding: str | None = None, tally: Tally | None = None) -> Iterator[str]:
-    """The lines of a file, each with its line end; only "\\n" ends a line.  Raises InputError for one that is too long."""
+    """The lines of a file, each with its line end; only "\\n" ends one.  Raises InputError for one that is too long."""
     held: list[str] = []
     number, size = 1, 0
     for piece in pieces(path, encoding, tally):

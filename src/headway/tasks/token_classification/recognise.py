@@ -126,7 +126,7 @@ def _parts(value: str) -> list[str]:
 
 
 def _may_be_tags(column: Column, first: Iterable[str]) -> bool:
-    """Whether a column is called like tags or spans, or holds something whose first cells are lists of tags or blank."""
+    """Whether a column is called like tags or spans, or begins with lists of tags, some cells blank."""
     if TAGS.search(column.key) or column.key in SPANS:
         return True
     lists = (_parts(value.strip()) for value in first if value.strip())

@@ -146,8 +146,6 @@ def _check_truncation(truncation: Any, path: Path) -> None:
         )
 
 
-
-
 def _check_post_processor(part: dict[str, Any], ids: set[int], path: Path) -> None:
     for name in ("sep", "cls"):
         value = part.get(name)

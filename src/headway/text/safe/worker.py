@@ -15,8 +15,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from headway.text.rust_errors import guarded  # noqa: E402
-from headway.text.safe.process import START_SECONDS  # noqa: E402
+from headway.text.rust_errors import guarded
+from headway.text.safe.process import START_SECONDS
 
 ROOM, OF_A_BYTE, MOST_ROOM = 2**28, 2**13, 2**32
 """Bytes of memory that a call may take in addition: for any, for each byte of its texts, and at most."""

@@ -35,7 +35,9 @@ class OutOfMemory(RunFailed):
     def __str__(self) -> str:
         asked = f" ({size(self.wanted)} more were asked for)" if self.wanted else ""
         if self.plan is None:  # while data are read or a model is loaded, which other batches would not change
-            return f"out of memory {self.where}{asked}. Close other programs, give less data, or choose a smaller model."
+            return (
+                f"out of memory {self.where}{asked}. Close other programs, give less data, or choose a smaller model."
+            )
         return (
             f"out of memory {self.where}{asked}. The run was not changed, and every checkpoint is intact. "
             f"To use less memory (and what that changes): {', '.join(_knobs(self.plan))}. A run that has started "
