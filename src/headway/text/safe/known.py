@@ -1,4 +1,4 @@
-"""Tokenizers that are known, by value: parts and patterns of published ones, which soon end on any text and keep it short.
+"""Tokenizers that are known by value: made of parts and patterns of published ones, which soon end on any text.
 
 A regular expression can have 2^n paths on n letters, and forty replacements of ``a`` by ``aa`` make a terabyte of one
 letter.  What is not known is used in a process of its own, with limits (``headway.text.isolated``).

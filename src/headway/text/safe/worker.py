@@ -1,8 +1,8 @@
 """The process that uses what a stranger wrote: lines of JSON in, lines of JSON out.
 
 This file is run as a script.  The first line is {"tokenizer", "path"}, the text of a ``tokenizer.json`` and where it
-was, after which each line calls a method of ``RustBackend``: {"method", "given", "named", "seconds", "n_bytes"}; or it is
-{}, after which each line is a conversation to render (``headway.text.chat.render``).
+was, after which each line calls a method of ``RustBackend``: {"method", "given", "named", "seconds", "n_bytes"}.  Or it
+is {}, after which each line is a conversation to render (``headway.text.chat.render``).
 """
 
 import json
