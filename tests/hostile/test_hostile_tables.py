@@ -116,7 +116,7 @@ def test_out_of_memory_is_a_message(tmp_path):
         "read.lines = fail; main(sys.argv[1:])"
     )
     (tmp_path / "a.jsonl").write_text('{"text": "a", "label": "b"}\n' * 30)
-    for verb in (["train", "a.jsonl", "--steps", "1"], ["compare", "a.jsonl"]):
+    for verb in (["train", "a.jsonl", "--steps", "1"], ["compare", "a.jsonl", "--models", "bow,cnn"]):
         done = subprocess.run([sys.executable, "-c", script, *verb], capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 1 and "headway: out of memory" in done.stderr, done.stderr
         assert "Traceback" not in done.stderr and "--batch-tokens" not in done.stderr

@@ -63,7 +63,7 @@ def _follow_llama(spec: dict[str, Any], config: dict[str, Any], path: Path) -> b
         return False  # Llama 3's, which the class of Llama 2 does not read
     space = flag(config, "add_prefix_space", True, path) is not False
     scheme = ("always" if flag(config, "legacy", False, path) else "first") if space else "never"
-    decoders = [{"type": "Replace", "pattern": {"String": SPACE}, "content": " "}]
+    decoders: list[dict[str, Any]] = [{"type": "Replace", "pattern": {"String": SPACE}, "content": " "}]
     decoders += [{"type": "ByteFallback"}, {"type": "Fuse"}]
     decoders += [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if space else []
     made: dict[str, Any] = {
