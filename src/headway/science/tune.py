@@ -74,7 +74,7 @@ def tune(
     check_installed()
     run = RunDirectory(out)
     copied = _copied_before(run)
-    run.create()
+    run.create(record=RECORD)
     try:
         with run.locked():
             search = _search_of(inputs, options.but(time=whole), validation, trials, out, started, progress)

@@ -13,6 +13,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -454,5 +455,6 @@ def own_model(task: Task, config: OwnConfig) -> nn.Module:
             "(requires_grad=False), or register it with persistent=False."
         )
     model.config = config
+    model.build_own = partial(own_model, task)  # by which a saved one is loaded again and compared
     found: nn.Module = model
     return found

@@ -11,11 +11,12 @@ import tokenizers
 from tokenizers import AddedToken, processors
 
 from headway.errors import InputError
+from headway.io.staged_directory import checked_files
 from headway.text.backend import Backend, RustBackend
 from headway.text.families.translation import TARGET_CODE, language
 from headway.text.load import load
 from headway.text.rust_errors import check_unicode, guarded
-from headway.text.safe.smoke_test import probe
+from headway.text.safe.smoke_test import PROBES, probe
 from headway.text.save import write
 from headway.text.stream_decoder import StreamDecoder, byte_alphabet
 
@@ -85,9 +86,17 @@ class Tokenizer:
         (default: as loaded). ``segments``: the model takes ``token_type_ids``, so that other programs pass them.
         ``padding_side``: "left" or "right", where other programs pad a batch (default: as loaded); with it, a tokenizer
         without a padding token pads with the token that ends a text.
+
+        The files get their names when they were loaded again and gave the same tokens and ids.  Raises InputError for
+        what ``load`` refuses, and OSError.
         """
         entries = self._names, self._config, max_length or self.max_length
-        write(Path(directory), self._backend, *entries, segments=segments, padding_side=padding_side)
+        with checked_files(Path(directory)) as staged:
+            write(staged, self._backend, *entries, segments=segments, padding_side=padding_side)
+            again = Tokenizer.load(staged)
+            ids, found = ([one.encode_batch(PROBES, special=known) for known in (True, False)] for one in (self, again))
+            if again.tokens != self.tokens or ids != found:
+                raise InputError(f"{staged}: the tokenizer would be another one when it is loaded again; name another.")
 
     def to_json(self) -> str:
         """The text of ``tokenizer.json``.  Raises InputError for a tokenizer that has none."""

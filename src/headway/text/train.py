@@ -7,6 +7,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from headway.errors import InputError
+from headway.text.safe.expansion import LONGEST_TOKEN
 from headway.text.special_tokens import ENCODER, encoder_template, special_names, translator_template
 from headway.text.tokenizer import Tokenizer
 from headway.text.training_sample import MOST_CHARACTERS, Sample
@@ -94,6 +95,7 @@ def _train_bpe(sample: Sample, size: int, specials: list[str], role: str, lowerc
         special_tokens=specials,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
+        max_token_length=LONGEST_TOKEN // 2,  # a byte is a character of up to two bytes
     )
     backend.train_from_iterator(sample, trainer)
     return backend
@@ -114,6 +116,9 @@ def _train_word(sample: Sample, size: int, specials: list[str], role: str, lower
         backend.decoder = decoders.Fuse()
     trainer = trainers.WordLevelTrainer(vocab_size=size, special_tokens=specials, show_progress=False)
     backend.train_from_iterator(sample, trainer)
+    known = sorted(backend.get_vocab(with_added_tokens=False).items(), key=lambda row: row[1])
+    short = [token for token, _ in known if len(token.encode()) <= LONGEST_TOKEN]  # a longer one stays unknown
+    backend.model = models.WordLevel({token: number for number, token in enumerate(short)}, unk_token=_unknown(role))
     return backend
 
 

@@ -136,7 +136,7 @@ class ClassificationData(TaskData):
             plan = fine_tune_classifier_plan(self.options, config, lengths, self.longest, seconds)
             return _reading_mean(plan, plan.config, grows=grows) if mean else plan
         options, classes = reference(self.options), len(self.labels)
-        plan = encoder_plan(options, self.tokenizer.vocab_size, lengths, classes, self.longest)
+        plan = encoder_plan(options, self.tokenizer.vocab_size, lengths, self.longest)
         return architecture(plan, self.options, "encoder", classes)
 
     def build(self, plan: Plan) -> nn.Module:

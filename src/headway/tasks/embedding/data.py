@@ -104,7 +104,7 @@ class EmbeddingData(TaskData):
             options = self.options.but(
                 dropout=0.1 if self.options.optimisation.dropout is None else self.options.optimisation.dropout
             )
-            plan = encoder_plan(options, self.tokenizer.vocab_size, lengths, 0, self.longest)
+            plan = encoder_plan(options, self.tokenizer.vocab_size, lengths, self.longest)
             rate = self.options.optimisation.learning_rate or 1e-3
         return plan.but(
             batch_tokens=self.options.optimisation.batch_tokens or BATCH_TOKENS,

@@ -83,7 +83,7 @@ class ImageData(TaskData):
     def plan(self, seconds: float | None) -> Plan:
         if self.base is not None:
             return fine_tune_vit_plan(self.options, self.base.config, self.patches, len(self.train))
-        return vit_plan(self.options, self.patches, self.source, len(self.train), len(self.labels))
+        return vit_plan(self.options, self.patches, self.source, len(self.train))
 
     def build(self, plan: Plan) -> nn.Module:
         if self.base is not None:

@@ -12,11 +12,8 @@ from dataclasses import asdict
 
 from headway.data.images.image_table import AUGMENT, ImageTable
 from headway.errors import InputError
-from headway.io.quantities import count as in_short
 from headway.models.config import TransformerConfig
-from headway.models.heads import ClassificationHead
 from headway.models.patches import Patches
-from headway.models.size import parameters
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan, as_asked
 from headway.training.sizing.presets import PRESETS, fine_tune_rows_plan
@@ -89,7 +86,7 @@ def vit_config(patches: Patches, width: int, layers: int, heads: int, dropout: f
     )
 
 
-def vit_plan(options: TrainOptions, patches: Patches, source: ImageTable, count: int, n_classes: int) -> Plan:
+def vit_plan(options: TrainOptions, patches: Patches, source: ImageTable, count: int) -> Plan:
     """The plan of a classifier from scratch, on ``count`` images."""
     width, layers = (
         PRESETS[options.architecture.preset] if options.architecture.preset else FEW if count < MANY else LARGER
@@ -97,15 +94,13 @@ def vit_plan(options: TrainOptions, patches: Patches, source: ImageTable, count:
     width, layers = options.architecture.d_model or width, options.architecture.layers or layers
     dropout = 0.1 if options.optimisation.dropout is None else options.optimisation.dropout
     config = vit_config(patches, width, layers, options.architecture.heads or max(1, width // 32), dropout)
-    head = ClassificationHead.size_of(config, n_classes, dense=False)
-    total = parameters(config, wiring="encoder", head=head, patches=patches)["total"]
     (height, across), (side, _) = patches.image_size, patches.patch_size
-    size = f"{in_short(total)} parameters: width {width}, {layers} layers, {config.n_heads} heads"
+    size = f"width {width}, {layers} layers, {config.n_heads} heads"
     median = " × ".join(map(str, source.median_size))
     unread = height % side or across % side
     rest = f"; {height % side} rows and {across % side} columns at the edges are not read" if unread else ""
     decisions = [
-        Decision("model", f"ViT of {size}", f"{count:,} images; dropout {dropout:g}", SIZES),
+        Decision("model", f"ViT, {size}", f"{count:,} images; dropout {dropout:g}", SIZES),
         Decision("images", f"read at {height} × {across} pixels", f"{median} is the median size", "--image-size"),
         Decision("patches", f"{patches.tokens - 1} of {side} × {side} pixels{rest}", "one token each", "--patch-size"),
         *_augmented(options),

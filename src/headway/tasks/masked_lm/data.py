@@ -15,12 +15,10 @@ from headway.data.records.split import HELD_OUT
 from headway.errors import InputError
 from headway.hub.families import family_named
 from headway.hub.fine_tune import for_masked_tokens
-from headway.io import quantities
 from headway.io.cache_directory import cache_directory
 from headway.models.config import TransformerConfig
 from headway.models.heads import MaskedTokenHead
 from headway.models.initialise import initialise
-from headway.models.size import parameters
 from headway.models.transformer import Encoder
 from headway.tasks.common.next_token import unknown_in
 from headway.tasks.common.ngram import token_counts, unigrams
@@ -223,8 +221,7 @@ def _with_encoder(plan: Plan, options: TrainOptions) -> Plan:
     config = encoder_config(*sizes, layout)
     if options.optimisation.dropout is not None:  # else none: other tokens are hidden in every pass
         config = config.but(dropout=before.dropout)
-    count = parameters(config, wiring="encoder")["total"]
     shape = f"width {config.d_model}, {config.n_layers} layers, {config.n_heads} heads, {config.max_length} tokens"
     decisions = [decision for decision in plan.decisions if decision["what"] not in ("dropout", "decay")]
-    decisions[0] = {**decisions[0], "value": f"{quantities.count(count)} parameters: {shape}"}
+    decisions[0] = {**decisions[0], "value": shape}
     return plan.but(model=asdict(config), weight_decay=options.optimisation.weight_decay or 0.0, decisions=decisions)

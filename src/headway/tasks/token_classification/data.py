@@ -119,7 +119,7 @@ class TokenClassificationData(TaskData):
             why = f"about {STEPS} steps, and at least {LEAST_PASSES} epochs; the run may end before its time"
             decision = asdict(Decision("passes", f"at most {passes}", why, "--epochs"))
             return plan.but(epochs=passes, decisions=[*plan.decisions, decision])
-        return encoder_plan(self.options, self.tokenizer.vocab_size, lengths, len(self.labels), self.longest)
+        return encoder_plan(self.options, self.tokenizer.vocab_size, lengths, self.longest)
 
     def build(self, plan: Plan) -> nn.Module:
         config, classes = plan.config, len(self.labels)

@@ -17,11 +17,9 @@ one table of token vectors for source, target and logits.
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from headway.io.quantities import count as in_short
 from headway.io.quantities import duration
 from headway.models.config import Positions, TransformerConfig
 from headway.models.device import device_of
-from headway.models.size import parameters
 from headway.training.distributed.ranks import Ranks
 from headway.training.hardware.precision import training_rate
 from headway.training.loop.schedule import mean_accumulation
@@ -116,10 +114,9 @@ def translator_plan(
         **{**M2M100, "positions": Positions(**M2M100["positions"])},
         dropout=dropout,
     )
-    count = parameters(config, wiring="encoder-decoder")["total"]
     shape = f"width {config.d_model}, {layers} + {layers} layers, {config.n_heads} heads, {longest} tokens"
     decisions = [
-        Decision("model", f"{in_short(count)} parameters: {shape}", why, "--preset, --d-model, --layers, --length"),
+        Decision("model", shape, why, "--preset, --d-model, --layers, --length"),
         Decision("dropout", f"{dropout:g}", f"about {passes:.0f} passes over the pairs", "--dropout"),
     ]
     if options.run.epochs is None and options.run.steps is None:

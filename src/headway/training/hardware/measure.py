@@ -23,8 +23,8 @@ from headway.training.plan import Decision, Plan
 
 LONGEST_EVALUATION = 0.08
 """One evaluation may take this share of the time; of a longer held-out text, a part is measured."""
-SAVED_IN_A_SECOND = 3e8
-"""Bytes of weights written and flushed to disk per second, a low estimate."""
+SAVED_IN_A_SECOND = 2e8
+"""Bytes of weights written, flushed to disk and read again per second, a low estimate."""
 EVALUATION_SHARE = 0.05
 """Evaluations may take this share of the time."""
 PROBE_SHARE = 0.02

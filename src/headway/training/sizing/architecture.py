@@ -16,8 +16,6 @@ from headway.errors import InputError
 from headway.hub.directory import has_family
 from headway.hub.families import family_named
 from headway.hub.families.family import Family
-from headway.io import quantities
-from headway.models.adapt.lora import count_parameters
 from headway.models.baselines import BaselineConfig, initialise_baseline
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
@@ -78,10 +76,8 @@ def architecture(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: i
     except ValueError as error:
         raise InputError(f"--config-overrides {overrides}: {error}.") from None
     with torch.device("meta"):
-        model = wired(config, wiring, n_classes)
-        count, readable = count_parameters(model)[0], has_family(model)
-    why = f"{quantities.count(count)} parameters with them"
-    decisions = [asdict(Decision("parts", overrides, why, "--config-overrides"))]
+        readable = has_family(wired(config, wiring, n_classes))
+    decisions = [asdict(Decision("parts", overrides, "in place of the preset's", "--config-overrides"))]
     if not readable:
         why = "no Hugging Face class matches: only Headway reads it"
         decisions.append(asdict(Decision("format", "headway-transformer", why, "--config-overrides")))

@@ -9,7 +9,6 @@ from dataclasses import asdict
 import torch
 
 from headway.errors import InputError
-from headway.io import quantities
 from headway.models.adapt.lora import count_parameters
 from headway.models.baselines import BaselineConfig
 from headway.models.heads import ClassificationHead
@@ -80,7 +79,7 @@ def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: in
             f"{count:,}; choose a number closer to it."
         )
     depth = f", {config.n_layers} layers" if config.recurrent else ""
-    size = f"{quantities.count(count)} parameters: {kind}, width {config.d_model}{depth}, {plan.length} tokens"
+    size = f"{kind}, width {config.d_model}{depth}, {plan.length} tokens"
     width = "--d-model" if asked.match_parameters is None else "--match-parameters"
     change = ", ".join([width, *(["--layers"] if kind in CELLS else []), "--length"])
     readable = "no Hugging Face class matches: only Headway reads it"

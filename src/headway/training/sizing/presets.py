@@ -20,7 +20,6 @@ import numpy as np
 import torch
 
 from headway.errors import InputError
-from headway.io.quantities import count as in_short
 from headway.io.quantities import duration, figure
 from headway.models.config import TransformerConfig
 from headway.models.device import device_of
@@ -149,7 +148,7 @@ def decoder_plan(
     seen = seen if steps is not None else rate * seconds / (6 * count)
     most = _epochs(options, TEXT_EPOCHS)
     epochs = min(seen / max(1, n_tokens), most or math.inf)
-    size = f"{in_short(count)} parameters: width {width}, {layers} layers, {config.n_heads} heads, {length} tokens"
+    size = f"width {width}, {layers} layers, {config.n_heads} heads, {length} tokens"
     decisions = [Decision("model", size, why, "--preset, --d-model, --layers, --heads, --length")]
     if options.run.epochs is None and steps is None and seen > TEXT_EPOCHS * n_tokens:
         why_passes = "more would memorise the text; the run may end before its time"
@@ -222,7 +221,7 @@ def regularised(plan: Plan, options: TrainOptions, passes: float, why: str) -> P
 
 
 def encoder_plan(
-    options: TrainOptions, vocab_size: int, lengths: Sequence[int] | np.ndarray, n_classes: int, longest: int
+    options: TrainOptions, vocab_size: int, lengths: Sequence[int] | np.ndarray, longest: int
 ) -> Plan:
     """The plan of a classifier of texts with these ``lengths`` in tokens."""
     chosen, shape = options.optimisation, options.architecture
@@ -239,8 +238,7 @@ def encoder_plan(
         **fields,
         dropout=dropout,
     )
-    count = parameters(config, wiring="encoder")["total"]
-    size = f"{in_short(count)} parameters: width {width}, {layers} layers, {config.n_heads} heads, {longest} tokens"
+    size = f"width {width}, {layers} layers, {config.n_heads} heads, {longest} tokens"
     why, change = f"{len(lengths):,} texts; dropout {dropout:g}", "--preset, --d-model, --layers, --heads, --length"
     decisions = [Decision("model", size, why, f"{change}, --dropout")]
     bounded = options.run.epochs is not None or options.run.steps is not None

@@ -18,6 +18,7 @@ from headway.data.stream.batch_source import StreamBatches
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.io.quantities import parse_seconds
+from headway.io.staged_directory import staged_directory
 from headway.models.adapt.lora import count_parameters
 from headway.models.device import device_of
 from headway.models.freed_memory import keep_freed_memory
@@ -31,7 +32,7 @@ from headway.training.loop.trainer import Interrupted, Job, Saved, train
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.option_fields import DEFAULT_TIME, flag
 from headway.training.options import TrainOptions
-from headway.training.store.checkpoint import newest_checkpoint, put_back, saving, trained
+from headway.training.store.checkpoint import SaveFailed, newest_checkpoint, put_back, saving, trained
 from headway.training.store.cleaning import complete, keep_once
 from headway.training.store.run_directory import ReadOnlyRun, RunDirectory, clock, machine, versions
 from headway.training.store.sizes import ADAPTED
@@ -99,10 +100,14 @@ def run_training(
             progress.say(f"{out}: {COMPLETE}")
             ranks.signal(PREPARED)
             return run
-    run.create()
+    run.create(found.task)
     run.warn = progress.warn
     if options.fine_tuning.adapt and not options.given(BOUNDS):
-        _adapt(inputs, found, options, out, validation, started, progress)
+        try:
+            _adapt(inputs, found, options, out, validation, started, progress)
+        except InputError:
+            run.discard()
+            raise
     with run.locked(), contextlib.ExitStack() as stack:
         try:
             prepared = prepare(run, earlier, changed, source, held_out, found, options, started, progress)
@@ -115,6 +120,8 @@ def run_training(
             if not (prepared.plan.fine_tuning.frozen or options.runtime.shard):  # sharded weights may not fit here
                 try_longest(prepared.model, prepared.objective, prepared.batch_source, prepared.plan, ranks)
             if earlier is None:
+                if ranks.first and prepared.base is None and not options.runtime.shard:
+                    _try_saving(run, prepared)
                 _record_start(run, prepared, options, found.task, inputs, validation, prints, command)
             if once_more:
                 run.update(continued=[*run.facts.get("continued", []), entry(options)], finished=False)
@@ -147,6 +154,16 @@ def _read(inputs: Sequence[str | Path], options: TrainOptions, count: int) -> tu
     if isinstance(source, Corpus) and options.optimisation.batch_size is not None:
         raise InputError("--batch-size is for texts of different lengths; for running text use --batch-tokens.")
     return source, found
+
+
+def _try_saving(run: RunDirectory, prepared: Prepared) -> None:
+    """Raise InputError, before a new model is trained, where it would be another one when it is loaded again."""
+    with contextlib.suppress(SaveFailed), staged_directory(run.path / "tried") as place:
+        try:
+            data = prepared.data
+            RunDirectory(place).save_model(prepared.model, data.processor, data.labels)
+        except InputError as error:
+            raise InputError(str(error).replace(str(place), str(run.path))) from None
 
 
 def _record_start(
@@ -254,12 +271,7 @@ def _adapt(
         epochs=ADAPTING_EPOCHS,
     )
     progress.say("first: pretraining on the texts without labels (--adapt)")
-    try:
-        run_training(inputs, alone, out=out / ADAPTED, validation=validation, started=started, progress=progress)
-    except InputError:
-        with contextlib.suppress(OSError):
-            out.rmdir()  # empty if it was created here
-        raise
+    run_training(inputs, alone, out=out / ADAPTED, validation=validation, started=started, progress=progress)
     progress.say("now: training on the labels")
 
 

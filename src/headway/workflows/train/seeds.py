@@ -57,10 +57,15 @@ def run_seeds(
         time = f"{parse_seconds(options.run.time or DEFAULT_TIME) / options.run.seeds:.3f}s"
     given: dict[str, Any] = {"validation": validation, "progress": progress, "command": command}
     members = []
-    for i, name in enumerate(names):
-        progress.say(f"seed {options.run.seed + i} ({i + 1} of {options.run.seeds})")
-        one = options.but(seeds=1, seed=options.run.seed + i, split_seed=options.seed_of_split, time=time)
-        members.append(run_training(inputs, one, out=out / name, **given))
+    run.create(found.task)
+    try:
+        for i, name in enumerate(names):
+            progress.say(f"seed {options.run.seed + i} ({i + 1} of {options.run.seeds})")
+            one = options.but(seeds=1, seed=options.run.seed + i, split_seed=options.seed_of_split, time=time)
+            members.append(run_training(inputs, one, out=out / name, **given))
+    except InputError:
+        run.discard()
+        raise
     return _combined(run, members, names, options)
 
 

@@ -17,7 +17,8 @@ from headway.data.records.dialogues import Dialogues
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.sentence_transformers import limit_sequences
-from headway.io.quantities import metric, rows_in_words
+from headway.io.quantities import count, metric, rows_in_words
+from headway.models.adapt.lora import count_parameters
 from headway.models.device import device_of
 from headway.models.own import OwnConfig
 from headway.tasks.registry import NAMES, recogniser, room, spec
@@ -31,7 +32,15 @@ from headway.training.objective import Objective
 from headway.training.options import TrainOptions, split_seed, time_limit
 from headway.training.plan import Plan
 from headway.training.sizing.presets import with_lora
-from headway.training.store.facts import ADVICE, FILE, OF_THE_READER, check_files, followed, read_facts
+from headway.training.store.facts import (
+    ADVICE,
+    FILE,
+    OF_THE_READER,
+    check_files,
+    check_labels,
+    followed,
+    read_facts,
+)
 from headway.training.store.run_directory import RunDirectory, best_member
 from headway.training.store.sizes import ADAPTED
 from headway.training.store.trained_texts import BEFORE, known_texts, read_texts
@@ -94,6 +103,7 @@ def prepare(
     given = TaskInputs(source, held_out, found, options, base, tokenizer, progress, earlier)
     given = _knowing(given, run)
     data = _opened(given)
+    check_labels(data.labels)
     if earlier is not None:
         check_same_labels(earlier, data.facts, run)
     if data.parts is not None:
@@ -124,9 +134,11 @@ def prepare(
         plan = measured(plan, model, batch_source, objective, data.sampler(model), limit, data.settling(left), windows)
         if plan.model != drawn:
             model = data.build(plan).to(device_of(options.runtime.device))
-        plan = plan.but(
-            decisions=[{**one, "option": to_change(options, found.task, one["option"])} for one in plan.decisions]
-        )
+        said = [{**one, "option": to_change(options, found.task, one["option"])} for one in plan.decisions]
+        for one in said:
+            if one["what"] == "model" and base is None:
+                one["value"] = f"{count(count_parameters(model)[0])} parameters: {one['value']}"
+        plan = plan.but(decisions=said)
     if not getattr(getattr(model, "head", None), "each_token", True):  # it answers each text once
         limit_sequences(model, plan.length)
     known = base.fingerprint if base is not None else None
