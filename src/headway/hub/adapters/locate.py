@@ -43,7 +43,7 @@ def base_of(directory: Path) -> Path:
     """The directory of an adapter's base.  Raises InputError where there is none, or another adapter."""
     config = read_adapter(directory)
     base = locate(config.base).path
-    if not base.is_absolute() and not base.is_dir() and (directory / base).is_dir():
+    if not base.is_absolute() and (directory / base).is_dir():
         base = directory / base
     if not base.is_dir():
         raise InputError(

@@ -41,8 +41,8 @@ OF_THE_READER = ("tokenizer", "special_tokens", "chat_template", "preprocessor")
 ENDINGS = (".json", ".safetensors", ".txt", ".model", ".spm", ".jinja")
 """Suffixes of the files of a model; other files in the directory are the user's own."""
 ADVICE = "restore the original file, or use another --out to start over"
-MOST_OF_LABELS = MAX_BYTES // 8
-"""Bytes of all labels together: they are twice in ``config.json``, which every program reads."""
+MOST_OF_LABELS, LINE = MAX_BYTES // 2, 16
+"""Bytes that labels may take in ``config.json``, where each stands in two lines, and of a line without its label."""
 
 Kind = tuple[Callable[[Any], bool], str]
 """A check of a value, and the name of what it accepts."""
@@ -184,14 +184,15 @@ def write_facts(run: Path, facts: Mapping[str, Any]) -> None:
 
 
 def check_labels(labels: Sequence[str]) -> None:
-    """Raise InputError for labels that are too long together to be read again."""
-    sizes = [len(json.dumps(label, ensure_ascii=False).encode("utf-8", "surrogatepass")) for label in labels]
+    """Raise InputError for labels that together are too long to be read again."""
+    written = (json.dumps(label, ensure_ascii=False).encode("utf-8", "surrogatepass") for label in labels)
+    sizes = [2 * (len(label) + LINE) for label in written]
     if sum(sizes) > MOST_OF_LABELS:
         longest = labels[sizes.index(max(sizes))]
         raise InputError(
-            f"the {counted(len(labels), 'label')} have {size(sum(sizes))} together, the longest {size(max(sizes))} "
-            f"({shown(longest)}), expected {size(MOST_OF_LABELS)} at most: shorten them, or name another column with "
-            "--label-column."
+            f"the {counted(len(labels), 'label')} would take {size(sum(sizes))} in config.json, expected "
+            f"{size(MOST_OF_LABELS)} at most (the longest is {shown(longest)}): shorten them, or name another column "
+            "with --label-column."
         )
 
 

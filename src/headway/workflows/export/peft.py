@@ -3,6 +3,7 @@
 It is compared by opening it as users of PEFT do: ``PeftModel.from_pretrained`` on the base in ``transformers``.
 """
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
         entries, tensors = adapter_of(model, without_modules(load_model(found.path))[0], rank)
     except ValueError as error:
         raise InputError(f"{subject.directory}: cannot be an adapter of {found.id or found.path}: {error}.") from None
-    place = {"base_model_name_or_path": found.id or str(found.path.absolute()), "revision": found.revision}
+    place = {"base_model_name_or_path": _name_of(found, directory), "revision": found.revision}
     write_json(directory / ADAPTER, {**place, **entries})
     write_whole(directory / ADAPTER_WEIGHTS, lambda file: save_file(tensors, file, metadata={"format": "pt"}))
     labels = getattr(subject.pipe, "labels", None)
@@ -63,6 +64,13 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
         write_json(directory / LABELS_FILE, {**named, "label2id": {label: i for i, label in enumerate(labels)}})
     write_modules(directory, model, head)
     write_processor(subject, directory)
+
+
+def _name_of(base: Download, directory: Path) -> str:
+    """The id of a base, or its path from the adapter's directory; its name alone where only the root is above both."""
+    here, there = directory.resolve(), base.path.resolve()
+    near = os.path.commonpath([here, there]) != here.anchor
+    return base.id or (os.path.relpath(there, here) if near else there.name)
 
 
 def compare(subject: Subject, directory: Path, precision: str) -> Parity:

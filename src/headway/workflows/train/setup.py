@@ -134,11 +134,11 @@ def prepare(
         plan = measured(plan, model, batch_source, objective, data.sampler(model), limit, data.settling(left), windows)
         if plan.model != drawn:
             model = data.build(plan).to(device_of(options.runtime.device))
-        said = [{**one, "option": to_change(options, found.task, one["option"])} for one in plan.decisions]
-        for one in said:
+        decisions = [{**one, "option": to_change(options, found.task, one["option"])} for one in plan.decisions]
+        for one in decisions:
             if one["what"] == "model" and base is None:
                 one["value"] = f"{count(count_parameters(model)[0])} parameters: {one['value']}"
-        plan = plan.but(decisions=said)
+        plan = plan.but(decisions=decisions)
     if not getattr(getattr(model, "head", None), "each_token", True):  # it answers each text once
         limit_sequences(model, plan.length)
     known = base.fingerprint if base is not None else None
