@@ -343,3 +343,14 @@ def test_options_of_a_model_that_cannot_be_are_named_as_they_were_given(
     said = in_process(*asked, "--heads", "3", "--d-model", "64")[2]
     assert "--heads is 3, but must be a divisor of --d-model = 64" in said
     assert "--learning-rate is 1e+09;" in in_process(*asked, "--learning-rate", "1e9")[2]
+
+
+@pytest.mark.parametrize("words", [["pipe"], ["pipe", "great"], ["./pipe"]])
+def test_a_pipe_named_by_a_bare_word_is_no_text(
+    words: list[str], classifier_run: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.chdir(tmp_path)
+    for verb in ("classify", "predict"):
+        status, out, err = in_process(verb, classifier_run, *words)
+        assert status == 2 and out == "" and "pipe" in err and err.count("\n") == 1, err

@@ -86,6 +86,12 @@ def other_record(place: Path) -> None:
     (place / RECORD).write_text(json.dumps({**record, "files": {"../../model.safetensors": "0"}}))
 
 
+def no_checksums(place: Path) -> None:
+    spoil_graph(place)
+    record = json.loads((place / RECORD).read_text())
+    (place / RECORD).write_text(json.dumps({**record, "files": {}}))
+
+
 def no_graph(place: Path) -> None:
     (place / "model.onnx").unlink()
 
@@ -106,6 +112,7 @@ def unusable_graph(place: Path) -> None:
         (spoil_graph, r"model\.onnx: is damaged: it has changed since it was exported"),
         (spoil_record, r"headway_export\.json"),
         (other_record, r"headway_export\.json: is damaged"),
+        (no_checksums, r": headway_export\.json does not name this file, .*`headway export .* replaces the export\."),
         (no_graph, r"model\.onnx: cannot be read \(No such file"),
         (unusable_graph, r"--engine onnxruntime cannot use .*/exports/onnx: "),
     ],
