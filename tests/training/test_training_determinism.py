@@ -165,14 +165,6 @@ def test_two_commands_do_not_train_in_one_directory(
     assert train(corpus, tmp_path, tiny)["steps"] == 20, "afterwards it is free again"
 
 
-def test_an_empty_directory_and_one_with_other_files_may_be_used(corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
-    (tmp_path / "notes.txt").write_text("mine")
-    (tmp_path / ".model.safetensors.7.tmp").write_bytes(b"left by a command that was killed")
-    train(corpus, tmp_path, tiny, steps=1)
-    assert (tmp_path / "notes.txt").read_text() == "mine"
-    assert not list(tmp_path.rglob(".*"))
-
-
 def test_no_time_for_a_single_step_still_leaves_a_working_model(corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
     found = train(corpus, tmp_path / "run", {**tiny, "steps": None}, time="0.1s")
     assert found["val_loss"] > 0

@@ -2,15 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bases import make_base
-from faults_harness import Forker, outcome, words
+from faults_harness import ENDED, Forker, outcome, words
 
 import headway
 from headway.errors import InputError
@@ -26,11 +24,6 @@ def killing(*given, **more):
 ROWS = {"steps": 4, "evaluations": 1}
 
 
-def ended() -> int:
-    """The number of a process that has ended."""
-    return int(subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True).stdout)
-
-
 def content(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -44,7 +37,7 @@ def test_a_folder_with_anything_else_is_refused_and_left_as_it_was(
     place = tmp_path / "mine"
     (place / held).parent.mkdir(parents=True)
     (place / held).write_text("mine")
-    (place / f".model.safetensors.{ended()}.tmp").write_text("of a killed command")
+    (place / f".model.safetensors.{ENDED}.tmp").write_text("of a killed command")
     before = content(place)
     status, _, err = in_process("train", corpus, "--out", place, *words(tiny))
     name = held.partition("/")[0]
@@ -60,9 +53,9 @@ def test_the_root_of_the_machine_is_no_run(corpus: Path, tiny: dict[str, Any]):
 def test_a_folder_of_our_own_temporary_files_is_empty_and_only_those_of_ended_processes_go(
     corpus: Path, tmp_path: Path, tiny: dict[str, Any]
 ):
-    gone, here = ended(), os.getppid()
-    left = [tmp_path / "run" / f".model.safetensors.{gone}.tmp", tmp_path / "run" / f".checked.{gone}.tmp" / "config.json"]
-    kept = tmp_path / "run" / f".config.json.{here}.tmp"
+    run = tmp_path / "run"
+    left = [run / f".model.safetensors.{ENDED}.tmp", run / f".checked.{ENDED}.tmp" / "config.json"]
+    kept = run / f".config.json.{os.getppid()}.tmp"
     for path in (*left, kept):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("half")
