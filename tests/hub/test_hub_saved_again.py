@@ -1,4 +1,4 @@
-"""A model is saved when its files were loaded again and are the same model: changed ones are refused, whatever saves."""
+"""A model is saved when its files were loaded again and are the same model: changed ones are refused."""
 
 import json
 from pathlib import Path
@@ -23,6 +23,7 @@ from headway.nn.positions import PositionEncoding
 
 CONFIG = TransformerConfig(97, d_model=24, n_heads=3, n_layers=2, max_length=31)
 NO_FAMILY = {"norm_order": "post", "positions": "alibi"}
+ENCODER = CONFIG.but(norm="layernorm", activation="gelu", embedding_norm=True, first_norm=False)
 
 
 class ParallelBlock(Block):
@@ -68,12 +69,14 @@ def summed(model: Any) -> None:
 def louder(model: Any) -> None:
     """Another head, of the same weights."""
     before = type(model.head)
-    model.head.__class__ = type("Louder", (before,), {"forward": lambda self, x, *more: 2 * before.forward(self, x, *more)})
+    model.head.__class__ = type(
+        "Louder", (before,), {"forward": lambda self, x, *more: 2 * before.forward(self, x, *more)}
+    )
 
 
 def classifier() -> Encoder:
-    head = ClassificationHead(CONFIG, 5, pooling="mean", dense=False)
-    return Encoder(CONFIG.but(norm="layernorm", norm_parameters="both"), head)
+    head = ClassificationHead(ENCODER, 5, pooling="mean", dense=False)
+    return Encoder(ENCODER, head)
 
 
 @pytest.mark.parametrize("change", [parallel, faded, summed, louder])
@@ -97,7 +100,7 @@ def test_a_changed_model_is_refused_and_nothing_is_written(make: Any, change: An
 
 
 def test_a_head_of_sentence_transformers_is_compared_too(tmp_path: Path):
-    model = Encoder(CONFIG, PoolingHead("mean"))
+    model = Encoder(ENCODER, PoolingHead("mean"))
     save_any(model, tmp_path / "a")
     louder(model)
     with pytest.raises(ValueError, match="another one"):
@@ -109,7 +112,7 @@ MODELS = {
     "own format": lambda: Decoder(CONFIG.but(**NO_FAMILY)),
     "classifier": classifier,
     "encoder-decoder": lambda: EncoderDecoder(CONFIG.but(positions=Positions("relative"), norm_eps=1e-6)),
-    "embedder": lambda: Encoder(CONFIG, PoolingHead("mean")),
+    "embedder": lambda: Encoder(ENCODER, PoolingHead("mean")),
     "lstm": lambda: wired(BaselineConfig("lstm", 97, 24, 2, 31), "encoder-decoder"),
     "cnn": lambda: wired(BaselineConfig("cnn", 97, 24, 1, 31), "encoder", 3),
 }
@@ -164,13 +167,15 @@ def test_weights_of_other_types_are_saved_as_before(dtype: torch.dtype, tmp_path
     model = Decoder(CONFIG).to(dtype)
     headway.save_model(model, tmp_path / "a")
     saved = headway.load_model(tmp_path / "a")
-    assert all(torch.equal(one, other.float()) for one, other in zip(saved.parameters(), model.parameters(), strict=True))
+    assert all(
+        torch.equal(one, other.float()) for one, other in zip(saved.parameters(), model.parameters(), strict=True)
+    )
 
 
 def test_labels_may_be_named_like_keys_of_a_configuration(tmp_path: Path):
     """Their numbers are no layers and no code: "players" ends like n_layers."""
     labels = [f"label {number}" for number in range(599)] + ["players", "auto_map"]
-    model = Encoder(CONFIG.but(norm="layernorm", norm_parameters="both"), ClassificationHead(CONFIG, 601, dense=False))
+    model = Encoder(ENCODER, ClassificationHead(ENCODER, 601, dense=False))
     names = {"id2label": {str(number): label for number, label in enumerate(labels)}}
     headway.save_model(model, tmp_path / "a", **names, label2id={label: number for number, label in enumerate(labels)})
     assert load_model(tmp_path / "a").kept["config.json"]["label2id"]["players"] == 599  # type: ignore[index, union-attr]

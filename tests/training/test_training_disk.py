@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-
 from faults_harness import ENDED
 
 import headway

@@ -1,4 +1,4 @@
-"""Where a run may be: a place that is absent, empty or a run; what is not the run's own is neither taken nor removed."""
+"""Where a run may be: a place that is absent, empty or a run; nothing that is not its own is taken or removed."""
 
 import json
 import os
@@ -76,18 +76,30 @@ def test_a_run_keeps_hidden_files_of_the_users(corpus: Path, tmp_path: Path, tin
 @pytest.mark.parametrize(
     ("where", "options"),
     [
-        (("training.store.run_directory", "RunDirectory", "save_processor"), {}),
+        pytest.param(
+            ("training.store.run_directory", "RunDirectory", "save_processor"), {}, marks=pytest.mark.thorough
+        ),
         (("training.store.run_directory", "RunDirectory", "save_model"), {}),
-        (("training.store.run_directory", "RunDirectory", "save_processor"), {"seeds": 2}),
+        pytest.param(
+            *(("training.store.run_directory", "RunDirectory", "save_processor"), {"seeds": 2}),
+            marks=pytest.mark.thorough,
+        ),
     ],
     ids=["before the tokenizer", "while saving is tried", "the first of several seeds"],
 )
 def test_a_run_that_was_killed_at_its_beginning_is_a_run(
-    where: tuple[str, str, str], options: dict[str, Any], rows: Path, tmp_path: Path, tiny: dict[str, Any], forker: Forker
+    where: tuple[str, str, str],
+    options: dict[str, Any],
+    rows: Path,
+    tmp_path: Path,
+    tiny: dict[str, Any],
+    forker: Forker,
 ):
     module, owner, name = where
     run, chosen = tmp_path / "run", {**tiny, **ROWS, **options}
-    killed = forker("train", rows, "--out", run, *words(chosen), script=KILLING.format(module=module, owner=owner, name=name))
+    killed = forker(
+        "train", rows, "--out", run, *words(chosen), script=KILLING.format(module=module, owner=owner, name=name)
+    )
     assert killed.returncode < 0, killed.stderr
     facts = json.loads((run / "headway.json").read_text())
     assert facts["task"] == "classification" and "plan" not in facts
@@ -112,7 +124,19 @@ RunDirectory.save_processor = killing
 
 def test_a_run_that_was_killed_while_it_adapted_its_base_is_a_run(rows: Path, tmp_path: Path, forker: Forker):
     make_base("bert", tmp_path / "base")
-    given = ("train", rows, "--out", tmp_path / "run", "--from", tmp_path / "base", "--adapt", "--threads", 1, "--steps", 3)
+    given = (
+        "train",
+        rows,
+        "--out",
+        tmp_path / "run",
+        "--from",
+        tmp_path / "base",
+        "--adapt",
+        "--threads",
+        1,
+        "--steps",
+        3,
+    )
     assert forker(*given, script=IN_ADAPTED).returncode < 0
     done = forker(*given)
     assert done.returncode == 0 and (tmp_path / "run" / "config.json").exists(), done.stderr
@@ -130,6 +154,9 @@ def test_what_is_refused_before_it_begins_leaves_nothing(rows: Path, tmp_path: P
 
 def test_a_record_of_nothing_is_no_run_to_use_or_to_clean(tmp_path: Path, in_process: Callable):
     RunDirectory(tmp_path / "run").create("classification")
-    for command, said in ((("classify", tmp_path / "run", "x"), "no config.json"), (("clean", tmp_path / "run"), "is not a run")):
+    for command, said in (
+        (("classify", tmp_path / "run", "x"), "no config.json"),
+        (("clean", tmp_path / "run"), "is not a run"),
+    ):
         status, _, err = in_process(*command)
         assert status == 2 and said in err and "Traceback" not in err, err

@@ -98,15 +98,15 @@ def test_labels_that_are_too_long_to_be_read_again_are_refused_before_training(
         monkeypatch.setattr(store, "MOST_OF_LABELS", most)
         given: dict[str, Any] = {"out": tmp_path / f"run-{whole}", "quiet": True, **tiny, "steps": 2}
         if whole:
-            headway.train([texts, labels], **given)
+            headway.train((texts, labels), **given)
             assert sorted(headway.load(tmp_path / "run-True").labels) == sorted(set(labels))
         else:
             with pytest.raises(InputError, match=r"the 3 labels would take 30\.1 kB in config\.json.*--label-column"):
-                headway.train([texts, labels], **given)
+                headway.train((texts, labels), **given)
             assert not (tmp_path / "run-False").exists()
 
 
-@pytest.mark.parametrize("size", [5, 500_000])
+@pytest.mark.parametrize("size", [pytest.param(5, marks=pytest.mark.thorough), 500_000])
 def test_labels_of_the_limit_fit_into_both_files(size: int, lm_run: Path, tmp_path: Path):
     """Many short ones and few long ones, with what a finished run says of each."""
     count = store.MOST_OF_LABELS // (2 * (size + 2 + store.LINE))
@@ -117,7 +117,7 @@ def test_labels_of_the_limit_fit_into_both_files(size: int, lm_run: Path, tmp_pa
     data = {**read_facts(lm_run)["data"], "classes": dict.fromkeys(labels, 12345)}  # type: ignore[index]
     write_facts(tmp_path, {**read_facts(lm_run), "data": data, "labels": labels, "metrics": metrics})  # type: ignore[dict-item]
     assert read_facts(tmp_path)["labels"] == labels  # type: ignore[index]
-    model = headway.Encoder(headway.TransformerConfig(7, d_model=8, n_heads=2, n_layers=1, norm="layernorm"))
+    model = headway.Decoder(headway.TransformerConfig(7, d_model=8, n_heads=2, n_layers=1, tied=False))
     with pytest.raises(InputError):
         check_labels([*labels, "y" * size])
     names = {str(number): label for number, label in enumerate(labels)}

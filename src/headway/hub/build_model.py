@@ -220,7 +220,6 @@ def _rounded(one: Tensor, other: Tensor) -> bool:
 def put(weights: Iterable[tuple[str, Tensor]], model: nn.Module, precision: str | None = None) -> None:
     """Replace the parameters of a model by weights, in every module that shares one."""
     names = {id(old): name for name, old in own_weights(model).items()}
-    trained = {name: old.requires_grad for name, old in own_weights(model).items()}
     places: dict[str, list[tuple[nn.Module, str]]] = {name: [] for name in names.values()}
     for module in model.modules():
         for attribute, old in module.named_parameters(recurse=False):
@@ -228,8 +227,7 @@ def put(weights: Iterable[tuple[str, Tensor]], model: nn.Module, precision: str 
     lowering = Lowering(model, precision) if precision in KINDS else None
     by_columns = precision == "float32" and onednn_everywhere()
     for name, weight in weights:
-        there = places.pop(name)  # a module that was replaced is not kept
-        parameter = nn.Parameter(weight, requires_grad=trained[name])
+        parameter, there = nn.Parameter(weight), places.pop(name)  # a module that was replaced is not kept
         for module, attribute in there:
             setattr(module, attribute, parameter)
         if lowering is not None:

@@ -220,9 +220,7 @@ def regularised(plan: Plan, options: TrainOptions, passes: float, why: str) -> P
     return plan.but(model=model, weight_decay=decay, decisions=list(decisions.values()))
 
 
-def encoder_plan(
-    options: TrainOptions, vocab_size: int, lengths: Sequence[int] | np.ndarray, longest: int
-) -> Plan:
+def encoder_plan(options: TrainOptions, vocab_size: int, lengths: Sequence[int] | np.ndarray, longest: int) -> Plan:
     """The plan of a classifier of texts with these ``lengths`` in tokens."""
     chosen, shape = options.optimisation, options.architecture
     width, layers = PRESETS[shape.preset] if shape.preset else (128, 2)

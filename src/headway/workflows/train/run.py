@@ -157,11 +157,17 @@ def _read(inputs: Sequence[str | Path], options: TrainOptions, count: int) -> tu
 
 
 def _try_saving(run: RunDirectory, prepared: Prepared) -> None:
-    """Raise InputError, before a new model is trained, where it would be another one when it is loaded again."""
+    """Raise InputError, before a new model is trained, where it would be another one when it is loaded again.
+
+    What it computes must show, so that it is tried with other weights than those at the start, of which many are zero.
+    """
+    model, draw = deepcopy(prepared.model), torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.1 * torch.randn(p.shape, generator=draw).to(p.device))
     with contextlib.suppress(SaveFailed), staged_directory(run.path / "tried") as place:
         try:
-            data = prepared.data
-            RunDirectory(place).save_model(prepared.model, data.processor, data.labels)
+            RunDirectory(place).save_model(model, prepared.data.processor, prepared.data.labels)
         except InputError as error:
             raise InputError(str(error).replace(str(place), str(run.path))) from None
 
