@@ -50,7 +50,6 @@ def test_the_plan_is_that_of_the_run(corpus: Path, lm_run: Path, nothing: Path, 
     [
         *(("classification", ()), ("classification", ("--layout", "bert")), ("masked_lm", ()), ("translation", ())),
         ("classification", ("--config-overrides", "gated=false")),
-        ("translation", ("--model", "decoder")),
     ],
 )
 def test_other_tasks_are_planned(

@@ -74,19 +74,21 @@ def test_crooked_requests_get_errors_in_the_form_of_all_others(server):
 
 
 FAILING = """
-from headway.serving import training
+from headway.serving import app
 def fail(*_):
     raise RuntimeError("of a route")
-training.run_so_far = fail
+app.document = fail
 """
 
 
 def test_every_line_of_the_log_is_json(models):
     """Those of the library that listens too, and an error with its traceback is one of them."""
     server = Server(models["text"], script=FAILING)
-    raw(server, b"\x16\x03\x01\x02\x00\r\n\r\n")
-    assert server.get("/training").status_code == 500
-    assert server.stop() == 0
+    try:
+        raw(server, b"\x16\x03\x01\x02\x00\r\n\r\n")
+        assert server.get("/openapi.json").status_code == 500
+    finally:
+        assert server.stop() == 0
     lines = [json.loads(line) for line in server.process.stderr]
     assert all(isinstance(line["time"], float) for line in lines)
     of_libraries = [line for line in lines if "message" in line]
