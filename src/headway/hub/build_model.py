@@ -206,10 +206,10 @@ def shared(weights: Iterable[tuple[str, Tensor]], like: nn.Module, source: Path)
     """
     own = own_weights(like)
     for name, weight in weights:
-        theirs = own.get(name)  # None: a part that its family adds
-        if theirs is not None and not _rounded(weight, theirs.detach().float().cpu()):
+        theirs = own.get(name, weight)  # a family may add a part
+        if not _rounded(weight, theirs.detach().float().cpu()):
             raise InputError(f"{source}: {name} is not what was saved there.")
-        yield name, weight if theirs is None else theirs
+        yield name, theirs
 
 
 def _rounded(one: Tensor, other: Tensor) -> bool:

@@ -109,22 +109,20 @@ def _saved(model: nn.Module, directory: Path, write: Callable[[nn.Module, Path, 
 
 
 @torch.no_grad()
-def _answer(model: Any) -> Tensor:
+def _answer(model: Any) -> Any:
     """The output of a model for one short image, or for two short texts, of which the second is padded."""
     draw, device = torch.Generator().manual_seed(0), model_device(model)
     training = {module: module.training for module in model.modules()}
     model.eval()
     try:
         if (patches := getattr(model, "patches", None)) is not None:
-            image: Tensor = model(torch.randn(1, patches.channels, *patches.image_size, generator=draw).to(device))
-            return image
+            return model(torch.randn(1, patches.channels, *patches.image_size, generator=draw).to(device))
         configs = [model.config, getattr(model, "encoder_config", model.config)]
         length = min(SHORT, *(config.max_length for config in configs))
         target, source = (torch.randint(one.vocab_size, (2, length), generator=draw).to(device) for one in configs)
         mask = torch.arange(length, device=device) < torch.tensor([[length], [-(-length // 2)]], device=device)
         given = (source, target, mask) if wiring_name(model) == "encoder-decoder" else (target, mask)
-        text: Tensor = model(*given)
-        return text
+        return model(*given)
     finally:
         for module, mode in training.items():
             module.training = mode

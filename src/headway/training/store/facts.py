@@ -185,8 +185,7 @@ def write_facts(run: Path, facts: Mapping[str, Any]) -> None:
 
 def check_labels(labels: Sequence[str]) -> None:
     """Raise InputError for labels that together are too long to be read again."""
-    written = (json.dumps(label, ensure_ascii=False).encode("utf-8", "surrogatepass") for label in labels)
-    sizes = [2 * (len(label) + LINE) for label in written]
+    sizes = [2 * (len(json.dumps(label, ensure_ascii=False).encode(errors="replace")) + LINE) for label in labels]
     if sum(sizes) > MOST_OF_LABELS:
         longest = labels[sizes.index(max(sizes))]
         raise InputError(

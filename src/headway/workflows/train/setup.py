@@ -32,15 +32,7 @@ from headway.training.objective import Objective
 from headway.training.options import TrainOptions, split_seed, time_limit
 from headway.training.plan import Plan
 from headway.training.sizing.presets import with_lora
-from headway.training.store.facts import (
-    ADVICE,
-    FILE,
-    OF_THE_READER,
-    check_files,
-    check_labels,
-    followed,
-    read_facts,
-)
+from headway.training.store.facts import ADVICE, FILE, OF_THE_READER, check_files, check_labels, followed, read_facts
 from headway.training.store.run_directory import RunDirectory, best_member
 from headway.training.store.sizes import ADAPTED
 from headway.training.store.trained_texts import BEFORE, known_texts, read_texts
