@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Unpack
 
 import click
+from click.core import ParameterSource
 
 from headway.cli.aliases import in_our_names
 from headway.cli.common import emit, output_options
@@ -205,6 +206,12 @@ def training_options(function: Any, texts: Mapping[str, str] = MappingProxyType(
     return function
 
 
+def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the options of the present command, those that were given, whatever their values."""
+    source = click.get_current_context().get_parameter_source
+    return {name: value for name, value in options.items() if source(name) is not ParameterSource.DEFAULT}
+
+
 def out_option(text: str) -> Any:
     return click.option("--out", cls=Headed, heading=HEADINGS["run"], help=text)
 
@@ -297,6 +304,7 @@ def command(
     from headway.cli.main import STARTED
 
     asked = {name: options.pop(name) for name in PLANNED}
+    options = given_options(options)
     if planning:
         if watch:
             raise InputError("--watch shows a training, and --plan does not train; leave one of them out.")

@@ -73,7 +73,6 @@ def _check_named(given: Given) -> None:
             raise InputError(f"{given.name}: holds {given.shape}, which have no columns to name.")
         return
     if given.shape == TEXT:
-        named = [name for name in (given.text, given.label) if name is not None]
         if named and given.only_column is None:
             raise InputError(
                 f"{given.name}: this is running text and has no column {named[0]!r}; "

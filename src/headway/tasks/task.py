@@ -107,6 +107,8 @@ class TaskData(ABC):
     """the classes of a classifier in order, or nothing"""
     unit: str = "rows"
     """the number of held-out units, as a verdict counts them"""
+    texts_in_row: int = 1
+    """the texts of up to ``Plan.length`` tokens that a row of a batch has"""
     careful_below: int = 0
     """with fewer held-out units, weights are kept only where they are clearly better than the kept ones"""
     used: int | None = None

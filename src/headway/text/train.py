@@ -28,6 +28,7 @@ def train_tokenizer(
     lowercase: bool | None = None,
     max_characters: int | None = None,
     out_of: int | None = None,
+    reserved: int = 0,
 ) -> Tokenizer:
     """Train a tokenizer; the same texts give the same tokenizer, byte for byte.
 
@@ -44,6 +45,7 @@ def train_tokenizer(
     however they are written.  ``lowercase``: by default for "wordpiece" and "word" of an encoder.  Reads at most
     ``max_characters`` (by default ten million, for "char" fifty), spread evenly over the texts if they are a list or
     have ``out_of`` characters; ``Tokenizer.trained_on_characters`` and ``sampled`` record what was read.
+    ``reserved`` tokens of the vocabulary are left for the caller to add.
 
     Raises InputError: no text, an unknown kind or role, or a vocabulary too small for the kind.
     """
@@ -52,13 +54,13 @@ def train_tokenizer(
     names = special_names(role, unknown=kind != "bpe")
     specials = list(dict.fromkeys(names.values()))
     size = DEFAULT_SIZE[kind] if vocab_size is None else vocab_size
-    _check_size(kind, size, len(specials))
+    _check_size(kind, size, len(specials) + reserved)
     if lowercase is None:
         lowercase = role == "encoder" and kind in ("wordpiece", "word")
     most = max_characters or (MOST_CHARACTERS if kind != "char" else 5 * MOST_CHARACTERS)
     sample = Sample(texts, most, out_of=out_of, words=kind != "char")
     train = {"bpe": _train_bpe, "wordpiece": _train_wordpiece, "word": _train_word, "char": _train_char}[kind]
-    backend = train(sample, size, specials, role, lowercase)
+    backend = train(sample, size - reserved, specials, role, lowercase)
     if sample.characters == 0 or backend.get_vocab_size() <= len(specials):
         raise InputError("there is no text to train a tokenizer on: expected at least one character besides spaces")
     backend.add_special_tokens([_special(token, kind) for token in specials])

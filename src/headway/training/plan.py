@@ -155,7 +155,7 @@ class Plan(Grouped):
         return Patches(tuple(patches["image_size"]), tuple(patches["patch_size"]), patches["channels"])
 
 
-OF_OPTIONS = {"max_grad_norm": "clip", "mlm_probability": "mask_share"}
+OF_OPTIONS = {"max_grad_norm": "clip", "mlm_probability": "mask_share", "batch_size": "max_examples"}
 """Options whose fields in a plan have another name."""
 
 

@@ -22,7 +22,7 @@ from headway.data.records.repeats import text_hashes
 from headway.data.records.split import HELD_OUT, split_rows
 from headway.errors import InputError
 from headway.io.cache_directory import cache_directory
-from headway.tasks.common.lengths import usual_longest
+from headway.tasks.common.lengths import checked_length, usual_longest
 from headway.tasks.common.next_token import LanguageModeling, bytes_per_token, unknown_in
 from headway.tasks.common.ngram import mean_loss, unigrams
 from headway.tasks.common.parts import in_parts
@@ -32,7 +32,7 @@ from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.language_modeling.data import LanguageModelData
 from headway.tasks.language_modeling.documents import begin_tokens, inputs_as_recorded
 from headway.tasks.task import TaskInputs
-from headway.text.chat import with_chat
+from headway.text.chat import END, START, with_chat
 from headway.text.chat.encode import encode_chat, encode_prompt
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
@@ -42,7 +42,7 @@ from headway.training.options import TrainOptions
 from headway.training.plan import Plan
 from headway.training.sizing.architecture import architecture
 from headway.training.sizing.baseline_models import reference
-from headway.training.sizing.presets import decoder_plan, fine_tune_text_plan
+from headway.training.sizing.presets import decoder_plan, fine_tune_text_plan, tokens_of_rows
 
 FEW_HELD_OUT = 30
 """Conversations: of fewer, what they say of a step or of a model is noisy."""
@@ -78,7 +78,7 @@ class DialogueData(LanguageModelData):
         whole = encoded_talks(train, self.tokenizer)
         self.longest = self.options.data.length or usual_longest(whole.ids.lengths + 1, LONGEST)
         if self.base is not None:
-            self.longest = min(self.longest, self.base.config.max_length)
+            self.longest = min(self.longest, checked_length(self.options, self.base.config.max_length))
         self.train_examples = whole.cut(self.longest)
         self.validation_examples = validation = encoded_talks(held, self.tokenizer).cut(self.longest)
         if not len(self.train_examples.ids) or not len(validation.ids):
@@ -112,13 +112,15 @@ class DialogueData(LanguageModelData):
         self.of_baselines = {"unigram": np.fromiter(each, np.dtype((np.float64, 2)), n_held_out)}
 
     def plan(self, seconds: float | None) -> Plan:
+        rows = self.options.optimisation.batch_size
         if self.base is None:
             options = reference(self.options).but(length=self.longest)
             plan = decoder_plan(options, self.tokenizer.vocab_size, self.n_tokens, seconds, options.run.steps)
-            return architecture(plan.but(max_examples=options.optimisation.batch_size), self.options, "decoder")
+            size = tokens_of_rows(self.options, self.longest, plan.batch_tokens)
+            return architecture(plan.but(max_examples=rows, batch_tokens=size), self.options, "decoder")
         plan = fine_tune_text_plan(self.options, self.base.config, self.n_tokens, seconds)
-        size = self.options.optimisation.batch_tokens or max(plan.batch_tokens, self.longest)
-        return plan.but(length=self.longest, batch_tokens=size, max_examples=self.options.optimisation.batch_size)
+        size = tokens_of_rows(self.options, self.longest, max(plan.batch_tokens, self.longest))
+        return plan.but(length=self.longest, batch_tokens=size, max_examples=rows)
 
     def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
         return dict(self.of_baselines)
@@ -306,7 +308,8 @@ def _tokenizer(train: Talks, options: TrainOptions, characters: int) -> Tokenize
         vocab = bpe_size(characters)
     names = "\n".join([*ROLES, ""])
     texts = chain(train.texts(), [names])
-    return train_tokenizer(texts, kind, vocab, role="decoder", out_of=characters + len(names))
+    later = len((START, END)) if options.data.vocab is not None else 0
+    return train_tokenizer(texts, kind, vocab, role="decoder", out_of=characters + len(names), reserved=later)
 
 
 def cut_warning(whole: Examples, kept: Examples, longest: int) -> list[str]:

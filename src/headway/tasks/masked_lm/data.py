@@ -39,6 +39,8 @@ from headway.training.sizing.presets import decoder_plan, fine_tune_text_plan
 
 MASK_SHARE = 0.15
 """The share of tokens to be predicted with a published model, as most were trained."""
+SHORTEST = 4
+"""Tokens of a window: two of the text, between [CLS] and [SEP]."""
 MEASURED = "tokens that are masked"
 """What evaluation counts, as headway.json names it."""
 OF_BEFORE = "this run began with a version that also measured tokens to predict that are not masked"
@@ -65,6 +67,9 @@ class MaskedLMData(TaskData):
         self.new_head = given.base is not None and not isinstance(given.base.model.head, MaskedTokenHead)
         self.options, self.base, self.labels = given.options, given.base, []
         base = self.base
+        asked = self.options.data.length
+        if asked is not None and asked < SHORTEST:
+            raise InputError(f"--length is {asked}; windows with masked tokens need {SHORTEST} tokens or more.")
         if base is not None and (not isinstance(base.model, Encoder) or base.tokenizer.mask is None):
             raise InputError(
                 f"{base.path}: is not an encoder with a [MASK], so it cannot be trained to fill in tokens, which "
@@ -87,7 +92,7 @@ class MaskedLMData(TaskData):
             unmasked = f"{unknown:,} of {len(self.validation):,} held-out tokens are unknown text"
             self.facts["warnings"].append(f"{unmasked}, which is neither masked nor measured")
         longest = self.base.config.max_length if self.base is not None else 1 << 20
-        self.length = max(4, self.options.data.length or min(256, longest, max(16, len(self.train) // 20)))
+        self.length = asked or min(256, longest, max(16, len(self.train) // 20))
         self.share = self.options.for_tasks.mlm_probability or (
             MASK_SHARE_FROM_SCRATCH if self.base is None else MASK_SHARE
         )

@@ -27,7 +27,7 @@ from headway.training.hardware.precision import training_rate
 from headway.training.loop.schedule import mean_accumulation
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan, as_asked
-from headway.training.sizing.presets import PRESETS, head_count
+from headway.training.sizing.presets import PRESETS, WARMUP, given_or, head_count, tokens_of_rows
 
 
 @dataclass(frozen=True)
@@ -129,16 +129,16 @@ def translator_plan(
         **as_asked(options),
         model=asdict(config),
         length=longest,
-        batch_tokens=batch_tokens,
+        batch_tokens=tokens_of_rows(options, longest, batch_tokens),
         max_examples=options.optimisation.batch_size,
         optimizer=options.optimisation.optimizer or "muon",
         learning_rate=options.optimisation.learning_rate or 6e-3,
         muon_rate=MUON_RATE,
-        weight_decay=0.0 if options.optimisation.weight_decay is None else options.optimisation.weight_decay,
+        weight_decay=given_or(options.optimisation.weight_decay, 0.0),
         schedule=options.optimisation.schedule or "constant_then_decay",
-        warmup=options.optimisation.warmup,
+        warmup=given_or(options.optimisation.warmup, WARMUP),
         token_dropout=0.0,
-        label_smoothing=0.1 if options.optimisation.label_smoothing is None else options.optimisation.label_smoothing,
+        label_smoothing=given_or(options.optimisation.label_smoothing, 0.1),
         epochs=options.run.epochs or (most_passes if options.run.steps is None else None),
         decisions=[asdict(decision) for decision in decisions],
     )

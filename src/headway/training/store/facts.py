@@ -23,7 +23,7 @@ from headway.nn.kernels.products import KINDS
 from headway.training.evaluation.metric import REPORTED
 from headway.training.grouped import entries as fields_of
 from headway.training.option_fields import RENAMED, kind_of
-from headway.training.options import OPTIONS, TrainOptions
+from headway.training.options import TrainOptions
 from headway.training.plan import Plan
 
 FILE = "headway.json"
@@ -226,7 +226,7 @@ def check_facts(found: dict[str, Any], path: Path) -> None:
         if not isinstance(told, str) or Path(name).is_absolute() or ".." in Path(name).parts:
             raise InputError(f"{path}: files: found {shown(name)}: {shown(told)}, expected a file and its SHA-256.")
     try:
-        TrainOptions(**{name: value for name, value in found.get("options", {}).items() if name in OPTIONS})
+        TrainOptions.of_record(found.get("options", {}))
     except InputError as error:
         raise InputError(f"{path}: options: {error} {ADVICE[0].upper()}{ADVICE[1:]}.") from None
     if "plan" in found:

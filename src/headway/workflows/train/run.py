@@ -33,13 +33,14 @@ from headway.training.option_fields import DEFAULT_TIME, flag
 from headway.training.options import TrainOptions
 from headway.training.store.checkpoint import newest_checkpoint, put_back, saving, trained
 from headway.training.store.cleaning import complete, keep_once
+from headway.training.store.facts import read_facts
 from headway.training.store.run_directory import ReadOnlyRun, RunDirectory, clock, machine, versions
 from headway.training.store.sizes import ADAPTED
 from headway.training.store.trained_texts import TEXTS, write_texts
 from headway.workflows.export.exportable import in_words, refusals
 from headway.workflows.input import read_input, validation_input
 from headway.workflows.train.bounds import begin_cycle, budget_of
-from headway.workflows.train.check import check_for_task
+from headway.workflows.train.check import check_effects, check_for_task
 from headway.workflows.train.continuing import BOUNDS, as_continued, entry, went_on
 from headway.workflows.train.outcome import finish, finish_fitted, known_signs, measured
 from headway.workflows.train.resume import changes, check_same_data, fingerprints, recorded
@@ -84,13 +85,13 @@ def run_training(
     options, once_more = as_continued(run, earlier, options)
     if earlier is not None:
         changed = changes(earlier, options, run)
-        if options.given(BOUNDS) and not validation:
+        if (options.given(BOUNDS) or options.run.allow_changes) and not validation:
             validation = earlier.get("validation") or ()
     if options.runtime.threads:
         torch.set_num_threads(options.runtime.threads)
     keep_freed_memory()
     progress.phase("reading")
-    source, found = _read(inputs, options, ranks.count)
+    source, found = _read(inputs, options, ranks.count, begins=earlier is None)
     held_out = validation_input(validation, options, found)
     prints = fingerprints(source, held_out)
     if earlier is not None:
@@ -101,7 +102,7 @@ def run_training(
             return run
     run.create()
     run.warn = progress.warn
-    if options.fine_tuning.adapt and not options.given(BOUNDS):
+    if options.fine_tuning.adapt and earlier is None:
         _adapt(inputs, found, options, out, validation, started, progress)
     with run.locked(), contextlib.ExitStack() as stack:
         try:
@@ -139,13 +140,18 @@ def run_training(
         return run
 
 
-def _read(inputs: Sequence[str | Path], options: TrainOptions, count: int) -> tuple[Corpus | Table, Detected]:
-    """The files and what they are for, checked against the options and the number of processes.  Raises InputError."""
+def _read(
+    inputs: Sequence[str | Path], options: TrainOptions, count: int, *, begins: bool
+) -> tuple[Corpus | Table, Detected]:
+    """The files and what they are for, checked against the options and the number of processes.  Raises InputError.
+
+    A run that ``begins`` takes no option that would have no effect; an earlier version may have taken it.
+    """
     source, found = read_input(inputs, options)
     check_for_task(options, found.task, found.reasons)
     _check_for_ranks(options, found.task, count)
-    if isinstance(source, Corpus) and options.optimisation.batch_size is not None:
-        raise InputError("--batch-size is for texts of different lengths; for running text use --batch-tokens.")
+    if begins:
+        check_effects(options, source, found)
     return source, found
 
 
@@ -237,21 +243,24 @@ def _adapt(
     """Train the base on the same texts, without labels, as a separate run in ``out/adapted``.
 
     The task is the spec's ``pretrain_with``.  The run takes at most the fraction ADAPTING of the time, or as many steps
-    as the main run.
+    as the main run.  One that was stopped keeps its time, unless it may change.
     """
-    time_left = None
+    time_left, before = None, read_facts(out / ADAPTED)
     if options.run.steps is None:
         left = parse_seconds(options.run.time or DEFAULT_TIME) - time.monotonic() + started
         time_left = f"{max(5.0, ADAPTING * left):.3f}s"
+        if before is not None and not (options.run.allow_changes and options.run.time):
+            time_left = before.get("options", {}).get("time")
     task = spec(found.task).pretrain_with or found.task
     theirs = sorted(spec(task).options - spec(found.task).options - {"stream"})
     alone = TrainOptions(
         task=task,
         from_model=options.fine_tuning.from_model,
         text_column=found.text_column,
-        **{name: options.value(name) for name in (*SHARED, *theirs)},
+        **{name: value for name, value in options.named.items() if name in (*SHARED, *theirs)},
         time=time_left,
         epochs=ADAPTING_EPOCHS,
+        allow_changes=options.run.allow_changes,
     )
     progress.say("first: pretraining on the texts without labels (--adapt)")
     try:

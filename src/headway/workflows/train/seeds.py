@@ -71,7 +71,8 @@ def _combined(run: RunDirectory, members: list[RunDirectory], names: list[str], 
     keys = [metric.key for metric in spec(best.facts["task"]).metrics if metric.key in best.facts["metrics"]]
     each = {key: [member.facts["metrics"][key] for member in members] for key in keys}
     facts: dict[str, Any] = read_facts(best.path) or {}
-    facts |= {"members": names, "best_member": best.path.name, "options": recorded(options)}
+    one_of_all = {name: recorded(options)[name] for name in ("seeds", "seed", "split_seed", "time")}
+    facts |= {"members": names, "best_member": best.path.name, "options": {**facts["options"], **one_of_all}}
     facts["seeds"] = {
         key: {"mean": statistics.fmean(values), "spread": max(values) - min(values), "values": values}
         for key, values in each.items()

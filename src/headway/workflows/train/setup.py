@@ -106,7 +106,7 @@ def prepare(
     left = None if limit is None else max(1.0, limit - (time.monotonic() - started) - ENDING)
     try:
         if earlier is not None:
-            plan = changed_plan(followed(earlier["plan"]), options, changed)
+            plan = changed_plan(followed(earlier["plan"]), options, changed, data.texts_in_row)
             _check_own(plan, found.task, run)
         else:
             plan = with_lora(data.plan(left), options)

@@ -1,0 +1,203 @@
+"""Every option of training has an effect on what is trained, or is refused: each with each task, by training."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import headway
+from headway.errors import InputError
+from headway.training.option_fields import flag
+from headway.training.options import OPTIONS
+from headway.training.store.log import read_log
+
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran", "past", "red", "doors", "é", "sang"]
+COMMON: dict[str, Any] = {
+    **{"steps": 5, "evaluations": 1, "keep": "last", "log_every": 1, "threads": 1, "precision": "float32"},
+    **{"batch_tokens": 512, "products": "torch"},
+}
+SHAPE: dict[str, Any] = {"d_model": 16, "layers": 1, "heads": 2}
+ELSEWHERE: dict[str, str] = {
+    "task": "the cases are the tasks",
+    **dict.fromkeys(("time", "more_time", "more_steps", "allow_changes"), "how long a run lasts, and how it goes on"),
+    **dict.fromkeys(("keep", "patience", "on_spike", "on_save_error", "save_every"), "acts on what happens in a run"),
+    **dict.fromkeys(("device", "products", "threads", "workers", "checkpoint_activations"), "how, not what is computed"),
+    **dict.fromkeys(("on_bad_row", "labels_as_text", "known_to"), "acts on rows that these data do not have"),
+    **{"tensorboard": "another log", "seeds": "several runs", "shard": "for several processes"},
+    "from_model": "the cases with a base",
+}
+"""Options whose effect is not seen in the weights and the log of these runs, and why."""
+VALUES: dict[str, Any] = {
+    **{"text_column": "note", "label_column": "kind", "second_column": "other", "encoding": "latin-1"},
+    **{"delimiter": ";", "stream": True, "tokenizer": "char", "vocab": 270, "length": 9, "split_seed": 3},
+    **{"steps": 3, "epochs": 1, "seed": 2, "evaluations": 2, "snapshots": True, "log_every": 2},
+    **{"preset": "tiny", "model": "gru", "match_parameters": 9000, "layout": "llama", "d_model": 24, "layers": 2},
+    **{"config_overrides": "activation=relu", "heads": 4, "learning_rate": 0.0123, "batch_tokens": 128},
+    **{"batch_size": 3, "accumulate": 2, "grow_batch": 3, "optimizer": "adam", "weight_decay": 0.7},
+    **{"schedule": "inverse_sqrt", "warmup": 0.5, "max_grad_norm": 0.001, "dropout": 0.45, "label_smoothing": 0.3},
+    **{"r_drop": 2.0, "average": 0.5, "layer_decay": 0.3, "freeze": 0, "lora": 2, "extend_vocab": 5, "adapt": True},
+    **{"frozen": True, "contrastive": True, "source_language": "fr", "target_language": "de", "merge_labels": "all"},
+    **{"balance": True, "token_dropout": 0.5, "mlm_probability": 0.6, "whole_words": True, "validation_windows": 1},
+    **{"bpe_dropout": 0.5, "image_size": 6, "patch_size": 4, "augment": "none", "precision": "bfloat16"},
+}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "text": ("text.txt", {**SHAPE, "length": 24}),
+    "text of a gru": ("text.txt", {"model": "gru", "d_model": 16, "length": 24}),
+    "one column": ("column.csv", {**SHAPE, "length": 24}),
+    "stream": ("text.parquet", {**SHAPE, "length": 24, "stream": True}),
+    "masked": ("text.txt", {**SHAPE, "task": "masked_lm", "length": 24}),
+    "dialogue": ("talk.jsonl", {**SHAPE, "batch_tokens": 2048}),
+    "turns": ("turns.csv", {**SHAPE, "task": "dialogue", "batch_tokens": 2048}),
+    "rows": ("rows.csv", SHAPE),
+    "rows of json": ("rows.jsonl", SHAPE),
+    "rows of an lstm": ("rows.csv", {"model": "lstm", "d_model": 16}),
+    "rows of a cnn": ("rows.csv", {"model": "cnn", "d_model": 16}),
+    "rows of a bag": ("rows.csv", {"model": "bow", "d_model": 16}),
+    "pairs": ("pairs.csv", {**SHAPE, "task": "embedding", "text_column": "source", "second_column": "target"}),
+    "scores": ("scored.csv", {**SHAPE, "task": "embedding"}),
+    "tags": ("tags.conll", SHAPE),
+    "tags of json": ("tags.jsonl", SHAPE),
+    "translation": ("pairs.csv", {**SHAPE, "task": "translation", "text_column": "source", "second_column": "target"}),
+    "decoder": ("two.csv", {**SHAPE, "task": "translation", "model": "decoder"}),
+    "images": ("images.npz", SHAPE),
+}
+FROM = ("text", "masked", "dialogue", "rows", "pairs", "tags", "translation", "images")
+"""The cases that are also trained from a run of the same case."""
+OTHERS: dict[tuple[str, str], Any] = {
+    **{("rows", "vocab"): 14, ("rows of json", "vocab"): 14, ("rows of a bag", "vocab"): 14},
+    **{("rows of an lstm", "vocab"): 14, ("rows of a cnn", "vocab"): 14, ("pairs", "vocab"): 40},
+    **{("scores", "vocab"): 40, ("tags", "vocab"): 40, ("tags of json", "vocab"): 40},
+    **{(case, "layout"): "bert" for case in CASES if "text" not in case and case not in ("dialogue", "turns", "stream")},
+    **{("translation", name): value for name, value in (("text_column", "third"), ("second_column", "third"))},
+    **{("pairs", name): value for name, value in (("text_column", "third"), ("second_column", "third"))},
+    ("turns", "second_column"): "reply",
+    ("translation", "config_overrides"): "activation=gelu",
+    **{(case, "optimizer"): "muon" for case in CASES if " of a" in case},
+}
+"""Values for one case."""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Small files for every task; the texts have a letter that encodings write differently."""
+    place, draw = tmp_path_factory.mktemp("data"), random.Random(3)
+    lines = [" ".join(["é", *draw.choices(WORDS, k=9), f"n{i % 7}"]) for i in range(60)]
+    (place / "text.txt").write_text("\n".join(lines), encoding="utf-8")
+    (place / "column.csv").write_text("\n".join(["text", *lines]), encoding="utf-8")
+    pq.write_table(pa.table({"text": lines}), place / "text.parquet", row_group_size=20)
+    labels = ["Pos" if i % 6 == 0 else "pos" if i % 3 else "neg" for i in range(60)]
+    rows = [
+        {"text": f"{line} {label}", "label": label, "note": f"{line[::-1]} é", "kind": ("x", "y")[i % 2]}
+        for i, (line, label) in enumerate(zip(lines, labels, strict=True))
+    ]
+    table(place / "rows.csv", rows)
+    json_lines(place / "rows.jsonl", rows)
+    pairs = [
+        {"source": line, "target": line.upper(), "third": line[::-1]} for line in lines
+    ]
+    table(place / "pairs.csv", pairs)
+    table(place / "two.csv", [{"source": one["source"], "target": one["target"]} for one in pairs])
+    table(place / "scored.csv", [{**one, "score": i % 5 / 4, "kind": i % 2} for i, one in enumerate(pairs)])
+    json_lines(place / "talk.jsonl", [{"messages": turns(line)} for line in lines])
+    table(place / "turns.csv", [{"instruction": line, "output": line[::-1], "reply": line.upper()} for line in lines])
+    tagged = [[(word, "B-X" if word in ("cat", "dogs") else "O") for word in line.split()] for line in lines]
+    written = ("\n".join("\t".join(pair) for pair in one) for one in tagged)
+    (place / "tags.conll").write_text("\n\n".join(written) + "\n", encoding="utf-8")
+    json_lines(place / "tags.jsonl", [dict(zip(("tokens", "tags"), zip(*one), strict=True)) for one in tagged])
+    images = np.random.default_rng(3).integers(0, 255, (60, 8, 8, 3), dtype=np.uint8)
+    np.savez(place / "images.npz", images=images, labels=np.arange(60) % 3 // 2)
+    return place
+
+
+def turns(line: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": line}, {"role": "assistant", "content": line[::-1]}]
+
+
+def table(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("\n".join([",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]), "utf-8")
+
+
+def json_lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
+
+
+def trace(run: Path) -> tuple[Any, ...]:
+    """What came of a run: its weights, its tokenizer, its files and its log."""
+    files = sorted(path.name for path in run.rglob("*") if "checkpoints" not in path.parts)
+    seen = ("step", "loss", "learning_rate", "norm", "val_loss", "tokens", "event")
+    log = [{name: line.get(name) for name in seen} for line in read_log(run)]
+    kept = [path.read_bytes() for path in sorted(run.glob("*")) if path.name in ("model.safetensors", "tokenizer.json")]
+    return kept, files, log
+
+
+@pytest.fixture(scope="module")
+def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Any, ...]]:
+    """Train a case with options, once; from a run of it where ``base``."""
+    place, found = tmp_path_factory.mktemp("runs"), dict[str, tuple[Any, ...]]()
+
+    def train(case: str, base: bool, out: Path | None = None, **options: Any) -> tuple[Any, ...]:
+        file, own = CASES[case]
+        key = f"{case}-{base}"
+        if options or key not in found:
+            if base:
+                trained_first = place / f"{case}-False"
+                train(case, False)
+                own = {name: value for name, value in own.items() if name not in (*SHAPE, "model", "length")}
+                own = {**own, "from_model": str(trained_first)}
+            values = {**COMMON, **own, **options}
+            if "preset" in options:
+                values.pop("layers", None)
+                values.pop("d_model", None)
+            if "match_parameters" in options:
+                values.pop("d_model", None)
+            if "batch_size" in options:
+                values.pop("batch_tokens", None)
+            if options.keys() & {"frozen", "contrastive"}:
+                values = {name: value for name, value in values.items() if not OPTIONS[name].metadata["loop"]}
+            made = trace(train_in(data / file, out or place / key, values))
+            if options:
+                return made
+            found[key] = made
+        return found[key]
+
+    return train
+
+
+def train_in(file: Path, out: Path, values: dict[str, Any]) -> Path:
+    headway.train(file, out=out, quiet=True, **values)
+    return out
+
+
+PAIRS = [(case, False, name) for case in CASES for name in OPTIONS if name not in ELSEWHERE]
+PAIRS += [
+    (case, True, name)
+    for case in FROM
+    for name, entry in OPTIONS.items()
+    if name not in ELSEWHERE and (entry.metadata["base"] or entry.metadata["loop"] or name in ("length", "precision"))
+]
+
+
+def test_every_option_is_tried_or_has_a_reason():
+    assert set(VALUES) | set(ELSEWHERE) == set(OPTIONS) and not set(VALUES) & set(ELSEWHERE)
+
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("case", "base", "name"), PAIRS, ids=lambda value: str(value))
+def test_an_option_has_an_effect_or_is_refused(
+    case: str, base: bool, name: str, trained: Callable, tmp_path: Path, recwarn: pytest.WarningsRecorder
+):
+    without = trained(case, base)
+    given = OTHERS.get((case, name), VALUES[name])
+    try:
+        found = trained(case, base, tmp_path / "run", **{name: given})
+    except InputError as error:
+        assert "\n" not in str(error)
+        return
+    assert found != without, f"--{flag(name)} {given} changed nothing"
