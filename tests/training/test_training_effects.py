@@ -12,10 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import headway
+from headway.data.batches.windows import Position
 from headway.errors import InputError
 from headway.training.option_fields import flag
-from headway.training.options import OPTIONS
+from headway.training.options import OPTIONS, TrainOptions
 from headway.training.store.log import read_log
+from headway.workflows.train.dry_run import decided
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran", "past", "red", "doors", "é", "sang"]
 COMMON: dict[str, Any] = {
@@ -27,7 +29,7 @@ ELSEWHERE: dict[str, str] = {
     "task": "the cases are the tasks",
     **dict.fromkeys(("time", "more_time", "more_steps", "allow_changes"), "how long a run lasts, and how it goes on"),
     **dict.fromkeys(("keep", "patience", "on_spike", "on_save_error", "save_every"), "acts on what happens in a run"),
-    **dict.fromkeys(("device", "products", "threads", "workers", "checkpoint_activations"), "how, not what is computed"),
+    **dict.fromkeys(("device", "products", "threads", "workers", "checkpoint_activations"), "how it is computed"),
     **dict.fromkeys(("on_bad_row", "labels_as_text", "known_to"), "acts on rows that these data do not have"),
     **{"tensorboard": "another log", "seeds": "several runs", "shard": "for several processes"},
     "from_model": "the cases with a base",
@@ -73,7 +75,7 @@ OTHERS: dict[tuple[str, str], Any] = {
     **{("rows", "vocab"): 14, ("rows of json", "vocab"): 14, ("rows of a bag", "vocab"): 14},
     **{("rows of an lstm", "vocab"): 14, ("rows of a cnn", "vocab"): 14, ("pairs", "vocab"): 40},
     **{("scores", "vocab"): 40, ("tags", "vocab"): 40, ("tags of json", "vocab"): 40},
-    **{(case, "layout"): "bert" for case in CASES if "text" not in case and case not in ("dialogue", "turns", "stream")},
+    **{(case, "layout"): "bert" for case in CASES if not case.startswith(("text", "one", "stream", "dialogue", "turns"))},
     **{("translation", name): value for name, value in (("text_column", "third"), ("second_column", "third"))},
     **{("pairs", name): value for name, value in (("text_column", "third"), ("second_column", "third"))},
     ("turns", "second_column"): "reply",
@@ -201,3 +203,99 @@ def test_an_option_has_an_effect_or_is_refused(
         assert "\n" not in str(error)
         return
     assert found != without, f"--{flag(name)} {given} changed nothing"
+
+
+ROWS, ALONE = "is for rows: of running text the end is held out", "is for .csv and .tsv files"
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("text.txt", {"split_seed": 3}, f"--split-seed {ROWS}"),
+    ("text.parquet", {"split_seed": 3, "stream": True}, f"--split-seed {ROWS}"),
+    *((name, {"delimiter": ";"}, f"--delimiter {ALONE}") for name in ("text.txt", "rows.jsonl", "tags.conll")),
+    *((name, {"second_column": "x"}, "has no column 'x'") for name in ("text.txt", "tags.conll")),
+    ("column.csv", {"second_column": "text"}, "--second-column is for pairs of texts"),
+    ("text.parquet", {"encoding": "latin-1", "stream": True}, r"\.parquet files say their encoding"),
+    ("rows.csv", {"model": "bow", "optimizer": "muon"}, "--optimizer muon trains the matrices of layers"),
+    *(("rows.csv", {"model": one, "weight_decay": 0.1}, "--weight-decay is for") for one in ("bow", "cnn")),
+    *(("rows.csv", {"model": one, "layout": "bert"}, "--layout is for") for one in ("bow", "cnn", "lstm", "gru")),
+    ("text.txt", {"model": "gru", "layout": "llama"}, "--layout is for Transformers"),
+    *(
+        ("rows.csv", {"config_overrides": one}, "a classifier has no logits of tokens")
+        for one in ("logit_softcap=5", "tied=false", "bias=qkv+head")
+    ),
+    ("text.txt", {"config_overrides": "norm_parameters=both"}, "rmsnorm has no bias"),
+    ("text.txt", {"task": "masked_lm", "length": 2}, "--length is 2; windows with masked tokens need 4"),
+    ("text.txt", {"batch_size": 3}, "for running text use --batch-tokens"),
+    ("talk.jsonl", {"validation_windows": 2}, "--validation-windows is for running text"),
+    ("turns.csv", {"task": "dialogue", "label_column": "reply"}, "have no columns to name"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "said"), REFUSED, ids=lambda value: str(value)[:40])
+def test_what_would_have_no_effect_is_refused_before_anything_is_written(
+    name: str, options: dict[str, Any], said: str, data: Path, tmp_path: Path
+):
+    with pytest.raises(InputError, match=said):
+        headway.train(data / name, out=tmp_path / "run", steps=2, quiet=True, **options)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("case", ["pairs", "dialogue"])
+def test_a_length_that_the_base_does_not_read_is_refused(case: str, data: Path, tmp_path: Path):
+    file, own = CASES[case]
+    headway.train(data / file, out=tmp_path / "base", quiet=True, **{**COMMON, **own, "steps": 1})
+    own = {name: value for name, value in own.items() if name not in SHAPE}
+    with pytest.raises(InputError, match="--length is 5,000, but .* reads .* tokens at most"):
+        headway.train(data / file, from_model=tmp_path / "base", length=5000, out=tmp_path / "run", steps=1, **own)
+
+
+def test_bfloat16_is_refused_where_a_classifier_is_fitted(data: Path, tmp_path: Path):
+    headway.train(data / "text.txt", task="masked_lm", out=tmp_path / "base", quiet=True, **{**COMMON, **SHAPE})
+    given = {"from_model": str(tmp_path / "base"), "threads": 1, "quiet": True}
+    for way in ("frozen", "contrastive"):
+        with pytest.raises(InputError, match="--precision is for training in steps: .* fitted in float32"):
+            headway.train(data / "rows.csv", out=tmp_path / "run", **given, **{way: True}, precision="bfloat16")
+    options = TrainOptions(from_model=given["from_model"], threads=1)
+    plans = [decided([data / "rows.csv"], options.but(precision=one)).plan for one in (None, "bfloat16")]
+    frozen = [plan.fine_tuning.frozen for plan in plans]
+    assert frozen == [True, False], "few rows are not fitted in another precision than the one that is given"
+
+
+def test_a_number_of_rows_is_that_of_the_largest_batches(data: Path):
+    """Whatever the tokens of a batch are otherwise; for tagged sentences as lines as for those as JSON."""
+    found = {}
+    for name, file, own in (
+        ("talk", "talk.jsonl", {}),
+        ("embedding", "scored.csv", {"task": "embedding"}),
+        ("translation", "two.csv", {"task": "translation"}),
+        ("lines", "tags.conll", {}),
+        ("json", "tags.jsonl", {}),
+        ("images", "images.npz", {}),
+    ):
+        options = TrainOptions(**{**SHAPE, **own}, steps=1, threads=1, precision="float32", batch_size=37)
+        source = decided([data / file], options).batch_source
+        found[name] = max(len(source.examples(at)) for at in positions(source))
+    assert set(found.values()) == {37}, found
+
+
+def positions(source: Any) -> list[Position]:
+    """The beginning of each batch of the first epoch."""
+    found = [Position()]
+    while (after := source.after(found[-1])).epoch == 0:
+        found.append(after)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["bpe", "word", "char"])
+def test_the_vocabulary_of_conversations_has_at_most_the_tokens_that_are_given(kind: str, data: Path, tmp_path: Path):
+    options: dict[str, Any] = {**COMMON, **SHAPE, "steps": 1, "tokenizer": kind, "vocab": 260 if kind == "bpe" else 12}
+    headway.train(data / "talk.jsonl", out=tmp_path, quiet=True, **options)
+    assert headway.load(tmp_path).tokenizer.vocab_size == options["vocab"]
+    if kind == "bpe":
+        with pytest.raises(InputError, match="found 258, expected at least 259"):
+            headway.train(data / "talk.jsonl", out=tmp_path / "small", quiet=True, **{**options, "vocab": 258})
+
+
+@pytest.mark.parametrize("words", [("--steps", 5), ("--time", "1h"), ("--epochs", 2)], ids=str)
+def test_a_plan_has_one_number_of_tokens(words: tuple[Any, ...], data: Path, in_process: Callable):
+    for what in (("--parameters", "1M"), (data / "text.txt",)):
+        status, _, err = in_process("train", "--plan", *what, "--tokens", "1M", *words)
+        assert status == 2 and f"--tokens and {words[0]} both say how long" in err

@@ -227,7 +227,8 @@ def test_adam_has_no_weight_decay_unless_it_is_given(task: str, data: Any, bases
 def test_the_help_says_what_adam_does_with_weight_decay(in_process: Callable):
     status, out, _ = in_process("train", "--help-all")
     said = " ".join(out.split())
-    assert status == 0 and "with --optimizer adam an L2 penalty, added to the gradient [default: by task; with adam 0]" in said
+    assert status == 0
+    assert "with --optimizer adam an L2 penalty, added to the gradient [default: by task; with adam 0]" in said
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -53,7 +53,13 @@ from headway.training.options import OF_THE_LOOP, TrainOptions
 from headway.training.plan import Decision, Plan
 from headway.training.sizing.architecture import architecture, built, family_of_layout
 from headway.training.sizing.baseline_models import reference
-from headway.training.sizing.presets import FITTED_IN, encoder_plan, fine_tune_classifier_plan, frozen_plan, pass_seconds
+from headway.training.sizing.presets import (
+    FITTED_IN,
+    encoder_plan,
+    fine_tune_classifier_plan,
+    frozen_plan,
+    pass_seconds,
+)
 
 LONGEST = 512
 """Tokens: texts are not read further than this unless ``--length`` says so."""

@@ -123,7 +123,8 @@ class TranslationData(TaskData):
     def plan(self, seconds: float | None) -> Plan:
         if self.base is not None:
             plan = fine_tune_rows_plan(self.options, self.base.config, self.train.second.lengths, self.longest)
-            size, smoothing = tokens_of_rows(self.options, self.longest, 1024), self.options.optimisation.label_smoothing
+            smoothing = self.options.optimisation.label_smoothing
+            size = tokens_of_rows(self.options, self.longest, 1024)
             return plan.but(batch_tokens=size, label_smoothing=given_or(smoothing, 0.1))
         return architecture(self.preset(seconds), self.options, self.wiring)
 

@@ -198,8 +198,8 @@ def given_or(value: float | None, usual: float) -> float:
 def weight_decay(options: TrainOptions, usual: float) -> float:
     """The weight decay: as given, or else what is usual, but none with Adam.
 
-    Adam adds it to the gradient, so that it is scaled as the gradient is: it decays the weights of large gradients
-    less, and no value suits both optimizers (Loshchilov and Hutter 2019).
+    With Adam it is added to the gradient and scaled with it, so that a value that suits AdamW does not suit it
+    (Loshchilov and Hutter 2019).
     """
     return given_or(options.optimisation.weight_decay, 0.0 if options.optimisation.optimizer == "adam" else usual)
 
