@@ -16,10 +16,12 @@ from headway.errors import InputError
 from headway.hub.directory import load_model
 from headway.training.loop import trainer
 from headway.training.options import OPTIONS, TrainOptions
+from headway.training.store.facts import FILE, LEFT_BY_RUNS
 from headway.training.store.log import read_log
 from headway.workflows.train.dry_run import decided
 
 QUICK: dict[str, Any] = {"threads": 1, "precision": "float32", "quiet": True}
+LEFT = (FILE, *LEFT_BY_RUNS)
 SMALL: dict[str, Any] = {**QUICK, "d_model": 16, "layers": 1, "heads": 2, "length": 24, "evaluations": 1}
 
 
@@ -247,7 +249,7 @@ def test_a_head_is_kept_by_the_names_of_its_classes(
     """Also where a base, not a run, has them in another order: it answers as before its first step."""
     run, (file, own) = Path(bases(task)), data[task]
     turned = tmp_path / "turned"
-    shutil.copytree(run, turned, ignore=lambda *_: ["headway.json", "checkpoints", "log.jsonl", "trained_texts"])
+    shutil.copytree(run, turned, ignore=lambda *_: [*LEFT, "trained_texts"])
     labels, model = headway.load(run).labels[::-1], load_model(run)
     with torch.no_grad():
         for p in model.head.out.parameters():
