@@ -48,7 +48,7 @@ def for_classification(
 def named_classes(model: nn.Module, kind: type[ClassificationHead | TokenClassificationHead]) -> list[str]:
     """The classes of a loaded model, in order, by the names in its directory.
 
-    None for a model without a head of that kind, and for one whose head is fitted to normalised vectors.
+    Nothing for a model without a head of that kind, and for one whose head is fitted to normalised vectors.
     """
     named = getattr(model, "kept", {}).get(CONFIG, {}).get(LABELS[0])
     head = getattr(model, "head", None)
