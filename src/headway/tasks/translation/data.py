@@ -77,6 +77,7 @@ class TranslationData(TaskData):
 
     wiring: Wiring = "encoder-decoder"
     unit = "pairs"
+    texts_in_row = 2
 
     def __init__(self, given: TaskInputs):
         table, other = given.source, given.held_out
@@ -124,7 +125,7 @@ class TranslationData(TaskData):
         if self.base is not None:
             plan = fine_tune_rows_plan(self.options, self.base.config, self.train.second.lengths, self.longest)
             smoothing = self.options.optimisation.label_smoothing
-            size = tokens_of_rows(self.options, self.longest, 1024)
+            size = tokens_of_rows(self.options, self.texts_in_row * self.longest, 1024)
             return plan.but(batch_tokens=size, label_smoothing=given_or(smoothing, 0.1))
         return architecture(self.preset(seconds), self.options, self.wiring)
 

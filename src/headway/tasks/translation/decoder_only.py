@@ -41,6 +41,7 @@ class DecoderOnlyData(TranslationData):
         self.rules = TargetRules(start=(), end=self.rules.end)
 
     wiring: Wiring = "decoder"
+    texts_in_row = 1  # both texts, in one sequence
 
     def preset(self, seconds: float | None) -> Plan:
         plan = super().preset(seconds)

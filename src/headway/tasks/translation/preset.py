@@ -129,7 +129,7 @@ def translator_plan(
         **as_asked(options),
         model=asdict(config),
         length=longest,
-        batch_tokens=tokens_of_rows(options, longest, batch_tokens),
+        batch_tokens=tokens_of_rows(options, 2 * longest, batch_tokens),
         max_examples=options.optimisation.batch_size,
         optimizer=options.optimisation.optimizer or "muon",
         learning_rate=options.optimisation.learning_rate or 6e-3,
