@@ -101,9 +101,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     table(place / "rows.csv", rows)
     json_lines(place / "rows.jsonl", rows)
-    pairs = [
-        {"source": line, "target": line.upper(), "third": line[::-1]} for line in lines
-    ]
+    pairs = [{"source": line, "target": line.upper(), "third": line[::-1]} for line in lines]
     table(place / "pairs.csv", pairs)
     table(place / "two.csv", [{"source": one["source"], "target": one["target"]} for one in pairs])
     table(place / "scored.csv", [{**one, "score": i % 5 / 4, "kind": i % 2} for i, one in enumerate(pairs)])
@@ -112,7 +110,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tagged = [[(word, "B-X" if word in ("cat", "dogs") else "O") for word in line.split()] for line in lines]
     written = ("\n".join("\t".join(pair) for pair in one) for one in tagged)
     (place / "tags.conll").write_text("\n\n".join(written) + "\n", encoding="utf-8")
-    json_lines(place / "tags.jsonl", [dict(zip(("tokens", "tags"), zip(*one), strict=True)) for one in tagged])
+    json_lines(
+        place / "tags.jsonl", [{"tokens": [word for word, _ in one], "tags": [tag for _, tag in one]} for one in tagged]
+    )
     images = np.random.default_rng(3).integers(0, 255, (60, 8, 8, 3), dtype=np.uint8)
     np.savez(place / "images.npz", images=images, labels=np.arange(60) % 3 // 2)
     return place
@@ -240,7 +240,7 @@ def test_a_length_that_the_base_does_not_read_is_refused(case: str, data: Path, 
     file, own = CASES[case]
     headway.train(data / file, out=tmp_path / "base", quiet=True, **{**COMMON, **own, "steps": 1})
     own = {name: value for name, value in own.items() if name not in SHAPE}
-    with pytest.raises(InputError, match="--length is 5,000, but .* reads .* tokens at most"):
+    with pytest.raises(InputError, match=r"--length is 5,000, but .* reads .* tokens at most"):
         headway.train(data / file, from_model=tmp_path / "base", length=5000, out=tmp_path / "run", steps=1, **own)
 
 
@@ -248,7 +248,7 @@ def test_bfloat16_is_refused_where_a_classifier_is_fitted(data: Path, tmp_path: 
     headway.train(data / "text.txt", task="masked_lm", out=tmp_path / "base", quiet=True, **{**COMMON, **SHAPE})
     given = {"from_model": str(tmp_path / "base"), "threads": 1, "quiet": True}
     for way in ("frozen", "contrastive"):
-        with pytest.raises(InputError, match="--precision is for training in steps: .* fitted in float32"):
+        with pytest.raises(InputError, match=r"--precision is for training in steps: .* fitted in float32"):
             headway.train(data / "rows.csv", out=tmp_path / "run", **given, **{way: True}, precision="bfloat16")
     options = TrainOptions(from_model=given["from_model"], threads=1)
     plans = [decided([data / "rows.csv"], options.but(precision=one)).plan for one in (None, "bfloat16")]

@@ -4,6 +4,7 @@ import json
 import shutil
 import signal
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_with_changes_allowed_the_number_of_rows_changes(stopped: Callable, rows
     plan, options = facts(run)["plan"], facts(run)["options"]
     assert (plan["max_examples"], plan["batch_tokens"], options["batch_size"]) == (2, 48, 2)
     tokens = [line["tokens"] for line in read_log(run, "step")]
-    assert all(0 < after - before <= 48 for before, after in zip(tokens[4:-1], tokens[5:], strict=True))
+    assert all(0 < after - before <= 48 for before, after in pairwise(tokens[4:]))
 
 
 def test_what_is_left_out_with_changes_allowed_stays_and_is_recorded(stopped: Callable, rows: Path):
@@ -71,7 +72,7 @@ def test_what_is_left_out_with_changes_allowed_stays_and_is_recorded(stopped: Ca
     assert (options["steps"], options["learning_rate"], options["epochs"], options["d_model"]) == (12, 0.0123, 7, 16)
     assert (plan["learning_rate"], plan["epochs"], facts(run)["steps"]) == (0.0123, 7, 12)
     assert read_log(run, "changed")[0]["options"] == {"steps": 12}
-    assert max(line["learning_rate"] for line in read_log(run, "step")[4:]) == pytest.approx(0.0123)
+    assert 0.011 < max(line["learning_rate"] for line in read_log(run, "step")[4:]) < 0.0123
     with pytest.raises(InputError, match=r"--learning-rate 0\.0123 \(now not given\)"):
         headway.train(rows, out=run, **QUICK, **SHAPE, steps=12)
 

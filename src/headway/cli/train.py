@@ -88,8 +88,9 @@ def _train(
             else:
                 run = run_training(list(inputs), chosen, started=started, **given)
     except Interrupted:
-        if is_first():
-            report_of(place, progress)
+        with contextlib.suppress(InputError):  # the first part of --adapt has a directory of its own
+            if is_first():
+                report_of(place, progress)
         model = "" if (place / "config.json").exists() else "; there is no model to use before its first evaluation"
         raise KeyboardInterrupt(f"stopped and saved in {place}; run the same command again to resume{model}") from None
     except RunFailed:

@@ -72,12 +72,11 @@ def _check_named(given: Given) -> None:
         if named:
             raise InputError(f"{given.name}: holds {given.shape}, which have no columns to name.")
         return
-    if given.shape == TEXT:
-        if named and given.only_column is None:
-            raise InputError(
-                f"{given.name}: this is running text and has no column {named[0]!r}; "
-                "leave out that option, or give a table."
-            )
+    if given.shape == TEXT and named and given.only_column is None:
+        raise InputError(
+            f"{given.name}: this is running text and has no column {named[0]!r}; "
+            "leave out that option, or give a table."
+        )
     there = given.table.columns if given.shape == TABLE else [given.only_column or ""]
     for name in named:
         if name not in there:
