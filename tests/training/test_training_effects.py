@@ -103,8 +103,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     json_lines(place / "rows.jsonl", rows)
     pairs = [{"source": line, "target": line.upper(), "third": line[::-1]} for line in lines]
     table(place / "pairs.csv", pairs)
-    table(place / "two.csv", [{"source": one["source"], "target": one["target"]} for one in pairs])
-    table(place / "scored.csv", [{**one, "score": i % 5 / 4, "kind": i % 2} for i, one in enumerate(pairs)])
+    two = [{"source": one["source"], "target": one["target"]} for one in pairs]
+    table(place / "two.csv", two)
+    table(place / "scored.csv", [{**one, "score": i % 5 / 4, "kind": i % 2} for i, one in enumerate(two)])
     json_lines(place / "talk.jsonl", [{"messages": turns(line)} for line in lines])
     table(place / "turns.csv", [{"instruction": line, "output": line[::-1], "reply": line.upper()} for line in lines])
     tagged = [[(word, "B-X" if word in ("cat", "dogs") else "O") for word in line.split()] for line in lines]
@@ -241,7 +242,7 @@ def test_a_length_that_the_base_does_not_read_is_refused(case: str, data: Path, 
     headway.train(data / file, out=tmp_path / "base", quiet=True, **{**COMMON, **own, "steps": 1})
     own = {name: value for name, value in own.items() if name not in SHAPE}
     with pytest.raises(InputError, match=r"--length is 5,000, but .* reads .* tokens at most"):
-        headway.train(data / file, from_model=tmp_path / "base", length=5000, out=tmp_path / "run", steps=1, **own)
+        headway.train(data / file, from_model=str(tmp_path / "base"), length=5000, out=tmp_path / "run", steps=1, **own)
 
 
 def test_bfloat16_is_refused_where_a_classifier_is_fitted(data: Path, tmp_path: Path):
