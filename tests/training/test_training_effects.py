@@ -33,6 +33,7 @@ ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("device", "products", "threads", "workers", "checkpoint_activations"), "how it is computed"),
     **dict.fromkeys(("on_bad_row", "labels_as_text", "known_to"), "acts on rows that these data do not have"),
     "encoding": "is for files that are not UTF-8",
+    "extend_vocab": "learns from other texts than those of the base",
     **{"tensorboard": "another log", "seeds": "several runs", "shard": "for several processes"},
     "from_model": "the cases with a base",
 }
@@ -45,7 +46,7 @@ VALUES: dict[str, Any] = {
     **{"config_overrides": "activation=relu", "heads": 4, "learning_rate": 0.0123, "batch_tokens": 128},
     **{"batch_size": 3, "accumulate": 2, "grow_batch": 3, "optimizer": "adam", "weight_decay": 0.7},
     **{"schedule": "inverse_sqrt", "warmup": 0.5, "max_grad_norm": 0.001, "dropout": 0.45, "label_smoothing": 0.3},
-    **{"r_drop": 2.0, "average": 0.5, "layer_decay": 0.3, "freeze": 0, "lora": 2, "extend_vocab": 5, "adapt": True},
+    **{"r_drop": 2.0, "average": 0.5, "layer_decay": 0.3, "freeze": 0, "lora": 2, "adapt": True},
     **{"frozen": True, "contrastive": True, "source_language": "fr", "target_language": "de", "merge_labels": "all"},
     **{"balance": True, "token_dropout": 0.5, "mlm_probability": 0.6, "whole_words": True, "validation_windows": 1},
     **{"bpe_dropout": 0.5, "image_size": 6, "patch_size": 4, "augment": "none", "precision": "bfloat16"},
@@ -82,6 +83,7 @@ OTHERS: dict[tuple[str, str], Any] = {
     **{("pairs", name): value for name, value in (("text_column", "third"), ("second_column", "third"))},
     ("turns", "second_column"): "reply",
     ("translation", "config_overrides"): "activation=gelu",
+    ("text of a gru", "layers"): 3,
     **{(case, "optimizer"): "muon" for case in CASES if " of a" in case},
 }
 """Values for one case."""
