@@ -1,7 +1,7 @@
 """Texts as vectors, near each other when the texts mean alike."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from headway.models.heads import MaskedTokenHead, PoolingHead
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
 from headway.tasks.common.as_list import text_list
-from headway.tasks.common.lengths import beginnings, known_shares, reading_length
+from headway.tasks.common.lengths import beginnings, cut_rows, known_shares, reading_length
 from headway.text.tokenizer import Tokenizer
 
 
@@ -99,9 +99,15 @@ class Embedder:
         vectors = isinstance(given, np.ndarray) and given.dtype.kind in "iuf"
         return torch.tensor(given) if vectors else self._vectors(text_list(given)[0])
 
+    def of_ids(self, rows: Sequence[list[int]]) -> np.ndarray:
+        """The vectors of texts that are given as ids, float32 (N, D): read as they are, with no special token added."""
+        return self._of_rows(cut_rows(self.tokenizer, rows, self.max_length)).numpy()
+
     def _vectors(self, texts: list[str]) -> Tensor:
         """(N, D) float32, rows in the order of the texts."""
-        rows = beginnings(self.tokenizer, texts, self.max_length)
+        return self._of_rows(beginnings(self.tokenizer, texts, self.max_length))
+
+    def _of_rows(self, rows: list[list[int]]) -> Tensor:
         known_shares(self.tokenizer, rows, "such a vector means nothing")
         rows = [ids or [0] for ids in rows]
 

@@ -108,7 +108,7 @@ class Generator:
 
     def _pieces(self, prompts: Sequence[str], **options: Any) -> Iterator[tuple[int, str]]:
         """Check everything now; give pairs (row, piece of its text) as they come."""
-        return self._continue([self._checked(prompt) for prompt in prompts], **options)
+        return self._continue([self.checked_prompt(prompt) for prompt in prompts], **options)
 
     def _continue(
         self,
@@ -139,7 +139,8 @@ class Generator:
         )
         return _pieces_of(steps, [prompt.text for prompt in prompts], stops)
 
-    def _checked(self, text: str) -> Prompt:
+    def checked_prompt(self, text: str) -> Prompt:
+        """``prompt``, with a warning where only the last part is read, and where the tokenizer ends the text."""
         prompt, context = self.prompt(text), self.model.config.max_length
         if (count := len(prompt.ids)) > context:
             warnings.warn(
