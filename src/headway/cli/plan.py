@@ -85,7 +85,7 @@ def plan(
         finally:
             progress.close()
         task, decisions, wiring = prepared.objective.name, prepared.plan.decisions, wiring_of(prepared.model)
-        exports = refusals(prepared.model, prepared.data.processor)
+        exports = refusals(prepared.model, prepared.data.processor, prepared.data)
         if gpus is not None:
             work = replace(work, precision=chosen.runtime.precision or "bfloat16", shares=1)
             decisions = [one for one in decisions if one["what"] != "precision"]  # it was measured for this machine

@@ -213,7 +213,7 @@ def _uses(subject: Subject, parity: Parity, place: str, target: str, facts: Mapp
             f"model = {call}",
         )
     yield _code("Headway", "python", "import headway", "", f"model = headway.load({json.dumps(place)})")
-    refused = refusals(subject.model, subject.tokenizer)
+    refused = refusals(subject.model, subject.tokenizer, subject.pipe)
     if refused["gguf"] is None:
         run = (
             "llama-completion -m gguf/model.gguf"

@@ -179,7 +179,7 @@ def check_free(out: Path, source: Path) -> None:
 
 def _instead(subject: Subject) -> str:
     """What to do with a model that a target refuses, as a sentence."""
-    refused = refusals(subject.model, subject.tokenizer)
+    refused = refusals(subject.model, subject.tokenizer, subject.pipe)
     possible = [
         name for name, reason in refused.items() if reason is None and (subject.pipe or not TARGETS[name].answers)
     ]

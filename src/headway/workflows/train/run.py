@@ -197,7 +197,7 @@ def _say_plan(prepared: Prepared, options: TrainOptions, progress: Progress) -> 
             continue  # a continued run trains for the time or steps given now
         change = f" ({decision['option']} to change)" if decision["option"] else ""
         progress.say(f"{decision['what']}: {decision['value']} - {decision['why']}{change}")
-    progress.say(in_words(refusals(prepared.model, prepared.data.processor)))
+    progress.say(in_words(refusals(prepared.model, prepared.data.processor, prepared.data)))
     whole, learning = count_parameters(prepared.model)
     if learning < whole:
         progress.say(f"training {learning:,} of {whole:,} parameters ({learning / whole:.2%})")
