@@ -123,7 +123,7 @@ class GeneratorEngine(_Lacking):
 
 
 class TranslatorEngine(_Lacking):
-    """An encoder-decoder; a search with several beams ends when as many targets are finished, mostly as Headway's does."""
+    """An encoder-decoder; a search with beams ends when as many targets are finished, mostly where Headway's does."""
 
     def __init__(self, precision: str, directory: Path, model: Any):
         super().__init__(precision, directory, model, "Translator")

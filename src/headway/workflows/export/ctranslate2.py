@@ -46,7 +46,7 @@ def refuse(subject: Subject) -> None:
         raise InputError(f"{subject.directory}: {lacking}; {families}{advice}.")
     if isinstance(subject.model, Decoder) and hasattr(subject.pipe, "rules"):
         raise InputError(
-            f"{subject.directory}: this translator is a decoder alone (--model decoder), and CTranslate2 translates with "
+            f"{subject.directory}: this translator is a decoder alone (--model decoder), and CTranslate2 translates by "
             "encoder-decoders; train one for it without --model."
         )
     if subject.tokenizer is None:

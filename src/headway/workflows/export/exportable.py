@@ -18,8 +18,8 @@ CLAUSE = re.compile(r", and |, so |; |\. ")
 def refusals(model: Any, processor: Any, pipe: Any = None) -> dict[str, str | None]:
     """By target: None if it can express the model, or why it cannot, in a few words.
 
-    ``processor`` is the model's tokenizer, or its image preprocessor; ``pipe`` its pipeline or, before it is trained, its
-    task's data, of which only attributes are looked at.  No library of a target is imported.
+    ``processor`` is the model's tokenizer, or its image preprocessor; ``pipe`` its pipeline or, before it is trained,
+    the data of its task, of which only attributes are looked at.  No library of a target is imported.
     Adapters are left out where the model has no low-rank updates.
     """
     subject = Subject(model, processor if isinstance(processor, Tokenizer) else None, pipe, ANYWHERE)
