@@ -36,8 +36,8 @@ from headway.runtime.precision import available
 from headway.tasks.common.compare_answers import BOUND, apart
 from headway.workflows.export.export import export
 
-TESTS = Path(__file__).resolve().parent.parent / "tests"
-sys.path += [str(TESTS / "doors"), str(TESTS / "serving")]
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "doors"))
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "serving"))
 from doors_kit import MODELS, Opened, made, open_all, prepared, texts
 from served_models import Server
 
@@ -98,7 +98,7 @@ ODD = [
     *("日本語 🙂 ภาษาไทย", "é e\u0301 ﬀ", "العربية mixed עברית", "x" * 300, "the cat" + "!" * 60, "the cat. " * 40),
 ]
 WRITING = {"max_tokens": 12, "temperature": 0}
-OWN = {**dict.fromkeys([*RUNS, "token_classification"], {}), "language_modeling": WRITING}
+OWN: dict[str, dict[str, Any]] = {task: {} for task in (*RUNS, "token_classification")} | {"language_modeling": WRITING}
 """A task -> the options of its answers."""
 NEIGHBOURS = 8
 """Clients at a time."""

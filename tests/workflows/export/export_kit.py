@@ -97,7 +97,7 @@ def ending_translator(place: Path) -> Path:
     """A translator that may end a target at any token, with nearly equal likelihoods of all others."""
     model = load_model(translator(place))
     with torch.no_grad():
-        model.head.matrix.weight.mul_(0.3)
+        model.head.matrix.weight.mul_(0.6)
         model.head.matrix.bias[BOTH.end_of_text] += 3.0
     end = BOTH.end_of_text
     save_model(model, place, **ids_of(BOTH), decoder_start_token_id=end, forced_eos_token_id=None)

@@ -163,8 +163,8 @@ def _translator(subject: Subject, directory: Path, engine: Any, bound: float | N
     given = [[names[number] for number in source] for source in sources]
     targets = vocabulary(tokenizer.target, model.config.vocab_size)
     prefix = [targets[number] for number in subject.pipe.rules.start[1:]]
-    greedy = _search(subject, engine, sources, 1, tally)
-    _search(subject, engine, sources, BEAM, tally)
+    greedy = _search(subject, engine, sources, given, targets, 1, tally)
+    _search(subject, engine, sources, given, targets, BEAM, tally)
     for source, tokens, ids in zip(sources, given, greedy, strict=True):
         target = [*prefix, *(targets[number] for number in ids)]
         here = _log_probabilities(subject, source, [*ids, subject.pipe.rules.end[0]])
@@ -181,27 +181,34 @@ def _translator(subject: Subject, directory: Path, engine: Any, bound: float | N
     return replace(found, notes=notes)
 
 
-def _search(subject: Subject, engine: Any, sources: list[list[int]], beam: int, tally: Tally) -> list[list[int]]:
+def _search(
+    subject: Subject, engine: Any, sources: list[list[int]], given: list[list[str]], targets: list[str], beam: int,
+    tally: Tally,
+) -> list[list[int]]:  # fmt: skip
     """Compare the targets that ``--engine ctranslate2`` finds for sources, and their scores; the ids of those here.
 
-    Greedy search must write the same targets.  Beams must have the scores that their targets have here, but some may
-    end at others: CTranslate2 ends a search when as many are finished, Headway when none can become better.  Where more
-    than half of them score lower here, another score was searched by.
+    Greedy search must write the same targets.  Beams must have the scores that their targets have here, but may end at
+    others: CTranslate2 ends a search when as many are finished, Headway when none can become better.  None may score
+    lower than those that CTranslate2 itself finds for this score.
     """
     rules = subject.pipe.rules
+    prefix = [targets[number] for number in rules.start[1:]]
     how = Searching(replace(rules, end=rules.end[:1]), [NEW] * len(sources), beam)
     with timed(tally.seconds, THERE):
         found = engine.search(sources, how)
     with timed(tally.seconds, HERE):
         searched = subject.pipe.runtime.search(sources, rules, beam=beam, most=how.limits)
-    ours, behind = [list(best[0].ids) for best in searched], []
-    for source, one, (other, *_) in zip(sources, ours, found, strict=True):
+    direct = engine.opened.translate_batch(
+        given, target_prefix=[prefix] * len(given) if prefix else None, beam_size=beam, length_penalty=1.0,
+        min_decoding_length=0, max_decoding_length=NEW + len(prefix), max_input_length=0,
+    )  # fmt: skip
+    ours = [list(best[0].ids) for best in searched]
+    for source, one, (other, *_), theirs in zip(sources, ours, found, direct, strict=True):
         score = _score(subject, source, list(other.ids))
         tally.compare(torch.tensor(score), torch.tensor(other.score))
         tally.count(torch.tensor(list(other.ids) == one))
-        behind.append(max(0.0, _score(subject, source, one) - score))
-    worse = sorted(behind)[len(behind) // 2] if beam > 1 else max(behind)
-    tally.lag = worst(tally.lag, torch.tensor(worse))
+        best = one if beam == 1 else [targets.index(token) for token in theirs.hypotheses[0]][len(prefix) :]
+        tally.lag = worst(tally.lag, torch.tensor(_score(subject, source, best) - score).clamp(min=0))
     return ours
 
 
