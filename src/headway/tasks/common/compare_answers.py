@@ -100,5 +100,6 @@ def apart(one: Any, other: Any) -> float:
     if isinstance(one, list | tuple | np.ndarray) and isinstance(other, type(one)) and len(one) == len(other):
         return max(map(apart, one, other), default=0.0)
     if isinstance(one, float | np.floating) and isinstance(other, float | np.floating):
-        return float(abs(one - other)) if math.isfinite(one - other) else 1.0
+        difference = float(one) - float(other)
+        return abs(difference) if math.isfinite(difference) else 1.0
     return 0.0 if isinstance(one, int | str | None) and one == other else 1.0
