@@ -26,10 +26,12 @@ from headway.models.config import TransformerConfig
 from headway.models.heads import TokenHead
 from headway.models.own import OwnConfig
 from headway.models.transformer import Decoder
+from headway.nn.global_state import isolated
 from headway.text.special_tokens import padding
 from headway.text.tokenizer import Tokenizer
 
 
+@isolated()
 def load_model(
     path: str | Path, *, allow_pickle: bool = False, build_own: Build | None = None, precision: str | None = None
 ) -> nn.Module:
@@ -61,6 +63,7 @@ def load_model(
     return model.eval()
 
 
+@isolated()
 def save_model(model: nn.Module, path: str | Path, **entries: Any) -> None:
     """Write ``config.json`` and ``model.safetensors`` in the layout of the model's family.
 

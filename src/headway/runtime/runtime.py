@@ -34,10 +34,12 @@ from headway.models.baselines import RecurrentDecoder
 from headway.models.device import model_device
 from headway.models.freed_memory import keep_freed_memory
 from headway.models.transformer import Decoder, EncoderDecoder
+from headway.nn.global_state import plain_defaults
 from headway.nn.threads import Threads
 from headway.runtime.batcher import Batcher
 from headway.runtime.batching import tokens_at_once, tokens_for_each
 from headway.runtime.engines.engine import Engine, Lacks, Searching, Writing
+from headway.runtime.engines.registry import TORCH
 from headway.runtime.precision import FLOAT32, prepare
 
 T = TypeVar("T")
@@ -90,6 +92,12 @@ class Runtime:
         return self.few or self.many
 
     @property
+    def described(self) -> dict[str, str]:
+        """The ``precision`` and the ``engine`` that answer; both engines, where few and many inputs have their own."""
+        few, many = (TORCH if engine is None else engine.name for engine in (self.few, self.many))
+        return {"precision": self.precision, "engine": few if few == many else f"{few}, of many at once {many}"}
+
+    @property
     def device(self) -> torch.device:
         """The model's present device."""
         return model_device(self.model)
@@ -103,6 +111,7 @@ class Runtime:
         """The given batches, each moved to the model's device when its turn comes."""
         return on_device(batches, self.device)
 
+    @plain_defaults()
     def read(
         self, rows: Sequence[Sequence[int]], answer: Callable[[Output, Tensor, Tensor | None, np.ndarray], Answers]
     ) -> list[Any]:
@@ -134,6 +143,7 @@ class Runtime:
                     found[i] = each
         return found
 
+    @plain_defaults()
     @torch.no_grad()
     def read_equal(
         self, count: int, tokens: int, make: Callable[[range], Tensor], answer: Callable[[Output, Tensor], Tensor]
@@ -221,6 +231,7 @@ class Runtime:
         if weights and not batcher.busy:
             self._idle = weights, batcher
 
+    @plain_defaults()
     def search(
         self,
         sources: Sequence[Sequence[int]],

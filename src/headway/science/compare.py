@@ -31,6 +31,7 @@ from headway.errors import InputError, RunFailed
 from headway.io import quantities
 from headway.io.atomic_write import write_json
 from headway.io.quantities import duration, parse_seconds
+from headway.nn.global_state import isolated
 from headway.nn.recurrent import CELLS
 from headway.runtime.precision import FLOAT32
 from headway.science.advice import HELD_OUT, advice
@@ -64,6 +65,7 @@ SAMPLE = 64
 """Texts with which speed is measured."""
 
 
+@isolated()
 def compare(contest: Contest, out: Path, progress: Progress) -> dict[str, Any]:
     """Train them all in ``out``, measure them, and write ``compare.json`` there; what that holds.
 

@@ -21,6 +21,7 @@ from typing import Any
 from headway.errors import InputError, RunFailed
 from headway.io import quantities
 from headway.io.quantities import duration, parse_seconds
+from headway.nn.global_state import isolated
 from headway.science.search import ENDING, Search, check_options, check_same, decide, time_of_each
 from headway.science.trials import Attempt, Trial, Trials, check_installed
 from headway.tasks.registry import spec
@@ -48,6 +49,7 @@ class Hopeless(Exception):
     """A trial is worse than the others and is pruned."""
 
 
+@isolated()
 def tune(
     inputs: Sequence[str | Path],
     options: TrainOptions,

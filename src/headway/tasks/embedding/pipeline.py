@@ -11,6 +11,7 @@ from torch import Tensor
 from headway.generation.sampling import check_number
 from headway.models.heads import MaskedTokenHead, PoolingHead
 from headway.models.transformer import Encoder
+from headway.nn.global_state import plain_defaults
 from headway.runtime.runtime import Output, Runtime
 from headway.tasks.common.as_list import text_list
 from headway.tasks.common.lengths import beginnings, known_shares, reading_length
@@ -27,7 +28,9 @@ def as_embedder(pipe: Any) -> "Embedder | None":
     if pipe.runtime.engine is not None:
         warnings.warn(f"{pipe.runtime.engine.name} does not make vectors of this model: torch does it", stacklevel=2)
     pipe.model.head = PoolingHead("mean")
-    return Embedder(pipe.model, pipe.tokenizer, pipe.max_length)
+    found = Embedder(pipe.model, pipe.tokenizer, pipe.max_length)
+    found.runtime.precision = pipe.runtime.precision
+    return found
 
 
 class Embedder:
@@ -66,6 +69,7 @@ class Embedder:
         found = self._vectors(texts).numpy()
         return found[0] if alone else found
 
+    @plain_defaults()
     def similarity(
         self, a: str | Iterable[str] | np.ndarray, b: str | Iterable[str] | np.ndarray | None = None
     ) -> np.ndarray:
@@ -99,6 +103,7 @@ class Embedder:
         vectors = isinstance(given, np.ndarray) and given.dtype.kind in "iuf"
         return torch.tensor(given) if vectors else self._vectors(text_list(given)[0])
 
+    @plain_defaults()
     def _vectors(self, texts: list[str]) -> Tensor:
         """(N, D) float32, rows in the order of the texts."""
         rows = beginnings(self.tokenizer, texts, self.max_length)

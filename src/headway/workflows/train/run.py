@@ -21,6 +21,7 @@ from headway.io.quantities import parse_seconds
 from headway.models.adapt.lora import count_parameters
 from headway.models.device import device_of
 from headway.models.freed_memory import keep_freed_memory
+from headway.nn.global_state import isolated
 from headway.nn.kernels.products import products_by
 from headway.tasks.registry import spec
 from headway.training.distributed.ranks import Ranks
@@ -58,6 +59,7 @@ SHARED = ("encoding", "delimiter", "on_bad_row", "length", "threads", "device", 
 """The options that it shares with the main run."""
 
 
+@isolated()
 def run_training(
     inputs: Sequence[str | Path],
     options: TrainOptions,
@@ -197,7 +199,10 @@ def _say_plan(prepared: Prepared, options: TrainOptions, progress: Progress) -> 
             continue  # a continued run trains for the time or steps given now
         change = f" ({decision['option']} to change)" if decision["option"] else ""
         progress.say(f"{decision['what']}: {decision['value']} - {decision['why']}{change}")
-    progress.say(in_words(refusals(prepared.model, prepared.data.processor)))
+    exports = refusals(prepared.model, prepared.data.processor)
+    if options.fine_tuning.adapt and "peft" in exports:
+        exports["peft"] = "--adapt changed the whole base"
+    progress.say(in_words(exports))
     whole, learning = count_parameters(prepared.model)
     if learning < whole:
         progress.say(f"training {learning:,} of {whole:,} parameters ({learning / whole:.2%})")

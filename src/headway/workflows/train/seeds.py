@@ -81,7 +81,7 @@ def _combined(run: RunDirectory, members: list[RunDirectory], names: list[str], 
     write_facts(run.path, facts)
     run.facts = facts
     together = evaluate(run.path)
-    named = ("task", "on", "examples", "verdict", "rows", "called")
+    named = ("task", "on", "examples", "verdict", "rows", "called", "precision", "engine", "stored")
     metrics = {key: value for key, value in together.items() if key not in named}
     run.update(metrics=metrics, verdict=together["verdict"], kept=None)
     return run
