@@ -51,7 +51,7 @@ def test_evaluate(lm_run: Path, classifier_run: Path, in_process: Callable):
     for run, task in ((lm_run, "language_modeling"), (classifier_run, "classification")):
         status, out, _ = in_process("evaluate", run, "--json")
         found = last_line(out)
-        assert status == 0 and set(found) == {"task", "seconds", "examples", *METRICS}
+        assert status == 0 and set(found) == {"task", "precision", "engine", "seconds", "examples", *METRICS}
         assert found["task"] == task and found["examples"] > 0
     status, out, err = in_process("evaluate", classifier_run)
     assert status == 0 and "precision" in out and err == ""
@@ -61,7 +61,11 @@ def test_generate(lm_run: Path, in_process: Callable):
     status, out, _ = in_process("generate", lm_run, "the cat", "--json", "--temperature", "0", "--max-tokens", "11")
     found = last_line(out)
     expected = headway.load(lm_run)("the cat", temperature=0, max_tokens=11)
-    assert status == 0 and set(found) == {"task", "seconds", "results"} and found["results"] == [expected]
+    assert (
+        status == 0
+        and set(found) == {"task", "precision", "engine", "seconds", "results"}
+        and found["results"] == [expected]
+    )
     status, out, _ = in_process("generate", lm_run, "the cat", "--temperature", "0", "--max-tokens", "11")
     assert status == 0 and out == f"the cat{expected}\n"
 
@@ -74,7 +78,7 @@ def test_generate_stops_where_it_is_told(lm_run: Path, in_process: Callable):
 def test_classify_a_text(classifier_run: Path, in_process: Callable):
     status, out, _ = in_process("classify", classifier_run, TEXTS[0], "--json")
     found = last_line(out)
-    assert status == 0 and set(found) == {"task", "seconds", "results"}
+    assert status == 0 and set(found) == {"task", "precision", "engine", "seconds", "results"}
     assert found["results"] == [headway.load(classifier_run)(TEXTS[0])]
     status, out, _ = in_process("classify", classifier_run, TEXTS[0])
     assert out.split("\t")[0] == found["results"][0]["label"]

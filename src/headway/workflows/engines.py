@@ -118,12 +118,12 @@ def best(rows: Sequence[Row]) -> dict[str, dict[str, str]]:
 
 
 def is_same(row: Row, own: Row) -> bool:
-    """Whether an engine's answers are the same: all in float32, else at most ``LOST`` fewer than torch's own."""
+    """Whether an engine answers as torch: all in float32, else, of ``LEAST`` or more, at most ``LOST`` fewer."""
     if row["problem"] is not None or not row["compared"]:
         return False
     if row["precision"] == FLOAT32:
         return bool(row["equal"] == row["compared"])
-    return bool(row["equal"] >= own["equal"] - LOST * row["compared"])
+    return bool(row["compared"] >= LEAST and row["equal"] >= own["equal"] - LOST * row["compared"])
 
 
 def faster(row: Row, own: Row) -> list[float]:
