@@ -109,6 +109,8 @@ class TaskData(ABC):
     """the number of held-out units, as a verdict counts them"""
     careful_below: int = 0
     """with fewer held-out units, weights are kept only where they are clearly better than the kept ones"""
+    fitted: dict[str, Any] | None = None
+    """how ``fit`` has fitted the model, as a run records it"""
     used: int | None = None
     """rows that were trained on, where time was too short for all"""
     parts: "Parts | None" = None

@@ -30,7 +30,7 @@ def test_what_is_no_engine_is_named(name: object, exported: Callable):
 def test_a_library_that_is_missing_is_named_with_its_extra(name: str, exported: Callable, monkeypatch):
     monkeypatch.setattr(registry, "find_spec", lambda package: None)
     with pytest.raises(InputError) as raised:
-        headway.load(exported("classification"), engine=name)
+        headway.load(exported("language_modeling" if SPECS[name].decoders else "classification"), engine=name)
     spec = SPECS[name]
     said = f"--engine {name} needs {spec.package}: pip install 'headway[{spec.extra}]', then run this command again."
     assert str(raised.value) == said
@@ -167,3 +167,16 @@ def test_several_models_together_have_no_engine(exported: Callable):
 
 def test_the_list_is_complete():
     assert ("auto", "torch", *SPECS) == ENGINES and all(spec.installed in (True, False) for spec in SPECS.values())
+
+
+def test_no_export_is_advised_that_would_be_refused(classifier_run: Path, char_run: Path, in_process: Callable):
+    """Whether its library is installed or not: another engine is to be named."""
+    for name, run, said in (
+        ("llama.cpp", classifier_run, r"--engine llama\.cpp cannot answer by this model: "),
+        ("llama.cpp", char_run, "its tokenizer is one of characters"),
+    ):
+        with pytest.raises(InputError, match=said) as raised:
+            headway.load(run, engine=name)
+        assert "headway export" not in str(raised.value) and "pip install" not in str(raised.value)
+    status, _, err = in_process("classify", classifier_run, "the cat", "--engine", "llama.cpp")
+    assert status == 2 and "headway export" not in err

@@ -27,12 +27,13 @@ from headway.models.device import device_of
 from headway.models.transformer import Decoder, Encoder
 from headway.tasks.classification.examples import MOST_LOOKED_AT, telling_rows
 from headway.tasks.common.classes import Classification, balanced_weights
-from headway.tasks.common.contrastive import tune_vectors
+from headway.tasks.common.contrastive import TUNED_BY, tune_vectors
 from headway.tasks.common.cross_validate import MOST_ROWS, cross_validated
 from headway.tasks.common.lengths import checked_length, cut_warning, usual_longest
 from headway.tasks.common.linear import classification_baselines
 from headway.tasks.common.linear_probe import (
     FEW_ROWS,
+    INVERSE_PENALTY,
     Joined,
     fit_frozen,
     guess_by_vectors,
@@ -174,13 +175,17 @@ class ClassificationData(TaskData):
             return False
         encoder: Any = model
         began = time.monotonic()
+        tuning: dict[str, Any] | None = None
         rows, targets = with_label_rows(self.tokenizer, self.labels, self.train, self.train_targets)
         if plan.fine_tuning.contrastive:
             most = None if seconds is None else max(1.0, TUNING * seconds)
-            tune_vectors(encoder, rows, targets, plan.seed, show, most)
+            steps = tune_vectors(encoder, rows, targets, plan.seed, show, most)
+            tuning = {"loss": "supervised contrastive", "steps": steps, **TUNED_BY}
         left = None if seconds is None else seconds - (time.monotonic() - began)
         count, weights = len(self.train), self._class_weights()
         read = fit_frozen(encoder, rows, targets, count, seed=plan.seed, weights=weights, seconds=left)
+        classifier = {"C": INVERSE_PENALTY, "rows": read, "sentences_of_labels": len(rows) - count}
+        self.fitted = {"tuning": tuning, "classifier": classifier}
         if read < len(self.train):
             self.used = read
             enough = f"{read:,} of {len(self.train):,} rows"

@@ -119,7 +119,8 @@ FACTS: dict[str, Kind] = {
     **dict.fromkeys(("parameters", "trained_parameters", "best_step", "steps", "tokens", "snapshot"), COUNT),
     **dict.fromkeys(("training_seconds", "tokens_per_second", "seconds"), POSITIVE),
     **{"finished": FLAG, "checkpoints": FLAG, "versions": TEXTS_BY_NAME},
-    **{"validation_fingerprint": _or_none(TEXT), "train_loss": _or_none(NUMBER), "base": _or_none(OBJECT)},
+    **{"validation_fingerprint": _or_none(TEXT), "train_loss": _or_none(NUMBER)},
+    **dict.fromkeys(("base", "fitted"), _or_none(OBJECT)),
     **{"decisions": _list_of(TEXTS_BY_NAME, "a list of objects of texts"), "baselines": OBJECTS},
 }
 DATA: dict[str, Kind] = {

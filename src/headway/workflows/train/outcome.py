@@ -59,6 +59,7 @@ def finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progres
     progress.evaluated(1.0, prepared.objective.cost(metrics))
     if (closing := prepared.data.closing(prepared.model, None)) is not None:
         metrics |= measured(run, closing)
+    run.update(fitted=prepared.data.fitted)
     run.save_model(prepared.model, prepared.data.processor, prepared.data.labels)
     state = State(best_metrics=metrics, seconds=time.monotonic() - started)
     now = Training(prepared.model, [], None, units={"best": torch.from_numpy(units)}, state=state)
