@@ -4,7 +4,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -152,7 +151,6 @@ def in_process(capsys: pytest.CaptureFixture) -> Callable[..., tuple[int, str, s
         from headway.cli import main
 
         capsys.readouterr()
-        main.STARTED = time.monotonic()  # as in a process of its own, where --time is counted from the beginning
         status = 0
         try:
             main.main([str(word) for word in words])

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 
 import headway
 from headway.models.analysis.maps import attention_maps
 from headway.models.analysis.statistics import entropy
+from headway.models.own import OwnConfig
 from headway.reports.explorer import MARK
 from headway.workflows.inside import look_inside
 from headway.workflows.load import load
@@ -142,7 +144,7 @@ def test_only_pages_of_this_command_are_overwritten(lm_run, in_process):
         ("both", ["word", "--target", "viele " * 20], "the target has 1"),
         ("images", ["word"], "word: no such file; expected an image"),
         ("images", ["rows.csv"], "rows.csv: cannot be read as an image"),
-        ("lstm", ["word"], "this is a baseline (lstm): it has no attention heads"),
+        ("lstm", ["word"], "this is a baseline (lstm): it has no attention heads that Headway can show"),
         ("no-run", ["word"], "no such model directory"),
     ],
 )  # fmt: skip
@@ -165,3 +167,45 @@ def test_a_file_in_another_encoding(lm_run, in_process):
 def test_the_first_of_several_models(runs, in_process):
     assert in_process("attention", runs / "several", "word 7")[0] == 0
     assert "The first of 2 models; their answers are averaged." in Path("attention.html").read_text()
+
+
+class OfAPlugin(nn.Module):
+    """A language model with a block that is no block of ours."""
+
+    def __init__(self, config: OwnConfig):
+        super().__init__()
+        self.config, self.head = config, nn.Linear(config.d_model, config.vocab_size)
+        self.words = nn.Embedding(config.vocab_size, config.d_model)
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        return self.head(self.words(ids))
+
+
+class Mixed(nn.Module):
+    """In place of attention: the mean of all tokens before."""
+
+    def forward(self, x: torch.Tensor, **_: object) -> torch.Tensor:
+        return x.cumsum(dim=1)
+
+
+class Renamed(headway.Decoder):
+    """A decoder of a plug-in that is one of ours."""
+
+
+def test_the_model_of_a_plug_in_is_shown_or_refused_by_name(lm_run):
+    pipe = load(lm_run)
+    pipe.model.__class__ = Renamed
+    assert look_inside(pipe, "the cat").wiring == "decoder"
+    for block in pipe.model.stack.blocks:
+        block.attention.layer = Mixed()
+    with pytest.raises(headway.InputError, match="a Renamed with blocks of its own: it has no attention heads"):
+        look_inside(pipe, "the cat")
+    pipe.model = OfAPlugin(OwnConfig("poetry", pipe.tokenizer.vocab_size))
+    with pytest.raises(headway.InputError, match="the own model of poetry: it has no attention heads"):
+        look_inside(pipe, "the cat")
+
+
+def test_the_page_says_which_row_is_of_the_step_that_writes_a_token(runs, lm_run, classifier_run, in_process):
+    for run, writes in ((runs / "both", True), (runs / "alone", True), (lm_run, True), (classifier_run, False)):
+        assert in_process("attention", run, "word 7" if run.parent == runs else "the cat", "--quiet")[0] == 0
+        assert ("is in the row above" in Path("attention.html").read_text()) == writes

@@ -95,3 +95,17 @@ def test_a_folder_that_cannot_be_written(in_process: Callable, tmp_path: Path):
     (tmp_path / "taken").write_text("")
     status, _, err = in_process("bench", "--lengths", "8", "--out", tmp_path / "taken", "--quiet")
     assert status == 2 and "cannot be written" in err
+
+
+FIRST = """
+from headway.workflows.bench import SMALL, cost_curves
+curves = cost_curves(SMALL.but(n_layers=1), lengths=[32, 64, 128], kinds=["full"])
+print(*(row["bytes"] for row in curves["rows"]))
+"""
+
+
+def test_the_memory_of_the_first_size_is_its_own(headway_command: Callable):
+    """What a process allocates once, such as to time its products, belongs to no size."""
+    done = headway_command("--version", script=FIRST)
+    first, second, third = map(int, done.stdout.splitlines()[0].split())
+    assert abs(third / first - 4) < 0.1 and abs(second / first - 2) < 0.1, done.stderr

@@ -30,7 +30,7 @@ from headway.text.train import train_tokenizer
 
 TEXTS = ["the cat sat on a mat while old dogs ran past red doors and sang\n"] * 7
 GREEDY = {"temperature": 0.0}
-KEYS = {"task", "seconds", "results"}
+KEYS = {"task", "precision", "engine", "seconds", "results"}
 STRICT = (
     "{% if messages[-1].role != 'user' and add_generation_prompt %}{{ raise_exception('say something') }}{% endif %}"
     + DEFAULT_TEMPLATE.replace("message['content'] ", "(message['content'] | upper) ")

@@ -45,17 +45,37 @@ def test_the_plan_is_that_of_the_run(corpus: Path, lm_run: Path, nothing: Path, 
     assert held["weights"] == held["gradients"] == held["best"] == 4 * found["parameters"]
 
 
-@pytest.mark.parametrize("task", ["classification", "masked_lm", "translation"])
-def test_other_tasks_are_planned(task: str, rows: Path, corpus: Path, nothing: Path, in_process: Callable):
+@pytest.mark.parametrize(
+    ("task", "more"),
+    [
+        *(("classification", ()), ("classification", ("--layout", "bert")), ("masked_lm", ()), ("translation", ())),
+        ("classification", ("--config-overrides", "gated=false")),
+    ],
+)
+def test_other_tasks_are_planned(
+    task: str, more: tuple[str, ...], rows: Path, corpus: Path, nothing: Path, in_process: Callable
+):
+    """The number of parameters that is announced is that of the model, its head included."""
     pairs = nothing / "pairs.tsv"
     pairs.write_text("source\ttarget\n" + "".join(f"the old cat {i}\tred dogs ran {i}\n" for i in range(60)))
     file = {"classification": rows, "masked_lm": corpus, "translation": pairs}[task]
-    wide = ("--d-model", 16, "--layers", 2, "--steps", 3, "--threads", 1, "--json", "--quiet")
+    wide = (*more, "--d-model", 16, "--layers", 2, "--steps", 3, "--threads", 1, "--json", "--quiet")
     status, out, err = in_process("train", file, "--task", task, *wide, "--plan", "--gpus", 2)
     assert status == 0, err
     found = json.loads(out)
     assert found["task"] == task and found["parameters"] > 0 and found["layout"]["memory"]["total"] > 0
     assert [path.name for path in nothing.iterdir()] == ["pairs.tsv"]
+    said = [one["value"] for one in found["decisions"] if one["what"] == "model"]
+    assert [value.partition(":")[0] for value in said] == [f"{found['parameters']:,} parameters"]
+
+
+@pytest.mark.parametrize("more", [(), ("--model", "cnn"), ("--model", "bow")])
+def test_a_run_announces_the_parameters_that_it_has(
+    more: tuple[str, ...], rows: Path, nothing: Path, in_process: Callable
+):
+    given = ("--d-model", 16, "--steps", 2, "--threads", 1, "--json", "--out", nothing / "run")
+    status, out, err = in_process("train", rows, *more, *given)
+    assert status == 0 and f"model: {json.loads(out.splitlines()[-1])['parameters']:,} parameters: " in err, err
 
 
 def test_a_pretrained_model_is_planned(corpus: Path, lm_run: Path, nothing: Path, in_process: Callable):

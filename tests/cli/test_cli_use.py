@@ -51,7 +51,7 @@ def test_evaluate(lm_run: Path, classifier_run: Path, in_process: Callable):
     for run, task in ((lm_run, "language_modeling"), (classifier_run, "classification")):
         status, out, _ = in_process("evaluate", run, "--json")
         found = last_line(out)
-        assert status == 0 and set(found) == {"task", "seconds", "examples", *METRICS}
+        assert status == 0 and set(found) == {"task", "precision", "engine", "seconds", "examples", *METRICS}
         assert found["task"] == task and found["examples"] > 0
     status, out, err = in_process("evaluate", classifier_run)
     assert status == 0 and "precision" in out and err == ""
@@ -61,7 +61,11 @@ def test_generate(lm_run: Path, in_process: Callable):
     status, out, _ = in_process("generate", lm_run, "the cat", "--json", "--temperature", "0", "--max-tokens", "11")
     found = last_line(out)
     expected = headway.load(lm_run)("the cat", temperature=0, max_tokens=11)
-    assert status == 0 and set(found) == {"task", "seconds", "results"} and found["results"] == [expected]
+    assert (
+        status == 0
+        and set(found) == {"task", "precision", "engine", "seconds", "results"}
+        and found["results"] == [expected]
+    )
     status, out, _ = in_process("generate", lm_run, "the cat", "--temperature", "0", "--max-tokens", "11")
     assert status == 0 and out == f"the cat{expected}\n"
 
@@ -74,7 +78,7 @@ def test_generate_stops_where_it_is_told(lm_run: Path, in_process: Callable):
 def test_classify_a_text(classifier_run: Path, in_process: Callable):
     status, out, _ = in_process("classify", classifier_run, TEXTS[0], "--json")
     found = last_line(out)
-    assert status == 0 and set(found) == {"task", "seconds", "results"}
+    assert status == 0 and set(found) == {"task", "precision", "engine", "seconds", "results"}
     assert found["results"] == [headway.load(classifier_run)(TEXTS[0])]
     status, out, _ = in_process("classify", classifier_run, TEXTS[0])
     assert out.split("\t")[0] == found["results"][0]["label"]
@@ -343,3 +347,14 @@ def test_options_of_a_model_that_cannot_be_are_named_as_they_were_given(
     said = in_process(*asked, "--heads", "3", "--d-model", "64")[2]
     assert "--heads is 3, but must be a divisor of --d-model = 64" in said
     assert "--learning-rate is 1e+09;" in in_process(*asked, "--learning-rate", "1e9")[2]
+
+
+@pytest.mark.parametrize("words", [["pipe"], ["pipe", "great"], ["./pipe"]])
+def test_a_pipe_named_by_a_bare_word_is_no_text(
+    words: list[str], classifier_run: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.chdir(tmp_path)
+    for verb in ("classify", "predict"):
+        status, out, err = in_process(verb, classifier_run, *words)
+        assert status == 2 and out == "" and "pipe" in err and err.count("\n") == 1, err

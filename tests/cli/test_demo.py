@@ -103,3 +103,15 @@ def test_a_link_is_removed_and_not_what_it_points_to(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "kept")
     module._remove(tmp_path / "link")
     assert (tmp_path / "kept").is_dir() and not (tmp_path / "link").exists()
+
+
+def test_no_line_says_how_a_line_ends(tmp_path, capsys):
+    """A line break within what is said would be shown as its escape."""
+    (tmp_path / "source").mkdir()
+    for i in range(61):
+        (tmp_path / "source" / f"m{i}.py").write_text(MODULE.format(i=i))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PARTS", PARTS[2:3])
+        demo(tmp_path / "out", "2s", folder=tmp_path / "source")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == ["", f"1/1  {PARTS[2].says}"] and not [line for line in lines if "\\n" in line]

@@ -62,7 +62,11 @@ def last_line(out: str) -> dict:
 def test_fill_a_text(masked: Path, in_process: Callable):
     status, out, _ = in_process("fill", masked, OPEN, "--json", "--k", "3")
     found = last_line(out)
-    assert status == 0 and set(found) == {"task", "seconds", "results"} and found["task"] == "masked_lm"
+    assert (
+        status == 0
+        and set(found) == {"task", "precision", "engine", "seconds", "results"}
+        and found["task"] == "masked_lm"
+    )
     assert found["results"] == [headway.load(masked)(OPEN, k=3)]
     status, out, _ = in_process("fill", masked, OPEN, "--k", "3")
     assert [line.split("\t")[1] for line in out.splitlines()] == [a["token"] for a in found["results"][0]]
@@ -120,7 +124,11 @@ def test_embed_to_standard_output(encoder: Path, lines: Path, in_process: Callab
     vectors = headway.load(encoder)(TEXTS)
     status, out, _ = in_process("embed", encoder, lines, "--json")
     found = last_line(out)
-    assert status == 0 and set(found) == {"task", "seconds", "results"} and found["task"] == "embedding"
+    assert (
+        status == 0
+        and set(found) == {"task", "precision", "engine", "seconds", "results"}
+        and found["task"] == "embedding"
+    )
     np.testing.assert_allclose(found["results"], vectors, atol=1e-6)
     out = in_process("embed", encoder, lines)[1]
     np.testing.assert_allclose([list(map(float, row.split("\t"))) for row in out.splitlines()], vectors, atol=1e-5)

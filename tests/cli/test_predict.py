@@ -5,6 +5,7 @@ import importlib
 import json
 import sys
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -112,6 +113,37 @@ def test_predict_is_the_verb_of_the_task(classifier_run: Path, lm_run: Path, tmp
     assert [json.loads(line)["continuation"] for line in to.read_text().splitlines()] == expected
     status, out, _ = in_process("predict", lm_run, prompts, *ways)
     assert status == 0 and out.splitlines() == ["the cat" + expected[0], "old dogs" + expected[1]]
+
+
+def test_generate_and_predict_read_prompts_by_one_rule(
+    lm_run: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    """A file has a prompt in each row, and all of standard input is one prompt, whichever verb is used."""
+    prompts, table = tmp_path / "prompts.txt", tmp_path / "prompts.csv"
+    prompts.write_text("the cat\nold dogs\n")
+    table.write_text("text,n\nthe cat,1\nold dogs,2\n")
+    ways, pipe = ["--temperature", "0", "--max-tokens", "5"], headway.load(lm_run)
+    whole = "the cat\nold dogs"
+    for words, expected in (
+        (["the cat", "old dogs"], ["the cat", "old dogs"]),
+        ([prompts], ["the cat", "old dogs"]),
+        ([table], ["the cat", "old dogs"]),
+        (["-"], [whole]),
+    ):
+        found = []
+        for verb in ("generate", "predict"):
+            monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(whole.encode())))
+            status, out, err = in_process(verb, lm_run, *words, *ways)
+            assert status == 0, err
+            monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(whole.encode())))
+            found.append((out, json.loads(in_process(verb, lm_run, *words, *ways, "--json")[1])["results"]))
+        assert found[0] == found[1] and found[0][1] == pipe(expected, temperature=0, max_tokens=5)
+    for verb in ("generate", "predict"):
+        assert "there is no such file" in in_process(verb, lm_run, "none.txt")[2]
+        assert "all of standard input as one text" in " ".join(in_process(verb, lm_run, "--help")[1].split())
+    assert "the file" in in_process("generate", lm_run, "a", prompts)[2]
+    status, out, err = in_process("generate", lm_run, "a", "--chat", "--to", tmp_path / "x.txt")
+    assert (status, out) == (2, "") and "leave out --to, or --chat" in err and not (tmp_path / "x.txt").exists()
 
 
 def test_what_predict_refuses(classifier_run: Path, tmp_path: Path, in_process: Callable):

@@ -30,7 +30,7 @@ def test_one_json_object(lm_run: Path, in_process: Callable):
     assert found["task"] == "language_modeling" and found["seconds"] > 0
     assert {check["name"]: check["passed"] for check in found["checks"]} == {
         **dict.fromkeys(["cache", "batch", "accumulation", "checkpoints"], True),
-        **{"precision": None, "export": None, "resume": None},  # what nobody else has read is not passed
+        **{"precision": None, "engines": None, "export": None, "resume": None},  # what nobody else read is not passed
     }
     for check in found["checks"]:
         assert {"name", "passed", "value", "bound"} <= set(check)
@@ -44,8 +44,8 @@ def test_a_table_and_progress(classifier_run: Path, in_process: Callable):
     lines = out.splitlines()
     assert status == 0 and lines[0].split() == ["check", "result", "difference", "bound", "seconds"]
     assert [line.split()[:2] for line in lines[1::2]] == [
-        *(["cache", "skipped"], ["batch", "passed"], ["precision", "skipped"], ["accumulation", "passed"]),
-        *(["export", "skipped"], ["checkpoints", "passed"], ["resume", "skipped"]),
+        *(["cache", "skipped"], ["batch", "passed"], ["precision", "skipped"], ["engines", "skipped"]),
+        *(["accumulation", "passed"], ["export", "skipped"], ["checkpoints", "passed"], ["resume", "skipped"]),
     ]
     assert all(line.startswith("    ") for line in lines[2::2]) and "writes no text" in lines[2]
     assert "reading texts together and one by one ..." in err

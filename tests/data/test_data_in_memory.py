@@ -145,3 +145,41 @@ def test_cells_of_arrays_and_tuples_are_lists_and_sets_are_refused():
         given_inputs([[{"text": "a", "tags": {"b"}}]])
     with pytest.raises(InputError, match=r"has float .* at index 1"):
         given_inputs([(pandas.Series(["a", float("nan")], dtype=object), ["x", "y"])])
+
+
+SUMS = [f"{a}+{b}={a + b}" for a in range(11) for b in range(7)]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        SUMS,
+        ["今天天气很好。", "我们去公园散步。"],
+        ["C" * 5000, "F/C=C/F", "[Na+].[Cl-]", ".."],
+        ["and/or", "cat", "sat", "notes.txt"],
+    ],
+    ids=["sums", "Chinese", "molecules", "words"],
+)
+def test_texts_without_blanks_are_texts(texts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cat").write_text("a file of that name")
+    (alone,) = given_inputs([texts])
+    assert isinstance(alone, Table) and alone.column("text") == texts
+    labels = [len(text) % 2 for text in texts]
+    for given in ([texts, labels], [tuple(texts), tuple(labels)], [(texts, labels)]):
+        (found,) = given_inputs(given)
+        assert found.column("text") == texts and found.column("label") == list(map(str, labels))
+
+
+def test_a_list_of_names_without_blanks_is_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.en").write_text("a text")
+    (tmp_path / "train.de").write_text("ein Text")
+    for names in (
+        ["a.csv", "b.csv"],
+        ["missing.txt.gz"],
+        ["train.en", "train.de"],
+        ["owner/name", "owner/other"],
+        ["x"],
+    ):
+        assert given_inputs([names]) == names

@@ -45,6 +45,10 @@ def lines_of(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
+ENDED = 2**22 + 1
+"""The number of a process that has ended: Linux gives none that is larger than 2^22."""
+
+
 def outcome(run: Path) -> tuple[str, dict[int, str], dict[str, Any]]:
     """What a run came to, to the last bit."""
     facts = json.loads((run / "headway.json").read_text(encoding="utf-8"))

@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 import headway
 from headway.training.store import checkpoint, saver
 from headway.training.store.checkpoint import SaveFailed, copied, newest_checkpoint, save_checkpoint
+from headway.training.store.run_directory import RunDirectory
 from headway.training.store.saver import Saver
 
 TENSORS = {"one": torch.arange(701.0), "two": torch.ones(3, 5, dtype=torch.int64)}
@@ -150,7 +151,7 @@ def test_a_small_disk(small_disk: Path, corpus: Path, tmp_path: Path, tiny: dict
 def test_a_log_that_cannot_be_written_is_a_warning(
     corpus: Path, tmp_path: Path, tiny: dict[str, Any], capfd: pytest.CaptureFixture
 ):
-    (tmp_path / "run").mkdir()
+    RunDirectory(tmp_path / "run").create("language_modeling")
     (tmp_path / "run" / "log.jsonl").symlink_to("/dev/full")
     headway.train(corpus, out=tmp_path / "run", **tiny)
     assert capfd.readouterr().err.count("log.jsonl: cannot be written (No space left on device)") == 1

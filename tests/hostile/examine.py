@@ -1,6 +1,7 @@
 """Load directories one after the other, and tell what each did: examine.py JOBS, where JOBS is a JSON file.
 
-A job is {"name", "path", "how"}; how is "load" (headway.load_model), "command" (headway generate PATH x), "tokenizer"
+A job is {"name", "path", "how"}; how is "load" (headway.load_model), "command" (headway generate PATH x), "train"
+(headway train PATH, four steps), "tokenizer"
 (it is loaded and used on a page of text) or "pickle" (open_weights with pickles allowed, each tensor read).  Prints a
 JSON list with, for each, what was raised and said, the processor's seconds and those that went by ("waited"), the peak
 of memory in bytes above what was taken before, and what it
@@ -78,7 +79,9 @@ def examine(path: str, how: str) -> tuple[str, str, str]:
     out, err = io.StringIO(), io.StringIO()
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            if how == "command":
+            if how == "train":
+                command(["train", path, "--steps", "4", "--preset", "tiny", "--quiet", "--out", f"{path}.run"])
+            elif how == "command":
                 command(["generate", path, "x"])
             elif how == "tokenizer":
                 tokenizer = Tokenizer.load(path)

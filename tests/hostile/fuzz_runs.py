@@ -176,7 +176,6 @@ def _limit() -> None:
 def _run(words: Words) -> None:
     from headway.cli import main
 
-    main.STARTED = time.monotonic()
     main.main(words)
 
 

@@ -67,74 +67,75 @@ def added(count: int) -> Callable[[dict[str, Any]], None]:
     return lambda spec: spec.update(added_tokens=rows)
 
 
-LONGER = "makes texts longer"
-SPOILED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
-    "40 replacements": (with_parts("normalizer", *[replacing("a", "aa")] * 40), LONGER),
+ELSEWHERE = None
+"""Used in a process of its own, within its limits, or refused there."""
+SPOILED: dict[str, tuple[Callable[[dict[str, Any]], Any], str | None]] = {
+    "40 replacements": (with_parts("normalizer", *[replacing("a", "aa")] * 40), ELSEWHERE),
     "40 replacements, one unlike the other": (
         with_parts("normalizer", *[replacing(chr(97 + n % 2), chr(97 + (n + 1) % 2) * 2) for n in range(40)]),
-        LONGER,
+        ELSEWHERE,
     ),
-    "1,000 prefixes": (with_parts("normalizer", *[{"type": "Prepend", "prepend": "aaaa"}] * 1000), "found 1000 parts"),
+    "1,000 prefixes": (with_parts("normalizer", *[{"type": "Prepend", "prepend": "aaaa"}] * 1000), ELSEWHERE),
     "prefixes that are replaced": (
         with_parts("normalizer", *[{"type": "Prepend", "prepend": "a"}, replacing("a", "aaa")] * 9),
-        LONGER,
+        ELSEWHERE,
     ),
-    "10 MB in one replacement": (with_parts("normalizer", replacing("a", "b" * 10**7)), "10000000 characters"),
+    "10 MB in one replacement": (with_parts("normalizer", replacing("a", "b" * 10**7)), ELSEWHERE),
     "10 MB in one prefix": (
         lambda spec: spec.update(normalizer={"type": "Prepend", "prepend": "b" * 10**7}),
-        "10000000 characters",
+        ELSEWHERE,
     ),
-    "a pattern that is everywhere": (with_parts("normalizer", replacing("", "ab" * 400, "Regex")), LONGER),
+    "a pattern that is everywhere": (with_parts("normalizer", replacing("", "ab" * 400, "Regex")), ELSEWHERE),
     "sequences in sequences": (
         lambda spec: spec.update(normalizer=nested("normalizer", 12, replacing("a", "aa"))),
-        "found 4096 parts",
+        ELSEWHERE,
     ),
     "bytes of bytes": (
         with_parts("normalizer", *[{"type": "ByteLevel"}] * 40),
-        LONGER,
+        ELSEWHERE,
     ),
     "bytes of bytes, later": (
         with_parts("pre_tokenizer", *[of_bytes(True)] * 40),
-        LONGER,
+        ELSEWHERE,
     ),
     "spaces of spaces": (
         with_parts(
             "pre_tokenizer",
             *map(of_words, "▁_" * 20),
         ),
-        LONGER,
+        ELSEWHERE,
     ),
     "written out again and again": (
         with_parts("normalizer", *[part for _ in range(5) for part in (replacing(" ", "ﷺ"), {"type": "NFKC"})]),
-        LONGER,
+        ELSEWHERE,
     ),
     "rules of SentencePiece": (
         lambda spec: spec.update(normalizer={"type": "Precompiled", "precompiled_charsmap": charsmap(10**6)}),
-        LONGER,
+        ELSEWHERE,
     ),
-    "decoder: 40 replacements": (with_parts("decoder", *[replacing("a", "aa")] * 40), LONGER),
-    "decoder: 10 MB": (with_parts("decoder", replacing("a", "b" * 10**7)), "10000000 characters"),
+    "decoder: 40 replacements": (with_parts("decoder", *[replacing("a", "aa")] * 40), ELSEWHERE),
+    "decoder: 10 MB": (with_parts("decoder", replacing("a", "b" * 10**7)), ELSEWHERE),
     "decoder: a suffix that is nothing": (
         with_parts("decoder", *[{"type": "BPEDecoder", "suffix": ""}] * 40),
-        LONGER,
+        ELSEWHERE,
     ),
-    "the text twice, 40 times": (with_parts("post_processor", *[template("A", "A")] * 40), "tokens of one"),
-    "a template of 20,000 texts": (lambda spec: spec.update(post_processor=template(*"A" * 20_000)), "tokens of one"),
+    "the text twice, 40 times": (with_parts("post_processor", *[template("A", "A")] * 40), ELSEWHERE),
+    "a template of 20,000 texts": (lambda spec: spec.update(post_processor=template(*"A" * 20_000)), ELSEWHERE),
     "a template of 20,000 tokens": (
         lambda spec: spec.update(post_processor=template("A", "x", ids=[0] * 20_000)),
-        "tokens of one",
+        ELSEWHERE,
     ),
-    "a pattern of 2^n ways": (with_parts("pre_tokenizer", splitting("(a+)+b")), "a pattern"),
-    "a pattern of n^2 ways": (with_parts("pre_tokenizer", splitting("a+$")), "a pattern takes too long"),
-    "a pattern of n^3 ways": (with_parts("normalizer", replacing("e*e*e*q", "", "Regex")), "a pattern"),
-    "a pattern of 10 MB": (with_parts("pre_tokenizer", splitting("a|" * 5 * 10**6)), "10000000 characters"),
+    "a pattern of 2^n ways": (with_parts("pre_tokenizer", splitting("(a+)+b")), ELSEWHERE),
+    "a pattern of n^2 ways": (with_parts("pre_tokenizer", splitting("a+$")), ELSEWHERE),
+    "a pattern of n^3 ways": (with_parts("normalizer", replacing("e*e*e*q", "", "Regex")), ELSEWHERE),
+    "a pattern of 10 MB": (with_parts("pre_tokenizer", splitting("a|" * 5 * 10**6)), ELSEWHERE),
     "70,000 added tokens": (added(70_000), "added_tokens: found 70000"),
     "a token of 1 MB": (lambda spec: spec["model"]["vocab"].update({"b" * 10**6: 38}), "a token has 1000000 bytes"),
     "words of any length": (
         lambda spec: spec["model"].update(
             type="WordPiece", max_input_chars_per_word=10**12, continuing_subword_prefix="#"
         ),
-        "max_input_chars_per_word: found 1000000000000",
+        ELSEWHERE,
     ),
 }  # fmt: skip
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from spoiled_tokenizers import PATTERNS, SPOILED, charsmap, of_bytes, of_words, replacing, splitting, with_parts
-from test_hostile_corpus import check, examine
+from test_hostile_corpus import BYTES, SECONDS, check, examine
 
 from headway.errors import InputError
-from headway.text import Tokenizer
+from headway.text import KINDS, Tokenizer, train_tokenizer
+from headway.text.backend import RustBackend
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "text"))
 from tokenizer_families import BUILDERS
@@ -42,8 +43,16 @@ def examined(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", SPOILED)
-def test_a_tokenizer_without_bound_is_refused(name, examined):
-    check(examined[0][name], examined[1][name], "InputError", SPOILED[name][1])
+def test_a_tokenizer_without_bound_is_refused_or_used_elsewhere(name, examined):
+    """What is not known by its value is used in another process, whose limits bound it; this one takes little."""
+    result, place, said = examined[0][name], examined[1][name], SPOILED[name][1]
+    if said is None:
+        assert result["deeds"] and set(result["deeds"]) == {"subprocess.Popen"}
+        result["deeds"] = []
+        if result["raised"] == "nothing":
+            assert result["peak"] < BYTES and result["seconds"] < SECONDS and result["waited"] < 10 * SECONDS
+            return
+    check(result, place, "InputError", said or "use the tokenizer that was published with the model")
 
 
 def test_what_is_in_use_is_accepted(tmp_path):
@@ -77,19 +86,16 @@ def test_real_tokenizers_are_accepted(name, tmp_path):
         return
     (tmp_path / "y").mkdir()
     (tmp_path / "y" / "tokenizer.json").write_text(text)
-    assert Tokenizer.load(tmp_path / "y").encode("the quick brown fox") == tokenizer.encode("the quick brown fox")
+    again = Tokenizer.load(tmp_path / "y")
+    assert type(again.backend) is RustBackend, "a published tokenizer needs no process of its own"
+    assert again.encode("the quick brown fox") == tokenizer.encode("the quick brown fox")
 
 
-def test_the_bound_is_that_of_the_text_made(tmp_path):
-    """What the bound counts is what the tokenizer does: a part that doubles, eight times, is the last that passes."""
-    for count, accepted in ((8, True), (9, False)):
-        place = directory(tmp_path / str(count), with_parts("normalizer", *[replacing("a", "aa")] * count))
-        if not accepted:
-            with pytest.raises(InputError, match="up to 512 bytes of one; expected at most 256"):
-                Tokenizer.load(place)
-            continue
-        backend = Tokenizer.load(place).backend.tokenizer
-        assert len(backend.normalizer.normalize_str("a")) == 2**count
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("role", ["decoder", "encoder", "translator"])
+def test_tokenizers_trained_here_need_no_process(kind, role, tmp_path):
+    train_tokenizer(["the quick brown fox 12"] * 9, kind, 300, role=role).save(tmp_path)
+    assert type(Tokenizer.load(tmp_path).backend) is RustBackend
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "t5", "llama", "marian"])

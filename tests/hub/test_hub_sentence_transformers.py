@@ -276,3 +276,15 @@ def test_the_cache_of_the_hub_with_its_links_is_read(saved: Callable[..., Path],
         place.symlink_to(Path(*[".."] * len(place.relative_to(home).parents[:-1])) / "blobs" / str(number))
     found, expected = headway.load(snapshot)(TEXTS), headway.load(directory)(TEXTS)
     np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_the_advice_about_a_prompt_can_be_followed(saved: Callable[..., Path], tmp_path: Path):
+    home = Path(shutil.copytree(saved(PoolingHead()), tmp_path / "home"))
+    prompts = {"prompts": {"query": "search: "}, "default_prompt_name": "query"}
+    (home / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    with pytest.raises(
+        InputError, match=r"puts 'search: ' before every text\. Set it to null .*, and write the prompt"
+    ):
+        load_model(home)
+    (home / "config_sentence_transformers.json").write_text(json.dumps({**prompts, "default_prompt_name": None}))
+    assert isinstance(load_model(home).head, PoolingHead)

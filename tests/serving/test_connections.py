@@ -1,6 +1,7 @@
 """Connections: clients that never read, requests that are framed in two ways, and signals at the wrong time."""
 
 import contextlib
+import json
 import signal
 import socket
 import threading
@@ -70,6 +71,29 @@ def test_crooked_requests_get_errors_in_the_form_of_all_others(server):
     for host in ("localhost:abc", "localhost:123456", "local host", "[::1", "a@localhost", ""):
         found = raw(server, head("/v1/models", key=None, host=host, connection="close"))
         assert b" 400 " in found.splitlines()[0], (host, found)
+
+
+FAILING = """
+from headway.serving import app
+def fail(*_):
+    raise RuntimeError("of a route")
+app.document = fail
+"""
+
+
+def test_every_line_of_the_log_is_json(models):
+    """Those of the library that listens too, and an error with its traceback is one of them."""
+    server = Server(models["text"], script=FAILING)
+    try:
+        raw(server, b"\x16\x03\x01\x02\x00\r\n\r\n")
+        assert server.get("/openapi.json").status_code == 500
+    finally:
+        assert server.stop() == 0
+    lines = [json.loads(line) for line in server.process.stderr]
+    assert all(isinstance(line["time"], float) for line in lines)
+    of_libraries = [line for line in lines if "message" in line]
+    assert any("Invalid HTTP request" in line["message"] for line in of_libraries)
+    assert any("of a route" in line["message"] and line["level"] == "error" for line in of_libraries)
 
 
 def test_a_body_of_too_many_values_is_refused(server):

@@ -8,6 +8,7 @@ import struct
 
 import openai
 import pytest
+import torch
 
 import headway
 
@@ -142,10 +143,28 @@ def test_embeddings(client, models):
     raw = client.embeddings.with_raw_response.create(model="vectors", input=texts[0], encoding_format="base64")
     bits = base64.b64decode(raw.http_response.json()["data"][0]["embedding"])
     assert plain == pytest.approx(list(struct.unpack(f"<{len(bits) // 4}f", bits)), abs=1e-6)
-    ids = pipe.tokenizer.encode("the cat")
+    ids = pipe.tokenizer.encode("the cat", special=True)
     assert client.embeddings.create(model="vectors", input=ids).data[0].embedding == pytest.approx(plain, abs=1e-6)
     told = client.embeddings.create(model="vectors", input=["🙂", "the cat"]).model_extra["warnings"]
     assert told == ["1 of 2 texts has no token that the model knows: such a vector means nothing"]
+
+
+def test_ids_are_read_as_they_are_given(client, models):
+    """Special tokens and those for what is unknown too: nothing is decoded, and nothing is added."""
+    pipe = headway.load(models["vectors"])
+    tokenizer, whole = pipe.tokenizer, pipe.tokenizer.encode("the cat", special=True)
+    given = [whole, whole[1:-1], [tokenizer.unknown] * 2, [*whole[:2], tokenizer.unknown, *whole[2:]], [whole[0]]]
+    with torch.no_grad():
+        expected = [pytest.approx(pipe.pooled(torch.tensor([ids]))[0].tolist(), abs=1e-5) for ids in given]
+    assert expected[0] == pipe("the cat").tolist()
+    found = client.embeddings.create(model="vectors", input=given)
+    assert [one.embedding for one in found.data] == expected and found.usage.total_tokens == sum(map(len, given))
+    for ids, vector in zip(given, expected, strict=True):
+        assert client.embeddings.create(model="vectors", input=ids).data[0].embedding == vector
+    longer = client.embeddings.create(model="vectors", input=whole * 500)
+    assert "only the beginning is read" in longer.model_extra["warnings"][0]
+    with pytest.raises(openai.BadRequestError, match="1000000 is no id of a token"):
+        client.embeddings.create(model="vectors", input=[[1], [2, 10**6]])
 
 
 def test_many_clients_at_once_get_what_each_gets_alone(server):

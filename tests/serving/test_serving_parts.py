@@ -1,5 +1,9 @@
 """The parts of a server by themselves: schemas, places, settings, pieces of text, and an application in process."""
 
+import json
+import shutil
+from pathlib import Path
+
 import pytest
 from fastapi.testclient import TestClient
 from served_models import until
@@ -7,6 +11,7 @@ from served_models import until
 import headway
 from headway.errors import InputError
 from headway.generation.sampling import Likely, Sampling
+from headway.io.atomic_write import write_json
 from headway.serving.admission import Places
 from headway.serving.app import create_app
 from headway.serving.errors import RequestError
@@ -152,3 +157,26 @@ def test_a_model_that_has_recovered_is_ready_again(models):
         one.sound = False
         assert client.get("/ready").status_code == 503
         until(lambda: client.get("/ready").status_code == 200)
+
+
+def test_what_answers_is_said_wherever_models_are_named(server, models):
+    """A version of the files, the precision and the engine: when the server starts, in the list and in the metrics."""
+    listed = {one["id"]: one for one in server.get("/v1/models").json()["data"]}
+    assert set(listed) == set(models)
+    for one in listed.values():
+        assert (one["precision"], one["engine"]) == ("float32", "torch") and len(one["version"]) == 12
+        assert [line for line in server.lines if f"{one['id']}: {one['title']}, float32 by torch, " in line]
+        labels = {"model": one["id"], **{key: one[key] for key in ("task", "version", "precision", "engine")}}
+        assert server.metric("headway_model_info", **labels) == 1
+    assert len({one["version"] for one in listed.values()}) == len(models)
+
+
+def test_a_version_is_that_of_the_files(models, tmp_path):
+    served = Models(Settings())
+    first = served.load(str(models["labels"])).loaded_as
+    copied = Path(shutil.copytree(models["labels"], tmp_path / "labels"))
+    assert served.load(str(copied)).loaded_as == first
+    config = json.loads((copied / "config.json").read_text())
+    write_json(copied / "config.json", {**config, "id2label": {number: f"x{number}" for number in config["id2label"]}})
+    again = served.load(str(copied)).loaded_as
+    assert again["version"] != first["version"] and again["precision"] == "float32"

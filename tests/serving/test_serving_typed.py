@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -77,6 +78,48 @@ def test_continuations_go_through_the_batcher(server, models):
     assert server.metric("headway_completion_tokens_total", model="text") > before
 
 
+def test_each_input_is_continued_as_long_as_if_it_was_alone(server, models):
+    """One is nearly as long as the context, and one longer: the others do not get shorter answers."""
+    pipe, near, longer = headway.load(models["text"]), "zq" * 245, "zq" * 400
+    count = len(pipe.tokenizer.encode(longer))
+    assert 512 - 40 < len(pipe.tokenizer.encode(near)) < 512 < count
+    body = {"model": "text", "inputs": ["the cat", near, longer], "max_tokens": 40, "temperature": 0}
+    said = f"the prompt has {count} tokens and the model reads 512: the last 512 are read"
+    with pytest.warns(UserWarning, match=said):
+        expected = pipe(body["inputs"], max_tokens=40, temperature=0)
+    found = server.post("/generate", body).json()
+    assert found["answers"] == expected and found["warnings"] == [f"inputs[2]: {said}"]
+    alone = [server.post("/generate", {**body, "inputs": [text]}).json() for text in body["inputs"]]
+    assert [one["answers"][0] for one in alone] == expected and alone[2]["warnings"] == [said]
+    assert [one.get("warnings") for one in alone[:2]] == [None, None]
+
+
+ODD = ["the cat sat", "", " ", "a", "日本 🙂 ภาษาไทย", "\n\nred doors\t", "zzz \u2028 ﬀ", "old dogs ran past " * 9]
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "texts", "options", "answer"),
+    [
+        ("/classify", "labels", [*ODD, "old dogs " * 300], {}, lambda pipe, texts: pipe(texts)),
+        ("/fill", "fill", [f"{text} [MASK]" for text in ODD], {"k": 3}, lambda pipe, texts: pipe(texts, k=3)),
+        ("/embed", "vectors", [*ODD, "old dogs " * 300], {}, lambda pipe, texts: pipe(texts).tolist()),
+        ("/translate", "marian", ODD, {"beam": 2}, lambda pipe, texts: pipe(texts, beam=2)),
+        (
+            *("/generate", "text", [*ODD, "old dogs ran zq" * 60], {"max_tokens": 9, "seed": 3}),
+            lambda pipe, texts: pipe(texts, max_tokens=9, seed=3),
+        ),
+    ],
+)
+def test_every_verb_answers_odd_texts_as_the_pipeline_does(server, models, path, name, texts, options, answer):
+    with warnings.catch_warnings(action="ignore"):  # of such texts
+        expected = answer(headway.load(models[name]), texts)
+    found = server.post(path, {"model": name, "inputs": texts, **options}).json()["answers"]
+    assert close(found, expected)
+    with ThreadPoolExecutor(4) as pool:  # each alone, beside the others
+        asked = pool.map(lambda text: server.post(path, {"model": name, "inputs": [text], **options}).json(), texts)
+        assert close([one["answers"][0] for one in asked], expected)
+
+
 def test_pictures_come_as_base64_and_never_by_name(server, models):
     image = pytest.importorskip("PIL.Image")
     pixels = np.random.default_rng(3).integers(0, 256, (14, 14, 3), dtype=np.uint8)
@@ -106,8 +149,9 @@ def test_pictures_come_as_base64_and_never_by_name(server, models):
         ("/translate", {"inputs": ["a"], "beam": 17}, 400, "beam"),
         ("/translate", {"inputs": ["a"], "n_best": 7}, 400, "n_best"),
         ("/translate", {"inputs": ["a"], "target_language": "xx"}, 400, "inputs"),
-        ("/generate", {"model": "text", "inputs": ["a" * 4000]}, 400, "inputs"),
+        ("/generate", {"model": "text", "inputs": ["a"], "max_tokens": 10**6}, 400, "max_tokens"),
         ("/generate", {"model": "text", "inputs": ["a"], "temperature": -1}, 400, "temperature"),
+        ("/generate", {"model": "text", "inputs": ["a"], "seed": -1}, 400, "seed"),
         ("/generate", {"model": "text", "inputs": ["a"], "chat": True}, 400, "chat"),
         ("/nothing", {"inputs": ["a"]}, 404, None),
     ],

@@ -197,7 +197,7 @@ def test_verify(trained, site):
     found = json.loads(run(site, "verify", out, "--json", "--quiet", "--threads", "1").stdout.splitlines()[-1])
     passed = {check["name"]: check["passed"] for check in found["checks"]}
     assert {name for name, ok in passed.items() if ok} == {"batch", "accumulation", "checkpoints", "resume"}
-    assert {name for name, ok in passed.items() if ok is None} == {"cache", "export", "precision"}
+    assert {name for name, ok in passed.items() if ok is None} == {"cache", "engines", "export", "precision"}
 
 
 def test_what_does_not_apply_is_one_message(trained, site, reviews, tmp_path):

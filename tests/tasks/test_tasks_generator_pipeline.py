@@ -107,3 +107,13 @@ def test_values_that_mean_nothing(lm: Generator, options: dict, named: str):
 def test_a_prompt_that_is_no_text(lm: Generator, prompt: object):
     with pytest.raises(InputError, match="prompt"):
         lm(prompt)
+
+
+def test_an_option_that_is_none_is_named_with_the_one_that_is_meant(lm: Generator):
+    for call in (lm, lm.stream):
+        with pytest.raises(
+            InputError, match="unknown option of a language model: max_new_tokens; did you mean max_tok"
+        ):
+            call("the", max_new_tokens=3)
+    with pytest.raises(InputError, match=r"zzz; the options are max_tokens, temperature, .*, seed"):
+        lm("the", zzz=1)

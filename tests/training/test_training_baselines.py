@@ -151,7 +151,7 @@ def test_a_baseline_keeps_its_promises(name: str, inputs: dict[str, Path], tmp_p
     headway.train(inputs[path], out=tmp_path / "run", model=kind, **{**OPTIONS, "steps": 3, **more})
     found = {check["name"]: check["passed"] for check in verify(tmp_path / "run")["checks"]}
     assert found.pop("cache") is (None if name.startswith("classifier") else True)
-    assert found.pop("export") is found.pop("resume") is found.pop("precision") is None
+    assert found.pop("export") is found.pop("resume") is found.pop("precision") is found.pop("engines") is None
     assert found == dict.fromkeys(["batch", "accumulation", "checkpoints"], True)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from faults_harness import ENDED
 from torch import nn
 
 from headway.training.store.checkpoint import (
@@ -108,8 +109,8 @@ def test_when_all_are_damaged_each_is_named(directory: Path):
 
 
 def test_the_newest_stay_and_leftovers_go(directory: Path):
-    (directory / ".step-9.123.tmp").mkdir()
-    (directory / ".step-9.123.tmp" / "tensors.safetensors").write_bytes(b"half")
+    (directory / f".step-9.{ENDED}.tmp").mkdir()
+    (directory / f".step-9.{ENDED}.tmp" / "tensors.safetensors").write_bytes(b"half")
     for step in (100, 101):
         save_checkpoint(directory, step, tensors(step), {"step": step})
     assert sorted(path.name for path in directory.iterdir()) == ["step-100", "step-101"]

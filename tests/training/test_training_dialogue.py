@@ -4,6 +4,7 @@ import io
 import json
 import math
 import random
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from headway.data.batches.batching import IGNORED
 from headway.data.open.read import read
 from headway.data.records.dialogues import Dialogues
 from headway.errors import InputError
+from headway.io.atomic_write import write_json
 from headway.reports.verdict import kept_in_words
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.detect import detect
@@ -411,3 +413,32 @@ def test_a_later_step_is_kept_only_where_few_conversations_tell_it_apart():
     clear[:, 0] -= [0.5, 0.7, 0.3, 1.1, 0.2, 0.6]
     assert slight[:, 0].sum() < before[:, 0].sum() and not clearly_lower(slight, before)
     assert clearly_lower(clear, before) and not clearly_lower(before, clear)
+
+
+LAST_APART = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' and loop.last %}<think></think>"
+    "{% endif %}{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""As Qwen3 has it: the last reply alone has thoughts, if empty ones."""
+
+
+def test_a_template_that_shows_the_last_reply_apart_trains_each_reply_as_the_last(
+    talk: Path, talk_run: Path, tmp_path: Path, capfd: pytest.CaptureFixture
+):
+    base = shutil.copytree(talk_run, tmp_path / "base", ignore=shutil.ignore_patterns("headway.json", "checkpoints"))
+    settings = json.loads((base / "tokenizer_config.json").read_text())
+    write_json(base / "tokenizer_config.json", {**settings, "chat_template": LAST_APART})
+    found = headway.train(talk, out=tmp_path / "run", from_model=str(base), **{**TINY, "quiet": False})
+    assert "each reply is an example of its own" in capfd.readouterr().err
+    assert evaluate(tmp_path / "run")["val_loss"] == pytest.approx(found["val_loss"], abs=1e-6)
+    rows = json.loads((tmp_path / "run" / "headway.json").read_text())["data"]["rows"]
+    assert (rows["read"], rows["measured"]) == (101, 10), "conversations, not replies"
+    words = Tokenizer.load(tmp_path / "run")
+    source = dialogues(say("the cat", "sat on", "a mat", "red doors"), say("old", "dogs"), tmp_path=tmp_path)
+    whole, _ = examples(words, source, 200)
+    said = [words.decode(reply.tolist(), skip_special=False) for reply in whole.replies()]
+    assert said == [f"<think></think>{reply}<|im_end|>" for reply in ("sat on", "red doors", "dogs")]
+    shown = words.decode(whole.ids[1], skip_special=False)
+    assert "<|im_start|>assistant\nsat on<|im_end|>" in shown and shown.count("<think>") == 1
+    first = [{**one} for one in next(source.conversations)[:2]]
+    assert whole.ids[0] == encode_chat(words, first)[0][:-1]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from faults_harness import ENDED
 
 import headway
 from headway.errors import InputError
@@ -117,9 +118,9 @@ def test_another_model_in_its_place_is_noticed(lm_run: Path, corpus: Path, tmp_p
 
 def spoiled(run: Path) -> int:
     """What kills leave in a run; its bytes."""
-    (run / ".model.safetensors.77.tmp").write_bytes(bytes(1009))
-    (run / "checkpoints" / ".step-9.77.tmp").mkdir()
-    (run / "checkpoints" / ".step-9.77.tmp" / "tensors.safetensors").write_bytes(bytes(2003))
+    (run / f".model.safetensors.{ENDED}.tmp").write_bytes(bytes(1009))
+    (run / "checkpoints" / f".step-9.{ENDED}.tmp").mkdir()
+    (run / "checkpoints" / f".step-9.{ENDED}.tmp" / "tensors.safetensors").write_bytes(bytes(2003))
     older = run / "checkpoints" / "step-3"
     shutil.copytree(run / "checkpoints" / "step-20", older)
     (older / "MANIFEST.json").write_text("{}")
@@ -216,7 +217,7 @@ def test_clean_waits_for_no_training(lm_run: Path, tmp_path: Path, in_process: C
     with RunDirectory(run).locked(clear=False):
         status, _, err = in_process("clean", run)
     assert status == 2 and "another command is training there" in err and "--out" not in err
-    assert (run / ".model.safetensors.77.tmp").exists() and len(checkpoints(run)) == 3
+    assert (run / f".model.safetensors.{ENDED}.tmp").exists() and len(checkpoints(run)) == 3
 
 
 def test_clean_follows_no_links(lm_run: Path, tmp_path: Path, in_process: Callable):

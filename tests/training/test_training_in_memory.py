@@ -39,3 +39,14 @@ def test_a_frame_trains_as_its_file_does(tmp_path: Path):
 def test_what_is_no_data_is_one_message():
     with pytest.raises(InputError, match="cannot be used: expected names of files, a pandas or polars frame"):
         headway.train(7)
+
+
+def test_lists_of_texts_without_blanks_train(tmp_path: Path):
+    """Sums, as a teacher passes them: no name of a file among them."""
+    sums = [f"{a}+{b}={a + b}" for a in range(31) for b in range(9)]
+    asked = {"steps": 2, "evaluations": 1, "quiet": True}
+    assert headway.train(sums, out=tmp_path / "text", **asked)["task"] == "language_modeling"
+    labels = ["even" if int(one.split("=")[1]) % 2 == 0 else "odd" for one in sums]
+    assert headway.train(sums, labels, out=tmp_path / "labels", **asked)["task"] == "classification"
+    data = json.loads((tmp_path / "labels" / "headway.json").read_text())["data"]
+    assert data["inputs"] == ["texts with labels of 279 rows"]

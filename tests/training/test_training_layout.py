@@ -157,9 +157,7 @@ def test_the_highest_use_of_a_step_is_covered(name: str, checkpointed: bool):
             held += event.nbytes()
             highest = max(highest, held)
     found = activation_bytes(config, ROWS, LENGTH, checkpointed=checkpointed) + workspace_bytes(config, ROWS, LENGTH)
-    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    most = 1.8 if "avx_vnni" in flags else 2.0  # other processors' products need less memory
-    assert 1.0 < (found + tensor_bytes(params)) / highest < most
+    assert 1.0 < (found + tensor_bytes(params)) / highest < 2.0  # 1.92 where products need the least memory
 
 
 def test_fsdp_holds_a_part():
@@ -191,7 +189,11 @@ def test_the_numbers_of_a_layout_belong_together():
     each = 3 * forward_flops(work.config, 1, 2048) / 2048
     assert found.flops == pytest.approx(each * 3e9)
     assert found.flops > 6 * found.parameters * 3e9
-    assert found.tokens_per_second == pytest.approx(8 * 989e12 * GPU_SHARE / each)
+    computing, sending = each * work.step_tokens / (8 * 989e12 * GPU_SHARE), found.exchanged / GPU_LINK
+    assert found.step_seconds == pytest.approx(computing + sending), "gradients are summed after the last micro-batch"
+    assert found.tokens_per_second == pytest.approx(work.step_tokens / found.step_seconds)
+    sharded = lay_out(work, H100, sharded=True)
+    assert sharded.step_seconds == pytest.approx(max(computing, sharded.exchanged / GPU_LINK)), "both at a time"
     assert found.seconds == pytest.approx(3e9 / found.tokens_per_second)
     twice = memory(work, H100, 2 * found.micro_batch, sharded=False, checkpointed=False, more=True)
     assert twice.total > USABLE * 80e9  # the largest that fits

@@ -18,6 +18,7 @@ WORDS = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran", "
 VALUES: dict[str, Any] = {
     **{"preset": "tiny", "d_model": 32, "layers": 1, "heads": 1, "length": 40, "dropout": 0.1, "epochs": 2},
     **{"vocab": 300, "tokenizer": "word", "batch_tokens": 64, "precision": "float32", "evaluations": 2, "threads": 1},
+    "products": "torch",
     **{"r_drop": 0.5, "lora": 2, "learning_rate": 0.001, "weight_decay": 0.01, "frozen": True, "contrastive": True},
     **{"task": None, "match_parameters": 20_000, "model": "transformer", "config_overrides": "positions=alibi"},
     "augment": "none",

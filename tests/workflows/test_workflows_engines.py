@@ -13,9 +13,10 @@ from headway.errors import InputError
 from headway.runtime.engines import registry
 from headway.runtime.engines.exported import place_of
 from headway.tasks.registry import room
-from headway.workflows.engines import _compared, best, engines, speed_of, stored
+from headway.workflows.engines import _compared, best, engines, is_same, speed_of, stored
 from headway.workflows.evaluate import given_for
 from headway.workflows.export.export import export
+from headway.workflows.verify.checks import check_engines
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +54,8 @@ FAST, SLOW = made("torch", (100, 200)), made("torch", (100, 200), 48, "int8")
         ([FAST, made("onnxruntime", (300, 300), 49)], ("torch", "torch")),  # one answer differs
         ([FAST, made("onnxruntime", (300, 300), compared=0, equal=0)], ("torch", "torch")),  # nothing was compared
         ([FAST, made("onnxruntime", (1, 1), speeds=[], problem="it is damaged")], ("torch", "torch")),
+        ([FAST, made("onnxruntime", (300, 300), batch_difference=9e-5)], ("onnxruntime", "onnxruntime")),
+        ([FAST, made("onnxruntime", (300, 300), batch_difference=2e-4)], ("torch", "torch")),  # by its neighbours
     ],
 )
 def test_auto_takes_the_fastest_with_the_same_answers(found: list[dict], expected: tuple[str, str]):
@@ -63,6 +66,29 @@ def test_in_a_lower_precision_as_many_answers_as_by_torch_must_be_equal():
     for equal, expected in ((48, "llama.cpp"), (47, "torch")):
         found = best([FAST, SLOW, made("llama.cpp", (150, 300), equal, "int8")])
         assert found == {"float32": TORCH, "int8": {"few": expected, "many": expected}}
+
+
+def test_in_a_lower_precision_one_engine_answers_few_and_many():
+    """Two round differently: an answer would depend on how many are asked for together."""
+    few, both = made("onnxruntime", (900, 150), precision="int8"), made("llama.cpp", (150, 300), precision="int8")
+    assert best([FAST, SLOW, few])["int8"] == TORCH
+    assert best([FAST, SLOW, few, both])["int8"] == {"few": "llama.cpp", "many": "llama.cpp"}
+
+
+def test_verify_and_bench_find_an_engine_whose_answers_depend_on_each_other(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    place = shutil.copytree(run, tmp_path / "copy")
+    assert export(place, place_of(place, "onnx", "int8"), to="onnx", precision="int8").made
+    check = check_engines(place)
+    assert check.passed and check.value <= check.bound == 1e-4
+    monkeypatch.setattr("headway.runtime.runtime._alone", lambda engine: False)
+    check = check_engines(place)
+    assert check.passed is False and "int8" in check.what
+    rows = [row for row in engines(str(place), limit=2.0) if row["engine"] != "torch"]
+    for row in rows:
+        assert (row["batch_difference"] > 1e-4) is (row["precision"] == "int8"), row
+        assert row["precision"] == "float32" or not is_same(row, {**row, "equal": 0})
 
 
 def test_vectors_are_compared_by_their_cosine():

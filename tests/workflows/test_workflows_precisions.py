@@ -118,3 +118,48 @@ def test_a_damaged_entry_is_named(run, wrong, tmp_path):
     (tmp_path / "headway.json").write_text(json.dumps({**facts, "precision": wrong, "checksum": None}))
     with pytest.raises(InputError, match="precision"):
         headway.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("units", "metric", "expected"),
+    [
+        (19, ACCURACY, "float32"),
+        (30, ACCURACY, "int8"),
+        (4, VAL_LOSS, "float32"),
+        (5, VAL_LOSS, "int8"),
+        (None, ACCURACY, "int8"),  # what was measured before units were counted
+    ],
+)
+def test_nothing_is_chosen_on_fewer_rows_than_a_verdict_needs(units, metric, expected):
+    rows = [{**made(0.9, speed, name, metric), "units": units} for name, speed in (("float32", 100), ("int8", 150))]
+    assert best(rows) == expected
+
+
+@LOWER
+def test_a_run_of_few_held_out_rows_goes_on_in_float32_and_says_why(tmp_path, in_process, monkeypatch):
+    rows = [f"{'good' if n % 2 else 'bad'} thing number {n},{'yes' if n % 2 else 'no'}" for n in range(60)]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    run = tmp_path / "run"
+    headway.train(tmp_path / "rows.csv", steps=2, d_model=32, layers=1, heads=2, out=run, evaluations=1, quiet=True)
+    speed = {"threads": 1, "batch": 1, "latency_ms": 1.0, "per_second": 1.0}
+    monkeypatch.setattr(module, "_speeds", lambda *_: iter([speed]))
+    monkeypatch.setattr(module, "_most", lambda *_: 17)  # there is time, however busy the machine
+    monkeypatch.setattr(module, "_fastest", lambda row: float(row["precision"] == "int8"))
+    status, out, err = in_process("bench", "--store", run, "--time", "6s")  # the run may stand behind --store too
+    assert status == 0, err
+    assert "held-out units were measured: too few to choose by" in out and f"{run} answers in float32" in out
+    assert json.loads((run / "headway.json").read_text())["precision"]["best"] == "float32"
+
+
+@LOWER
+def test_what_was_measured_and_what_answers_is_said(run, in_process):
+    rows = precisions(str(run), limit=3.0)
+    stored(run, rows, "int8")
+    status, out, _ = in_process("evaluate", run)
+    assert status == 0 and "in float32 (the run answers in int8: --precision int8 measures that)" in out.splitlines()[0]
+    status, out, _ = in_process("evaluate", run, "--precision", "int8", "--json")
+    found = json.loads(out)
+    assert (found["precision"], found["engine"]) == ("int8", "torch")
+    assert headway.evaluate(run)["precision"] == "float32"
+    status, out, _ = in_process("classify", run, "good thing", "--json")
+    assert (json.loads(out)["precision"], json.loads(out)["engine"]) == ("int8", "torch")

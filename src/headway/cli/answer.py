@@ -53,8 +53,6 @@ class SharedOptions:
     run: str
     words: Sequence[str]
     _: KW_ONLY
-    one: bool
-    """whether a single text is read"""
     as_json: bool
     quiet: bool
     to: str | None = None
@@ -69,7 +67,7 @@ def command(verb: str) -> click.Command:
     """The command of a verb; if several tasks share it, the model's task decides."""
     rooms = [registry.command(name) for name in registry.with_verb(verb)]
     rooms.sort(key=lambda room: room.spec.reads != "text")
-    return _built(verb, rooms, one=bool(rooms[0].one_input))
+    return _built(verb, rooms)
 
 
 def predict() -> click.Command:
@@ -123,35 +121,30 @@ def _option_given(args: Sequence[str], option: str) -> str | None:
     return found
 
 
-def _built(verb: str, rooms: Rooms, *, one: bool = False, kind: type[click.Command] = click.Command) -> click.Command:
+def _built(verb: str, rooms: Rooms, *, kind: type[click.Command] = click.Command) -> click.Command:
     """A command with the options of some tasks and the options of all commands."""
     own = {option.name: option for room in rooms for option in room.options}
     interactive = any(room.interactive for room in rooms)
 
     @click.pass_context
-    def callback(context: click.Context, /, run: str, words: Any, **given: Any) -> None:
+    def callback(context: click.Context, /, run: str, words: Sequence[str], **given: Any) -> None:
         options = {name: given.pop(name) for name in own}
-        texts = () if words is None else (words,) if one else words
-        if not texts and not any(options.get(room.interactive) for room in rooms):
+        if not words and not any(options.get(room.interactive) for room in rooms):
             raise click.MissingParameter(ctx=context, param_hint=f"'{what}'", param_type="argument")
         _check_together(own, options)
-        _answer(context, SharedOptions(verb, run, texts, one=one, **given), rooms, options)
+        _answer(context, SharedOptions(verb, run, words, **given), rooms, options)
 
-    what = rooms[0].one_input if one else "TEXT..."
+    what = f"{_input(rooms)}..."
     ways: list[Callable[..., Any]] = [click.argument("run")]
-    ways += [
-        click.argument(
-            "words", metavar=f"[{what}]" if interactive else what, nargs=1 if one else -1, required=not interactive
-        )
-    ]
+    metavar = f"[{what}]" if interactive else what
+    ways += [click.argument("words", metavar=metavar, nargs=-1, required=not interactive)]
     ways += [_option(option) for option in own.values()]
-    if not one:
-        ways += [text_options, click.option("--to", help=f"File to write results to: {_endings(rooms)}.")]
+    ways += [text_options, click.option("--to", help=f"File to write results to: {_endings(rooms)}.")]
     function: Callable[..., Any] = callback
     for way in reversed([*ways, device_option, precision_option, engine_option, threads_option, output_options]):
         function = way(function)
     short = rooms[0].spec.help if rooms else "Use a saved model, whatever its task."
-    found = click.command(verb, cls=kind, help=_help(rooms, one), short_help=short)(function)
+    found = click.command(verb, cls=kind, help=_help(rooms), short_help=short)(function)
     check_names_of_files(found)
     return found
 
@@ -183,14 +176,22 @@ def _all_endings(rooms: Rooms, options: dict[str, Any] | None) -> tuple[str, ...
     return tuple(found)
 
 
-def _help(rooms: Rooms, one: bool) -> str:
-    """The help of a command: what it does and what TEXT can be."""
+def _input(rooms: Rooms) -> str:
+    """The name of an input."""
+    return (rooms[0].one_input if rooms else "") or "TEXT"
+
+
+def _help(rooms: Rooms) -> str:
+    """The help of a command: what it does and what its input can be."""
     kinds = list(dict.fromkeys(room.spec.reads for room in rooms)) or ["text", "picture"]
-    text = f"TEXT is {'; '.join([SENTENCES[kinds[0]], *(ALSO[kind] for kind in kinds[1:])])}."
+    dash = "lines on standard input" + ("" if rooms else " (with a language model, all of it as one text)")
+    dash = "all of standard input as one text" if rooms and rooms[0].one_input else dash
+    said = "; ".join([SENTENCES[kinds[0]].format(dash), *(ALSO[kind] for kind in kinds[1:])])
+    text = f"{_input(rooms)} is {said}."
     if not rooms:
         return f"{ANY}\n\n{text}"
     notes = next((room.notes for room in rooms if room.notes), "")
-    return f"{rooms[0].does}\n\n{notes if one else f'{text}  {notes}'}"
+    return f"{rooms[0].does}\n\n{text}  {notes}"
 
 
 def _check_together(own: dict[str, Option], options: dict[str, Any]) -> None:
@@ -207,7 +208,7 @@ def _answer(context: click.Context, shared: SharedOptions, rooms: Rooms, options
         room.check(options, shared.to)
     check_output(shared.to, (*shared.words, "")[0], _all_endings(rooms, options))
     room, pipe, own = _room(context, shared, rooms, options)
-    found: dict[str, Any] = {"task": pipe.task}
+    found: dict[str, Any] = {"task": pipe.task, **pipe.runtime.described}
     if room.interactive and own[room.interactive]:
         from headway.cli.chat import converse
 
@@ -218,7 +219,7 @@ def _answer(context: click.Context, shared: SharedOptions, rooms: Rooms, options
         if interrupted:
             raise KeyboardInterrupt
         return
-    inputs = read_inputs(room, shared.run, shared.words, shared.text_column, shared.encoding, one=shared.one)
+    inputs = read_inputs(room, shared.run, shared.words, shared.text_column, shared.encoding)
     use = room(pipe, inputs, own)
     check_inputs(use, shared.words)
     if (notice := use.notice()) and not shared.quiet:

@@ -117,9 +117,9 @@ def _text(argument: str, encoding: str | None) -> str:
         check_not_path(argument)
         return argument
     from headway.data.open.files import kind
-    from headway.data.records.corpus import file_chunks
+    from headway.data.records.corpus import whole_text
 
     path = Path(argument)
     if kind(path) != "text":
         raise InputError(f"{argument}: this is a table; give a text or a text file.")
-    return "".join(file_chunks(path, encoding))
+    return whole_text(path, encoding)

@@ -69,8 +69,11 @@ def command(
     from headway.cli.main import STARTED
     from headway.cli.precisions import measured_precisions
     from headway.io.quantities import parse_seconds
+    from headway.runtime.precision import PRECISIONS
     from headway.training.monitor.progress import shown_to
 
+    if run is None and store is not None and store not in ("best", *PRECISIONS):
+        run, store = store, "best"  # the word after --store was the run
     if run is None and not (lengths or widths):
         raise InputError(
             "name a RUN to measure its speed, or give --lengths 128..8192 to plot the cost of small models."

@@ -178,10 +178,10 @@ def standard_input(encoding: str | None = None) -> str:
 
 
 def is_file(argument: str, or_folder: bool = False) -> bool:
-    """Whether an argument names a file, or also a folder other than "." and "..", rather than being a text."""
+    """Whether an argument names a file (or a pipe, which reading refuses), or also a folder other than "." and ".."."""
     try:
         folder = or_folder and argument.strip(". ") != "" and Path(argument).is_dir()
-        return folder or Path(argument).is_file()
+        return folder or (Path(argument).exists() and not Path(argument).is_dir())
     except (OSError, ValueError):
         return False
 

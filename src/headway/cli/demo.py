@@ -129,7 +129,8 @@ def demo(
     _make_room(place, {**asked, "finished": False}, say)
     found = []
     for number, part in enumerate(PARTS, 1):
-        say(f"\n{number}/{len(PARTS)}  {part.says}")
+        say("")
+        say(f"{number}/{len(PARTS)}  {part.says}")
         result = _run(part, place, whole, seed, quiet, folder)
         path = place / part.name
         samples, lines = _samples(part, path, seed)

@@ -47,7 +47,8 @@ def _lines(rows: list[dict[str, Any]], marked: dict[str, dict[str, str]]) -> lis
         at = [key for key, name in marked[row["precision"]].items() if name == row["engine"]]
         note = f"best for {' and '.join(at)}" if at else ""
         if row["engine"] != "torch" and not is_same(row, own[row["precision"]]):
-            note = "not for auto: its answers differ"
+            few = row["equal"] == row["compared"]
+            note = f"not for auto: {'too few answers were compared' if few else 'its answers differ'}"
         table.append([row["engine"], row["precision"], *speeds, equal, note])
     return [
         *aligned(table),

@@ -56,7 +56,7 @@ def _measured(run: str | Path, data: Any, **options: Any) -> dict[str, Any]:
 def _printed(found: dict[str, Any]) -> dict[str, Any]:
     always = [metric.key for metric in REPORTED]
     own = [metric.key for metric in spec(found["task"]).metrics if metric.key not in always]
-    keys = ("task", "seconds", *always, "examples", *(key for key in (*own, *MORE) if key in found))
+    keys = ("task", "precision", "engine", "seconds", *always, "examples", *(k for k in (*own, *MORE) if k in found))
     return {key: found[key] for key in keys}
 
 
@@ -93,7 +93,10 @@ def _lines(found: dict[str, Any]) -> list[str]:
 
     verdict = found["verdict"]
     own = interval(verdict.get("interval"))
-    lines = [f"{field(found['on'])}: {counted(found['examples'], spec(found['task']).counted)}"]
+    how = f"in {found['precision']}"
+    if found["stored"] not in (None, found["precision"]):
+        how += f" (the run answers in {found['stored']}: --precision {found['stored']} measures that)"
+    lines = [f"{field(found['on'])}: {counted(found['examples'], spec(found['task']).counted)}, {how}"]
     lines += [*([quantities.rows_in_words(found["rows"])] if found["rows"] else []), ", ".join(numbers)]
     if own:
         lines.append(f"{verdict['metric']}: {own}")

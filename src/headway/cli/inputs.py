@@ -12,23 +12,23 @@ from headway.tasks.command import Command, Inputs
 
 SENTENCES = {
     "text": "one or more texts, a file (the text column of a .csv, .tsv or .jsonl, the lines of any other), a folder "
-    'of tables, or "-" for lines on standard input',
+    'of tables, or "-" for {}',
     "picture": "one or more images, or folders of images",
 }
-"""What TEXT can be, by what the task reads."""
+"""What TEXT can be, by what the task reads; {} is how standard input is read."""
 ALSO = {"picture": "with an image model, images or folders of images"}
 """The same if another task that shares the verb reads texts."""
 
 
 def read_inputs(
-    room: type[Command], run: str, words: Sequence[str], text_column: str | None, encoding: str | None, *, one: bool
+    room: type[Command], run: str, words: Sequence[str], text_column: str | None, encoding: str | None
 ) -> Inputs:
-    """The inputs that words stand for; with ``one`` the only word is a text, "-" all of standard input.
+    """The inputs that words stand for; for a task of ``one_input``, "-" is all of standard input as one.
 
     Raises InputError for what cannot be read.
     """
-    if one:
-        return Inputs(run, [standard_input() if words[0] == "-" else words[0]])
+    if room.one_input and list(words) == ["-"]:
+        return Inputs(run, [standard_input(encoding)])
     if room.spec.reads == "picture":
         if text_column is not None or encoding is not None:
             raise InputError("--text-column and --encoding are for texts, and this model reads images.")

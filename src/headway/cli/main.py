@@ -13,6 +13,7 @@ import time
 import warnings
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,7 +22,9 @@ from headway.io.standard_streams import OutputLost, guard_standard_streams
 from headway.tasks import registry
 
 STARTED = time.monotonic()
-"""When the command began: ``--time`` counts from here."""
+"""When the command began: ``--time`` counts from here, or, of a process of its own, from the process's beginning."""
+LONGEST_START = 60.0
+"""Seconds after which a process is not taken to have begun for this command."""
 
 SPIN = "3000"
 """How long a thread of torch spins while it waits for the others.  With the default of 300,000 turns, any other busy
@@ -129,6 +132,8 @@ def _leave(number: int, frame: object) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its status: 0 done, 2 wrong input, 130 interrupted, 1 any other error."""
+    global STARTED
+    STARTED = time.monotonic() - (_age() if arguments is None else 0.0)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     os.environ.setdefault("GOMP_SPINCOUNT", SPIN)
     guard_standard_streams()
@@ -138,6 +143,16 @@ def main(arguments: list[str] | None = None) -> None:
     status = _run(arguments)
     if status:
         sys.exit(status)
+
+
+def _age() -> float:
+    """Seconds since this process began; 0 where the system does not say, or where it did other things before."""
+    with contextlib.suppress(OSError, AttributeError, ValueError, IndexError):
+        said = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
+        ticks = int(said.rpartition(")")[2].split()[19])
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+        return age if 0 <= age <= LONGEST_START else 0.0
+    return 0.0
 
 
 def _run(arguments: list[str] | None) -> int:
@@ -164,8 +179,12 @@ def _run(arguments: list[str] | None) -> int:
     except (KeyboardInterrupt, click.Abort) as error:
         said = str(error.__cause__ or error) if isinstance(error, click.Abort) else str(error)  # click wraps it
         return _say(said or "interrupted", 130)
-    except OSError as error:
-        if error.errno not in SYSTEM:
+    except Exception as error:
+        from headway.io.memory import ran_out
+
+        if ran_out(error):
+            return _say("out of memory; close other programs, give smaller inputs, or use a smaller model", 1)
+        if not isinstance(error, OSError) or error.errno not in SYSTEM:
             raise
         return _say(f"{error.filename or 'a file'}: cannot be read or written ({error.strerror})", 1)
 

@@ -65,6 +65,9 @@ def plan(
     if inputs and asked["parameters"] is not None:
         raise InputError("--parameters is for planning without a file; with a file, choose the size with --preset.")
     chosen = TrainOptions(**options)
+    if asked["tokens"] is not None:
+        for name in chosen.given(("time", "steps", "epochs")):
+            raise InputError(f"--tokens and --{flag(name)} both say how long the training is; leave one of them out.")
     numbers = {name: quantity(asked[name], name) for name in EXAMPLES if asked[name] is not None}
     gpus = _gpus(asked, numbers)
     import torch
@@ -85,7 +88,7 @@ def plan(
         finally:
             progress.close()
         task, decisions, wiring = prepared.objective.name, prepared.plan.decisions, wiring_of(prepared.model)
-        exports = refusals(prepared.model, prepared.data.processor)
+        exports = refusals(prepared.model, prepared.data.processor, prepared.data)
         if gpus is not None:
             work = replace(work, precision=chosen.runtime.precision or "bfloat16", shares=1)
             decisions = [one for one in decisions if one["what"] != "precision"]  # it was measured for this machine

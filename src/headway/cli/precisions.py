@@ -19,7 +19,7 @@ def measured_precisions(
     """
     from headway.models.device import device_of
     from headway.runtime.precision import available
-    from headway.workflows.precisions import best, plain, precisions, stored
+    from headway.workflows.precisions import best, few_units, plain, precisions, stored
 
     names = ("best", *available(device_of(device)))
     if store is not None and store not in names:
@@ -32,6 +32,9 @@ def measured_precisions(
         click.echo(f"headway: warning: the precisions were not measured: {error}", err=True)
         return {}, []
     lines = ["", *_lines(rows, best(rows))]
+    if few_units(rows):
+        few = f"{rows[0]['units']:,.0f} held-out units were measured: too few to choose by, so float32 stays the best"
+        lines.append(f"Only {few} (--full or more --time measures all of them).")
     if store is not None:
         chosen = best(rows) if store == "best" else store
         stored(Path(run), rows, chosen)

@@ -78,7 +78,8 @@ def command(
 
     def said(address: str) -> None:
         for served in models:
-            click.echo(f"headway: {served.name}: {served.spec.title}, {address}/{served.verb}", err=True)
+            how = f"{served.loaded_as.get('precision', '')} by {served.loaded_as.get('engine', 'torch')}"
+            click.echo(f"headway: {served.name}: {served.spec.title}, {how}, {address}/{served.verb}", err=True)
         click.echo(f"headway: open {address} in a browser; Ctrl-C stops", err=True)
 
     serve(models, settings, said, reload)

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Unpack
 
 import click
+from click.core import ParameterSource
 
 from headway.cli.aliases import in_our_names
 from headway.cli.common import emit, output_options
@@ -87,8 +88,9 @@ def _train(
             else:
                 run = run_training(list(inputs), chosen, started=started, **given)
     except Interrupted:
-        if is_first():
-            report_of(place, progress)
+        with contextlib.suppress(InputError):  # the first part of --adapt has a directory of its own
+            if is_first():
+                report_of(place, progress)
         model = "" if (place / "config.json").exists() else "; there is no model to use before its first evaluation"
         raise KeyboardInterrupt(f"stopped and saved in {place}; run the same command again to resume{model}") from None
     except RunFailed:
@@ -205,6 +207,12 @@ def training_options(function: Any, texts: Mapping[str, str] = MappingProxyType(
     return function
 
 
+def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the options of the present command, those that were given, whatever their values."""
+    source = click.get_current_context().get_parameter_source
+    return {name: value for name, value in options.items() if source(name) is not ParameterSource.DEFAULT}
+
+
 def out_option(text: str) -> Any:
     return click.option("--out", cls=Headed, heading=HEADINGS["run"], help=text)
 
@@ -297,6 +305,7 @@ def command(
     from headway.cli.main import STARTED
 
     asked = {name: options.pop(name) for name in PLANNED}
+    options = given_options(options)
     if planning:
         if watch:
             raise InputError("--watch shows a training, and --plan does not train; leave one of them out.")

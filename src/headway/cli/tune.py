@@ -10,7 +10,16 @@ import click
 
 from headway.cli.common import aligned, emit, output_options
 from headway.cli.headed_help import Headed
-from headway.cli.train import HEADINGS, Train, default_out, out_option, report_of, training_options, validation_option
+from headway.cli.train import (
+    HEADINGS,
+    Train,
+    default_out,
+    given_options,
+    out_option,
+    report_of,
+    training_options,
+    validation_option,
+)
 from headway.errors import InputError
 from headway.io import quantities
 from headway.tasks.registry import spec
@@ -65,7 +74,7 @@ def command(
     from headway.training.loop.trainer import Interrupted
     from headway.training.monitor.progress import shown_to
 
-    chosen = TrainOptions(**options)
+    chosen = TrainOptions(**given_options(options))
     usual = default_out(inputs)
     place = Path(out) if out is not None else usual.with_name(f"{usual.name}-tuned")
     progress = shown_to(quiet)

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from headway.data.batches.batching import sent
-from headway.generation.sampling import Sampling, choose
+from headway.generation.sampling import Sampling, choose, new_generator
 from headway.io.fork_safety import check_threads
+from headway.nn.global_state import plain_defaults
 
 Steps = Generator[dict[int, int], set[int] | None, None]
 """New tokens by row, step by step; rows that are over are sent back."""
@@ -52,7 +53,7 @@ def decode(
     if not all(texts):
         raise ValueError(f"prompt {[bool(text) for text in texts].index(False)} has no tokens: give at least one")
     starts = [max(0, len(text) - context) for text in texts]
-    random = [None if seed is None else torch.Generator(device=device).manual_seed(seed) for _ in texts]
+    random = [new_generator(seed, device) for _ in texts]
     ends = () if end is None else (end,) if isinstance(end, int) else end
     never = sent(forbidden, device) if forbidden else None
     alive = list(range(len(texts)))
@@ -90,6 +91,7 @@ def decode(
 class Reading:
     """Rows that a model reads token by token: what it remembers of them, and the logits (B, V) of what comes next."""
 
+    @plain_defaults()
     def __init__(self, model: Model, rows: Sequence[Sequence[int]], device: torch.device | str):
         self.model, self.state = model, model.new_state()
         self.logits = model.next_logits(*left_padded(rows, device), self.state)  # shorter rows begin later
@@ -98,6 +100,7 @@ class Reading:
         """Go on with the given rows, (B',) int64, in that order; rows may repeat or be left out."""
         self.state.reorder(rows)
 
+    @plain_defaults()
     def read(self, tokens: Tensor) -> None:
         """Read one more token of each row: (B,) int64."""
         self.logits = self.model.next_logits(tokens[:, None], None, self.state)

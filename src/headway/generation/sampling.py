@@ -75,6 +75,12 @@ class Likely:
     """ids and their log-probabilities, best first"""
 
 
+def new_generator(seed: int | None, device: torch.device | str) -> torch.Generator:
+    """The random generator of one text: seeded, or different each time without a seed; never torch's global one."""
+    made = torch.Generator(device=device)
+    return made.manual_seed(made.seed() if seed is None else seed)
+
+
 def choose(logits: Tensor, sampling: Sampling, seen: Tensor | None, random: list[torch.Generator | None]) -> Tensor:
     """Choose one token per row: (B, V) -> (B,).
 

@@ -35,31 +35,39 @@ FACTORS = (Tensor.mul, Tensor.__mul__, Tensor.div, Tensor.__truediv__)
 
 
 def build(
-    family: Family, theirs: dict[str, Any], stored: Weights, config_file: Path, precision: str | None = None
+    family: Family,
+    theirs: dict[str, Any],
+    stored: Weights,
+    config_file: Path,
+    precision: str | None = None,
+    like: nn.Module | None = None,
 ) -> nn.Module:
     """The model that ``config.json`` describes, with the stored weights in float32, or in one of ``nn.low_precision``.
 
     With ``precision`` "float32" the matrices lie in memory as a model that answers is fastest (``nn.linear``).
+    ``like`` as in ``hub.directory.load_model``.
 
     Raises InputError naming ``config_file``, or the file of weights, when they do not fit each other, when a weight is
     not finite, and when the model takes more memory than is free.
     """
     try:
         names = _names(stored.names, family, theirs)
-        with torch.device("meta"), _ShapesAlone():
+        with torch.device("meta"), ShapesAlone():
             model = family.build(theirs, names.keys())
             shapes = {name: partial(torch.empty, stored.shape(key), device="meta") for name, key in names.items()}
     except UNBUILDABLE as error:
         raise InputError(f"{config_file}: {_too_large(error) or _in_their_words(one_line(error), family)}") from None
     try:
-        with _ShapesAlone():
+        with ShapesAlone():
             list(_our_weights(shapes, family, theirs, model, torch.device("meta")))
         for key in names.values():
             stored.check_weight(key)
         count = sum(weight.numel() for weight in model.parameters())
-        check_fits(int(BYTES.get(precision, 4) * count), f"{config_file.parent}: the model")
+        if like is None:
+            check_fits(int(BYTES.get(precision, 4) * count), f"{config_file.parent}: the model")
         tensors = {name: partial(stored.weight, key) for name, key in names.items()}
-        _put(_our_weights(tensors, family, theirs, model, torch.device("cpu")), model, precision)
+        read = _our_weights(tensors, family, theirs, model, torch.device("cpu"))
+        put(read if like is None else shared(read, like, stored.source), model, precision)
     except InputError:
         raise
     except ValueError as error:
@@ -68,7 +76,7 @@ def build(
     return model
 
 
-class _ShapesAlone(TorchFunctionMode):
+class ShapesAlone(TorchFunctionMode):
     """Skips the initialisation of weights, and computes the shape of joined and of scaled tensors directly.
 
     On the device "meta" torch would load its compiler for each, which takes seconds.
@@ -191,8 +199,26 @@ def _equal(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and (one.is_meta or other.is_meta or torch.equal(one, other))
 
 
-def _put(weights: Iterable[tuple[str, Tensor]], model: nn.Module, precision: str | None) -> None:
-    """Replace the parameters of a model without data by weights, in every module that shares one."""
+def shared(weights: Iterable[tuple[str, Tensor]], like: nn.Module, source: Path) -> Iterator[tuple[str, Tensor]]:
+    """The weights of another model in place of equal ones, which then take no memory.
+
+    Equal but for rounding, since some families store a multiple.  Raises InputError naming ``source`` for others.
+    """
+    own = own_weights(like)
+    for name, weight in weights:
+        theirs = own.get(name, weight)  # a family may add a part
+        if not _rounded(weight, theirs.detach().float().cpu()):
+            raise InputError(f"{source}: {name} is not what was saved there.")
+        yield name, theirs
+
+
+def _rounded(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are equal but for rounding."""
+    return one.shape == other.shape and (torch.equal(one, other) or torch.allclose(one, other, rtol=1e-6, atol=1e-37))
+
+
+def put(weights: Iterable[tuple[str, Tensor]], model: nn.Module, precision: str | None = None) -> None:
+    """Replace the parameters of a model by weights, in every module that shares one."""
     names = {id(old): name for name, old in own_weights(model).items()}
     places: dict[str, list[tuple[nn.Module, str]]] = {name: [] for name in names.values()}
     for module in model.modules():

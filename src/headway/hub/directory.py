@@ -1,9 +1,11 @@
 """A Hugging Face model directory: ``config.json`` and ``model.safetensors``, read and written."""
 
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -17,21 +19,36 @@ from headway.hub.name_table import write_weights
 from headway.hub.own_format import OF_A_TASK, TYPES, Build, load_of_a_task, load_own, save_own
 from headway.hub.safe.config_file import read_config
 from headway.hub.safe.weights import FILE, open_weights
-from headway.hub.sentence_transformers import add_modules, head_entries, without_modules, write_modules
+from headway.hub.sentence_transformers import MODULES, add_modules, head_entries, without_modules, write_modules
 from headway.io.atomic_write import write_json, write_whole
 from headway.io.regular_file import inside
+from headway.io.staged_directory import checked_files
 from headway.io.strict_json import read_object
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
+from headway.models.device import model_device
 from headway.models.heads import TokenHead
 from headway.models.own import OwnConfig
 from headway.models.transformer import Decoder
+from headway.models.wirings import wiring_name
+from headway.nn.global_state import isolated
 from headway.text.special_tokens import padding
 from headway.text.tokenizer import Tokenizer
 
+SHORT = 16
+"""Tokens of a text to which a saved model and the same loaded again must answer alike."""
+SAME = 1e-5
+"""How much their answers may differ, as a share of their root mean square: they are computed from the same weights."""
 
+
+@isolated()
 def load_model(
-    path: str | Path, *, allow_pickle: bool = False, build_own: Build | None = None, precision: str | None = None
+    path: str | Path,
+    *,
+    allow_pickle: bool = False,
+    build_own: Build | None = None,
+    precision: str | None = None,
+    like: nn.Module | None = None,
 ) -> nn.Module:
     """The model of a Hugging Face directory, of a hub id or of a PEFT adapter: a bare module in eval mode, in float32.
 
@@ -41,6 +58,8 @@ def load_model(
     If ``modules.json`` lists modules after the Transformer (``hub.sentence_transformers``), they become its head.
     ``allow_pickle`` reads weights of ``torch.save`` if there are no safetensors (``hub.safe.pickle_import``).
     ``build_own`` makes a model that only its task can build, of its configuration; ``headway.load`` gives it.
+    ``like`` is the model that was saved there: each weight is compared with its own, and then shared with it, so that
+    the loaded model takes no memory.
 
     Raises InputError naming the file and what is wrong with it.
     """
@@ -49,40 +68,91 @@ def load_model(
     directory = locate_model(path, allow_pickle=allow_pickle).path
     theirs = read_config(directory)
     if theirs.get("model_type") in TYPES:
-        return load_own(directory, theirs)
+        return load_own(directory, theirs, like)
     if theirs.get("model_type") == OF_A_TASK:
-        return load_of_a_task(directory, theirs, build_own)
+        return load_of_a_task(directory, theirs, build_own, like)
     family = _family(theirs, directory)
     with open_weights(directory, allow_pickle=allow_pickle) as stored:
-        model: Any = build(family, theirs, stored, directory / "config.json", precision)
+        model: Any = build(family, theirs, stored, directory / "config.json", precision, like)
     model.family = family.model_type  # type: ignore[assignment]  # to save it as the same family, of several possible
     model.kept = kept_entries(directory, theirs, family)  # type: ignore[assignment]
     add_modules(model, directory, theirs)
     return model.eval()
 
 
+@isolated()
 def save_model(model: nn.Module, path: str | Path, **entries: Any) -> None:
     """Write ``config.json`` and ``model.safetensors`` in the layout of the model's family.
 
     ``entries`` are added to ``config.json`` as they are: labels, and ids of special tokens.  A loaded model also keeps
-    such entries of its own files (``hub.kept_entries``).
+    such entries of its own files (``hub.kept_entries``).  The files get their names when they were loaded again and the
+    loaded model had the same weights and gave the same answer.
 
-    Raises ValueError when no family can express the model, naming what the nearest one would change, and InputError
-    when the directory cannot be written.
+    Raises ValueError when no family can express the model, naming what the nearest one would change, and when the
+    loaded model is another one, and InputError when the directory cannot be written.
     """
-    directory = Path(path)
     if isinstance(model_config(model), BaselineConfig | OwnConfig):
-        return save_own(model, directory, entries)
-    model, head = without_modules(model)
-    family, theirs, files = _described(model, head, entries)
-    weights = family_weights(model, family, theirs)
+        return _saved(model, Path(path), save_own, entries)
+    _saved(model, Path(path), _save_family, entries)
+
+
+def _saved(model: nn.Module, directory: Path, write: Callable[[nn.Module, Path, Json], None], entries: Json) -> None:
+    """Let ``write`` write the files of a model, and put them in place if they are the model when they are read."""
     try:
-        _write_files(directory, files)
-        write_whole(directory / FILE, lambda file: save_file(weights, file, metadata={"format": "pt"}))
-        write_modules(directory, model, head)
+        with checked_files(directory) as staged, torch.random.fork_rng(devices=[]):
+            write(model, staged, entries)
+            again = load_model(staged, build_own=getattr(model, "build_own", None), like=model)
+            _check_same(_answer(model), _answer(again.to(model_device(model))))
+            modules = (staged / MODULES).exists()
+        if not modules:
+            (directory / MODULES).unlink(missing_ok=True)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{directory}: cannot be written ({reason}); name another directory.") from error
+
+
+@torch.no_grad()
+def _answer(model: Any) -> Any:
+    """The output of a model for one short image, or for two short texts, of which the second is padded."""
+    draw, device = torch.Generator().manual_seed(0), model_device(model)
+    training = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        if (patches := getattr(model, "patches", None)) is not None:
+            return model(torch.randn(1, patches.channels, *patches.image_size, generator=draw).to(device))
+        configs = [model.config, getattr(model, "encoder_config", model.config)]
+        length = min(SHORT, *(config.max_length for config in configs))
+        target, source = (torch.randint(one.vocab_size, (2, length), generator=draw).to(device) for one in configs)
+        mask = torch.arange(length, device=device) < torch.tensor([[length], [-(-length // 2)]], device=device)
+        given = (source, target, mask) if wiring_name(model) == "encoder-decoder" else (target, mask)
+        return model(*given)
+    finally:
+        for module, mode in training.items():
+            module.training = mode
+
+
+def _check_same(expected: Tensor, found: Tensor) -> None:
+    """Raise ValueError where a saved model that was loaded again answers otherwise."""
+    bound = SAME * float(expected.square().mean().sqrt())
+    if expected.shape == found.shape and torch.allclose(expected, found, rtol=0.0, atol=bound, equal_nan=True):
+        return
+    by = f"by {float((expected - found).abs().max()):.3g}" if expected.shape == found.shape else "in its shape"
+    raise ValueError(
+        f"loaded again, this model would be another one, whose answer to a short input differs {by}: it has a part "
+        "that its configuration does not describe, such as a block, an attention or a position encoding of its own. "
+        "Train it as the model of a task of your own, whose package builds it again (docs/architecture.md), or keep "
+        "its weights by torch.save"
+    )
+
+
+def _save_family(model: nn.Module, directory: Path, entries: Json) -> None:
+    """Write a model in the layout of its family.  Raises ValueError when there is none, and OSError."""
+    model, head = without_modules(model)
+    family, theirs, files = _described(model, head, entries)
+    weights = family_weights(model, family, theirs)
+    _write_files(directory, files)
+    write_whole(directory / FILE, lambda file: save_file(weights, file, metadata={"format": "pt"}))
+    write_modules(directory, model, head)
 
 
 def family_weights(model: nn.Module, family: Family, theirs: Json) -> dict[str, Tensor]:
@@ -125,7 +195,7 @@ def save_any(model: nn.Module, path: str | Path, **entries: Any) -> None:
     if has_family(model):
         save_model(model, path, **entries)
     else:
-        save_own(model, Path(path), entries)
+        _saved(model, Path(path), save_own, entries)
 
 
 def has_family(model: nn.Module) -> bool:

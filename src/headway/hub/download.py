@@ -48,6 +48,10 @@ MAIN = "main"
 SECONDS = 10
 """Seconds that the hub may take to answer."""
 COMMIT = re.compile(r"[0-9a-f]{40}")
+SAYS_NOTHING = re.compile(
+    r"(model|models|base|best|final|output|out|run|checkpoint)(-?\d+)?|[0-9a-f]{40}", re.IGNORECASE
+)
+"""Names of directories that many models have."""
 EXTRA = "pip install 'headway[hub]'"
 
 
@@ -71,6 +75,14 @@ def is_hub_id(place: str | Path) -> bool:
     if ".." in place or "--" in found["name"] or found["name"].endswith((".git", ".", "-")):
         return False
     return found["revision"] is not None or not _exists(place.partition("/")[0])
+
+
+def model_name(place: str) -> str:
+    """What a model is called in words: its id, or the name of its directory, with its folder's where many have that."""
+    if is_hub_id(place):
+        return place
+    path = Path(place).resolve()
+    return f"{path.parent.name}/{path.name}".strip("/") if SAYS_NOTHING.fullmatch(path.name) else path.name
 
 
 def locate(place: str | Path, *, allow_pickle: bool = False) -> Download:

@@ -5,7 +5,7 @@ layer and the norm of its masked-token head; the rest is drawn from a normal dis
 as BERT's weights were (Devlin et al. 2018), and biases start at zero.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 import torch
@@ -15,7 +15,7 @@ from headway.hub.directory import family_of
 from headway.hub.families.family import Family
 from headway.hub.kept_entries import CONFIG, GENERATION, LABELS
 from headway.hub.mean_pooling import needs_layer, read_mean
-from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHead
+from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHead, TokenClassificationHead
 from headway.models.transformer import Decoder, Encoder
 
 Head = TypeVar("Head", bound=nn.Module)
@@ -45,12 +45,16 @@ def for_classification(
     return _forget_labels(_with_head(model, head))
 
 
-def classifies(model: nn.Module, labels: Sequence[str]) -> bool:
-    """Whether a loaded model is a classifier of exactly these classes, by the names in its directory."""
+def named_classes(model: nn.Module, kind: type[ClassificationHead | TokenClassificationHead]) -> list[str]:
+    """The classes of a loaded model, in order, by the names in its directory.
+
+    Nothing for a model without a head of that kind, and for one whose head is fitted to normalised vectors.
+    """
     named = getattr(model, "kept", {}).get(CONFIG, {}).get(LABELS[0])
-    known = [named.get(str(i), named.get(i)) for i in range(len(named))] if isinstance(named, dict) else []
     head = getattr(model, "head", None)
-    return isinstance(head, ClassificationHead) and not head.normalise and known == list(labels)
+    if not isinstance(named, dict) or not isinstance(head, kind) or getattr(head, "normalise", False):
+        return []
+    return [str(named.get(str(i), named.get(i))) for i in range(head.out.out_features)]
 
 
 def classifier_of(model: Encoder | Decoder, n_classes: int, dropout: float = 0.0) -> ClassificationHead:

@@ -72,6 +72,14 @@ def shift_of(head: ClassificationHead) -> float:
     return PASSES[head.activation][1] if isinstance(head.norm, nn.Identity) else 0.0
 
 
+def has_block(model: nn.Module) -> bool:
+    """Whether the last block of an encoder is one that ``read_mean`` added: its queries and keys are all 0."""
+    if not isinstance(model, Encoder) or model.config.norm_order != "post":
+        return False
+    qkv = dict(model.stack.blocks[-1].named_modules()).get("attention.layer.qkv")
+    return isinstance(qkv, nn.Linear) and not qkv.weight.is_meta and not qkv.weight[: -model.config.d_model].any()
+
+
 def _append_block(model: Encoder) -> None:
     config, weight = with_block(model.config), next(model.parameters())
     with torch.random.fork_rng(devices=[]):  # torch's own initial weights are overwritten; keep its generator unchanged

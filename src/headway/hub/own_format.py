@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import nn
 
 from headway.errors import InputError
-from headway.hub.build_model import UNBUILDABLE, own_weights
+from headway.hub.build_model import UNBUILDABLE, ShapesAlone, own_weights, put, shared
 from headway.hub.safe.weights import FILE, Weights, open_weights
 from headway.io.atomic_write import write_json, write_whole
 from headway.io.memory import check_fits
@@ -39,8 +38,7 @@ Build = Callable[[OwnConfig], nn.Module]
 def save_own(model: nn.Module, directory: Path, entries: dict[str, Any]) -> None:
     """Write ``config.json``, with ``entries``, and ``model.safetensors``.
 
-    Raises ValueError for a model that ``models.wirings`` would not build, and InputError when the directory cannot be
-    written.
+    Raises ValueError for a model that ``models.wirings`` would not build, and OSError.
     """
     own = getattr(model, "config", None)
     if isinstance(own, OwnConfig):
@@ -50,13 +48,8 @@ def save_own(model: nn.Module, directory: Path, entries: dict[str, Any]) -> None
         kind = PREFIX + config.kind if isinstance(config, BaselineConfig) else TRANSFORMER
         written = {"model_type": kind, "wiring": wiring, "num_labels": classes, **asdict(config)}
     weights = {name: weight.detach().cpu().contiguous() for name, weight in own_weights(model).items()}
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        write_json(directory / "config.json", {**written, **entries, "dtype": "float32"})
-        write_whole(directory / FILE, lambda file: save_file(weights, file, metadata={"format": "pt"}))
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{directory}: cannot be written ({reason}); name another directory.") from error
+    write_json(directory / "config.json", {**written, **entries, "dtype": "float32"})
+    write_whole(directory / FILE, lambda file: save_file(weights, file, metadata={"format": "pt"}))
 
 
 def described(model: Any) -> tuple[TransformerConfig | BaselineConfig, str, int | None]:
@@ -80,8 +73,11 @@ def _shapes(model: nn.Module) -> dict[str, list[int]]:
     return {name: list(weight.shape) for name, weight in own_weights(model).items()}
 
 
-def load_own(directory: Path, theirs: dict[str, Any]) -> nn.Module:
-    """The model that ``config.json`` (``theirs``) describes, in eval mode.  Raises InputError naming what is wrong."""
+def load_own(directory: Path, theirs: dict[str, Any], like: nn.Module | None = None) -> nn.Module:
+    """The model that ``config.json`` (``theirs``) describes, in eval mode; ``like`` as in ``hub.directory.load_model``.
+
+    Raises InputError naming what is wrong.
+    """
     path = directory / "config.json"
     with open_weights(directory) as stored:
         try:
@@ -95,11 +91,15 @@ def load_own(directory: Path, theirs: dict[str, Any]) -> nn.Module:
         except UNBUILDABLE as error:
             problem = f"{error} is missing or unknown" if isinstance(error, KeyError) else str(error).split("\n")[0]
             raise InputError(f"{path}: {problem}.") from None
-        _check(stored, expected, directory)
-        return _filled(wired(config, theirs["wiring"], classes), stored)
+        _check(stored, expected, directory, like)
+        with ShapesAlone():
+            model = wired(config, theirs["wiring"], classes)
+        return _filled(model, stored, like)
 
 
-def load_of_a_task(directory: Path, theirs: dict[str, Any], build: Build | None) -> nn.Module:
+def load_of_a_task(
+    directory: Path, theirs: dict[str, Any], build: Build | None, like: nn.Module | None = None
+) -> nn.Module:
     """The model of ``config.json`` (``theirs``) that ``build`` makes, in eval mode.  Raises InputError."""
     path = directory / "config.json"
     try:
@@ -114,11 +114,11 @@ def load_of_a_task(directory: Path, theirs: dict[str, Any], build: Build | None)
     with open_weights(directory) as stored:
         check_fits(8 * config.vocab_size * config.d_model, f"{directory}: the model")
         model = build(config)
-        _check(stored, _shapes(model), directory)
-        return _filled(model, stored)
+        _check(stored, _shapes(model), directory, like)
+        return _filled(model, stored, like)
 
 
-def _check(stored: Weights, expected: dict[str, list[int]], directory: Path) -> None:
+def _check(stored: Weights, expected: dict[str, list[int]], directory: Path, like: nn.Module | None) -> None:
     """Raise InputError for weights of other names or shapes than the expected ones, or too large for the memory."""
     found = {name: list(stored.shape(name)) for name in stored.names}
     if found != expected:
@@ -129,14 +129,14 @@ def _check(stored: Weights, expected: dict[str, list[int]], directory: Path) -> 
         )
     for name in stored.names:
         stored.check_weight(name)
-    check_fits(4 * sum(math.prod(shape) for shape in expected.values()), f"{directory}: the model")
+    if like is None:
+        check_fits(4 * sum(math.prod(shape) for shape in expected.values()), f"{directory}: the model")
 
 
-def _filled(model: nn.Module, stored: Weights) -> nn.Module:
+def _filled(model: nn.Module, stored: Weights, like: nn.Module | None) -> nn.Module:
     """A model with the stored weights, in eval mode; they are read one after the other."""
-    with torch.no_grad():
-        for name, weight in own_weights(model).items():
-            weight.copy_(stored.weight(name))
+    read = ((name, stored.weight(name)) for name in own_weights(model))
+    put(read if like is None else shared(read, like, stored.source), model)
     return model.eval()
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from headway.errors import InputError
 from headway.hub.directory import read_json
 from headway.io.atomic_write import write_json
+from headway.io.staged_directory import checked_files
 from headway.models.config import check_field, is_number, is_whole
 
 FILE = "preprocessor_config.json"
@@ -91,9 +92,10 @@ def preprocessor_of(model: Any, directory: str | Path) -> ImagePreprocessor:
 
 
 def save_preprocessor(preprocessor: ImagePreprocessor, directory: str | Path) -> None:
-    """Write the file into a model directory, as ``transformers`` writes it for ViT.
+    """Write the file into a model directory, as ``transformers`` writes it for ViT, if it reads back as the same.
 
-    Raises ValueError for an order of channels other than RGB, the only one of ViTImageProcessor.
+    Raises ValueError for settings that do not, and for an order of channels other than RGB, the only one of
+    ViTImageProcessor.
     """
     if preprocessor.channel_order != "rgb":
         raise ValueError(f"channel_order is {preprocessor.channel_order!r}, but ViTImageProcessor supports only rgb")
@@ -110,8 +112,10 @@ def save_preprocessor(preprocessor: ImagePreprocessor, directory: str | Path) ->
         "image_mean": list(preprocessor.mean),
         "image_std": list(preprocessor.std),
     }
-    Path(directory).mkdir(parents=True, exist_ok=True)
-    write_json(Path(directory) / FILE, entries)
+    with checked_files(Path(directory)) as staged:
+        write_json(staged / FILE, entries)
+        if (again := load_preprocessor(staged)) != preprocessor:
+            raise ValueError(f"these settings would be others when they are loaded again: {again}")
 
 
 def _size(value: Any) -> tuple[int, int]:

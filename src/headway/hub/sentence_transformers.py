@@ -220,11 +220,14 @@ def _read_sentence(directory: Path) -> Json:
             f"{where}: do_lower_case: found true, expected false: lowercasing belongs in the tokenizer's files"
         )
     if (directory / PROMPTS).exists():
-        prompt = read_object(inside(directory, PROMPTS)).get("default_prompt_name")
-        if prompt is not None:
+        prompts = read_object(inside(directory, PROMPTS))
+        if (name := prompts.get("default_prompt_name")) is not None:
+            known = prompts.get("prompts")
+            text = known.get(name) if isinstance(known, dict) and isinstance(name, str) else None
             raise InputError(
-                f"{directory / PROMPTS}: default_prompt_name: found {shown(prompt)}, expected null: "
-                "a prompt is part of the text; add it to the text yourself"
+                f"{directory / PROMPTS}: default_prompt_name: found {shown(name)}, expected null: sentence-transformers"
+                f" puts {shown(text) if text else 'that prompt'} before every text. Set it to null (of a model of the "
+                "hub, in a copy of its directory), and write the prompt before your texts."
             )
     return {} if length is None else {"max_seq_length": length}
 

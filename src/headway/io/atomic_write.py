@@ -4,12 +4,16 @@ import contextlib
 import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from headway.io.quantities import size
+
+TEMPORARY = re.compile(r"\..+\.(\d+)(\.old)?\.tmp")
+"""The name of what is being written or given up, with the number of the process."""
 
 
 def new_mode() -> int:
@@ -39,18 +43,52 @@ def why_not(place: Path, error: Exception, needed: int = 0) -> str:
     return f"({reason}); {', and '.join(sizes)}"
 
 
+def temporary(path: Path) -> Path:
+    """Where this process writes a file or a directory before it gets its name, ``path``."""
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+def remove_left_behind(folder: Path, name: str = "*") -> None:
+    """Remove what other processes, which have ended, were writing in a folder as ``name``, and what this one gave up.
+
+    A file of another name, and a link, is not ours and stays.  Raises OSError.
+    """
+    for path in folder.glob(f".{name}.*.tmp"):
+        written = TEMPORARY.fullmatch(path.name)
+        if written is None or path.is_symlink() or _runs(int(written[1])):
+            continue
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    """Whether another process of this id runs, as far as the system tells."""
+    if process == os.getpid():
+        return False
+    try:
+        if os.name == "posix":
+            os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a temporary file next to ``path``, flush it to disk, then rename it to ``path``.
 
     A reader of ``path`` sees either the old file or the new one, never half of one; an error leaves the old file
     untouched.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    new = temporary(path)
     try:
-        write(temporary)
-        temporary.chmod(new_mode())
-        flush(temporary)
-        temporary.replace(path)
+        write(new)
+        new.chmod(new_mode())
+        flush(new)
+        new.replace(path)
         flush(path.parent)
     except OSError as error:
         if error.errno is not None:
@@ -58,13 +96,13 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         raise
     finally:
         with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
+            new.unlink()
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write ``value`` as JSON, atomically.  Raises ValueError for NaN and infinity."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_whole(path, lambda new: new.write_text(text, encoding="utf-8"))
 
 
 def append_line(path: Path, line: str) -> None:

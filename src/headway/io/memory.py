@@ -5,6 +5,7 @@ system still reports the whole machine.  A group's limit also holds for all grou
 https://docs.kernel.org/admin-guide/cgroup-v2.html, https://docs.kernel.org/admin-guide/cgroup-v1/memory.html
 """
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -13,9 +14,18 @@ from pathlib import Path
 from headway.errors import InputError
 from headway.io import quantities
 
+SIGNS = ("t allocate memory", "not enough memory", "out of memory", "bad_alloc", "failed to allocate")
+"""Parts of the messages by which libraries say that there is no memory left."""
 KEPT_FREE = 2**27
 """Bytes that must stay free in addition to what is asked for."""
 PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+
+
+def ran_out(error: BaseException) -> bool:
+    """Whether an error says that there is no memory left, on the CPU or on an accelerator."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in SIGNS)
 
 
 def check_fits(n_bytes: int, what: str = "the model") -> None:

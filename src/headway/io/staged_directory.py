@@ -1,14 +1,13 @@
-"""Directories that appear complete or not at all."""
+"""Directories that appear complete or not at all, and files that are only put in place when they were checked."""
 
 import contextlib
 import glob
-import os
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from headway.io.atomic_write import flush
+from headway.errors import InputError
+from headway.io.atomic_write import flush, remove_left_behind, temporary
 
 
 @contextlib.contextmanager
@@ -17,11 +16,8 @@ def staged_directory(out: Path) -> Iterator[Path]:
 
     What a command that was killed while it wrote ``out`` has left there is removed first.  Raises OSError.
     """
-    for left in out.parent.glob(f".{glob.escape(out.name)}.*.tmp"):
-        number = re.fullmatch(r"\.(\d+)(\.old)?\.tmp", left.name.removeprefix(f".{out.name}"))
-        if number is not None and not _runs(int(number[1])):
-            shutil.rmtree(left, ignore_errors=True)
-    staged = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    remove_left_behind(out.parent, glob.escape(out.name))
+    staged = temporary(out)
     needed = [folder for folder in out.parents if not folder.exists()]
     try:
         staged.mkdir(parents=True)
@@ -31,6 +27,24 @@ def staged_directory(out: Path) -> Iterator[Path]:
         with contextlib.suppress(OSError):  # one that holds what was written is not empty
             for folder in needed:
                 folder.rmdir()
+
+
+@contextlib.contextmanager
+def checked_files(directory: Path) -> Iterator[Path]:
+    """A directory in which files of ``directory`` are written and checked; at the end they are put in place.
+
+    If anything is raised, the files in ``directory`` stay as they were; an InputError names them by their places there.
+    """
+    with staged_directory(directory / "checked") as staged:
+        try:
+            yield staged
+        except InputError as error:
+            raise InputError(str(error).replace(str(staged), str(directory))) from error.__cause__
+        for path in sorted(path for path in staged.rglob("*") if path.is_file()):
+            place = directory / path.relative_to(staged)
+            place.parent.mkdir(exist_ok=True)
+            path.replace(place)
+            flush(place.parent)
 
 
 def put_in_place(staged: Path, out: Path) -> None:
@@ -47,17 +61,3 @@ def put_in_place(staged: Path, out: Path) -> None:
             raise
         shutil.rmtree(old, ignore_errors=True)
     flush(out.parent)
-
-
-def _runs(process: int) -> bool:
-    """Whether another process of this id runs, as far as the system tells."""
-    if process == os.getpid():
-        return False
-    try:
-        if os.name == "posix":
-            os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass
-    return True

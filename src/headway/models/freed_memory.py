@@ -1,9 +1,15 @@
-"""Memory that a tensor leaves is kept for the next one."""
+"""Memory that a tensor leaves is kept for the next one, for a time."""
 
 import contextlib
 import ctypes
 import sys
+import time
 from functools import cache
+
+EVERY = 10.0
+"""Seconds between two returns of it to the system."""
+
+_returned = time.monotonic()
 
 
 @cache
@@ -13,10 +19,24 @@ def keep_freed_memory() -> None:
     By default glibc returns every large tensor to the system when it is freed and clears new pages for the next, which
     costs a tenth of a training step on a CPU, and a tenth of the time of an encoder that answers in bfloat16.
     """
-    if not sys.platform.startswith("linux"):
-        return
-    with contextlib.suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-        trim_threshold, mmap_threshold = -1, -3
-        mallopt(mmap_threshold, 1 << 30)
-        mallopt(trim_threshold, (1 << 31) - 1)
+    trim_threshold, mmap_threshold = -1, -3
+    _call("mallopt", mmap_threshold, 1 << 30)
+    _call("mallopt", trim_threshold, (1 << 31) - 1)
+
+
+def return_freed_memory() -> None:
+    """Return it to the system now and then: called often, it does so every EVERY seconds.
+
+    A program that answers texts of all lengths for days would else keep what each length left between the others.
+    """
+    global _returned
+    if time.monotonic() - _returned >= EVERY:
+        _call("malloc_trim", 0)
+        _returned = time.monotonic()
+
+
+def _call(name: str, *numbers: int) -> None:
+    """Call a function of glibc, where there is one."""
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError, AttributeError):
+            getattr(ctypes.CDLL("libc.so.6"), name)(*numbers)

@@ -1,7 +1,8 @@
 """Recurrent layers: a state of fixed size is updated token by token.
 
     RNN     h ← tanh(W x + b + U h + d)                                          (Elman 1990)
-    LSTM    i, f, o = σ(...), g = tanh(...);  c ← f c + i g;  h ← o tanh(c)      (Hochreiter and Schmidhuber 1997)
+    LSTM    i, f, o = σ(...), g = tanh(...);  c ← f c + i g;  h ← o tanh(c)      (Hochreiter and Schmidhuber 1997;
+                                                                                  f: Gers et al. 2000)
     GRU     r, z = σ(...), n = tanh(W x + b + r (U h + d));  h ← (1 - z) n + z h (Cho et al. 2014)
 
 torch's kernels compute them, gates stacked in torch's order; ``step`` has the equations for one token, for reading and

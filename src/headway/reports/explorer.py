@@ -126,6 +126,9 @@ OF_IMAGE = """<h2>The image, patch by patch</h2>
 <p class="soft">Point at a patch, or move with the arrow keys: the copy next to it shades all patches by its attention.
 Patches are named by row and column; [CLS] stands for the whole image, and the class is read from it.</p>
 """
+WRITING = (
+    " The row of a token is of the step that reads it and writes the next: how it was written is in the row above."
+)
 MOST_PIXELS = 100_000
 """An image with more pixels is shown with every second or every fourth one."""
 
@@ -173,6 +176,7 @@ def _explanation(inside: Inside, stored: dict[str, Stored] | None) -> Html:
         "<h2>How to read this</h2>\n<p>Each row of a map is a token that attends, each column one that is attended to; "
         "the weights of a row add up to 1. Colours follow the root of a weight, so that small ones can be seen."
         + (" A small map shows the largest weight of each of its cells." if longest > 64 else "")
+        + (WRITING if inside.next else "")
         + f"</p>\n<dl>{terms}<dt>even attention</dt><dd>over all {longest:,} tokens would have an entropy of "
         f"{math.log(longest):.2f} nats</dd></dl>\n<p>{escape(_exactness(inside, stored), 2000)}</p>"
     )

@@ -10,13 +10,15 @@ from headway.io.strict_json import read_text
 from headway.reports.wording import mapping, number
 from headway.tasks.registry import known
 from headway.training.store.log import read_log
-from headway.training.store.sizes import Sizes, sizes
+from headway.training.store.sizes import MOST_FACTS, Sizes, sizes
 
 Point = tuple[float, float]
 """A place on a chart: step and value."""
 
 NOT_METRICS = frozenset({"event", "step", "seconds", "tokens", "health", "cause", "train_loss"})
 """The other keys of an evaluation's line."""
+
+WROTE = "expected the file that training wrote"
 
 LIFE = frozenset({"start", "resume", "interrupted", "end"})
 
@@ -102,12 +104,12 @@ def read_record(run: Path) -> Record:
     info: Any = {}
     if info_path.is_file():
         try:
-            info = json.loads(read_text(info_path, advice="expected the file that training wrote"))
+            info = json.loads(read_text(info_path, max_bytes=MOST_FACTS, advice=WROTE))
         except InputError:
             raise
         except (ValueError, RecursionError) as error:
             said = error if isinstance(error, ValueError) else "nested too deeply"
-            raise InputError(f"{info_path}: not valid JSON ({said}); expected the file that training wrote") from None
+            raise InputError(f"{info_path}: not valid JSON ({said}); {WROTE}") from None
         if not isinstance(info, dict):
             raise InputError(f"{info_path}: found a JSON {type(info).__name__}; expected an object")
     by_step: dict[str, dict[float, dict[str, Any]]] = {"step": {}, "evaluation": {}, "sample": {}}

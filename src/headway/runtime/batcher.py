@@ -23,9 +23,10 @@ from torch import Tensor
 
 from headway.data.batches.batching import sent
 from headway.generation.decode import left_padded
-from headway.generation.sampling import Likely, Penalties, Sampling, choose
+from headway.generation.sampling import Likely, Penalties, Sampling, choose, new_generator
 from headway.models.device import model_device
 from headway.models.transformer import Decoder
+from headway.nn.global_state import plain_defaults
 from headway.nn.slots import SlotState
 from headway.nn.state import State
 from headway.runtime.step_graphs import StepGraphs
@@ -48,7 +49,7 @@ class Request:
         max_tokens: int,
         ends: Collection[int],
         forbidden: Sequence[int],
-        random: torch.Generator | None,
+        random: torch.Generator,
         penalties: Penalties | None = None,
         likely: int | None = None,
     ):
@@ -109,7 +110,7 @@ class Batcher:
         """
         if not prompt:
             raise ValueError("the prompt has no tokens: give at least one")
-        random = None if seed is None else torch.Generator(device=self.device).manual_seed(seed)
+        random = new_generator(seed, self.device)
         request = Request(prompt, sampling, max_tokens, ends, forbidden, random, penalties, likely)
         request.start = max(0, len(request.text) - self.context)
         self.waiting.append(request)
@@ -128,6 +129,7 @@ class Batcher:
         """Where the model is now."""
         return model_device(self.model)
 
+    @plain_defaults()
     @torch.no_grad()
     def step(self) -> list[tuple[Request, int | None]]:
         """Read a piece of the waiting prompts and one token of each running text.

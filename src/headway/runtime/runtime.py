@@ -7,7 +7,8 @@
 
 A runtime follows its model: after ``model.to("cuda")`` it computes there.  On the CPU, engines may compute in the
 model's place (``runtime.engines``), one where few inputs are given and one where many are; what an engine lacks, the
-model does, and that is said once.
+model does, and that is said once.  Below float32 an engine computes each input by itself, so that no answer depends on
+the inputs beside it: whole numbers get their scale from all that is read together, and roundings differ by the shape.
 
 Letters: B rows read together, T length of the longest of them, S source length.
 """
@@ -34,10 +35,12 @@ from headway.models.baselines import RecurrentDecoder
 from headway.models.device import model_device
 from headway.models.freed_memory import keep_freed_memory
 from headway.models.transformer import Decoder, EncoderDecoder
+from headway.nn.global_state import plain_defaults
 from headway.nn.threads import Threads
 from headway.runtime.batcher import Batcher
 from headway.runtime.batching import tokens_at_once, tokens_for_each
 from headway.runtime.engines.engine import Engine, Lacks, Searching, Writing
+from headway.runtime.engines.registry import TORCH
 from headway.runtime.precision import FLOAT32, prepare
 
 T = TypeVar("T")
@@ -90,6 +93,12 @@ class Runtime:
         return self.few or self.many
 
     @property
+    def described(self) -> dict[str, str]:
+        """The ``precision`` and the ``engine`` that answer; both engines, where few and many inputs have their own."""
+        few, many = (TORCH if engine is None else engine.name for engine in (self.few, self.many))
+        return {"precision": self.precision, "engine": few if few == many else f"{few}, of many at once {many}"}
+
+    @property
     def device(self) -> torch.device:
         """The model's present device."""
         return model_device(self.model)
@@ -103,6 +112,7 @@ class Runtime:
         """The given batches, each moved to the model's device when its turn comes."""
         return on_device(batches, self.device)
 
+    @plain_defaults()
     def read(
         self, rows: Sequence[Sequence[int]], answer: Callable[[Output, Tensor, Tensor | None, np.ndarray], Answers]
     ) -> list[Any]:
@@ -116,7 +126,9 @@ class Runtime:
         engine = self._engine_for(len(rows))
         device = self.device if engine is None else torch.device("cpu")
         groups = [np.arange(len(rows))][: len(rows)]  # one input, or none, needs no sorting
-        if len(rows) > 1:
+        if _alone(engine):
+            groups = list(np.arange(len(rows))[:, None])
+        elif len(rows) > 1:
             lengths, threads_at_most = [len(row) for row in rows], 1 if engine is not None else self._threads(len(rows))
             groups = length_batches(lengths, tokens_for_each(lengths, self.tokens, threads_at_most), 0, 0)
         output = partial(self._output, engine)
@@ -134,6 +146,7 @@ class Runtime:
                     found[i] = each
         return found
 
+    @plain_defaults()
     @torch.no_grad()
     def read_equal(
         self, count: int, tokens: int, make: Callable[[range], Tensor], answer: Callable[[Output, Tensor], Tensor]
@@ -145,8 +158,9 @@ class Runtime:
         the model's output, and that input.
         """
         check_threads()
-        output = partial(self._output, self._engine_for(count))
-        size, device = max(1, self.tokens // tokens), self.device
+        engine = self._engine_for(count)
+        output = partial(self._output, engine)
+        size, device = 1 if _alone(engine) else max(1, self.tokens // tokens), self.device
         parts = [range(at, min(at + size, count)) for at in range(0, count, size)]
         found: list[Tensor] = []
         for part in parts:
@@ -168,6 +182,9 @@ class Runtime:
 
         A decoder continues many prompts in turn, as slots become free (``runtime.batcher``).
         """
+        if len(prompts) > 1 and _alone(self._engine_for(len(prompts))):
+            same: dict[str, Any] = {"max_tokens": max_tokens, "end": end, "forbidden": forbidden, "seed": seed}
+            return _in_turn([self.write([prompt], sampling, **same) for prompt in prompts])
         ends = () if end is None else (end,) if isinstance(end, int) else end
         context = self.model.config.max_length
         how = Writing(sampling, max_tokens, ends, forbidden, seed, context)
@@ -221,6 +238,7 @@ class Runtime:
         if weights and not batcher.busy:
             self._idle = weights, batcher
 
+    @plain_defaults()
     def search(
         self,
         sources: Sequence[Sequence[int]],
@@ -237,6 +255,10 @@ class Runtime:
         them; without it they may be as long as the model and the rules allow.
         """
         check_threads()
+        if len(sources) > 1 and _alone(self._engine_for(len(sources))):
+            same: dict[str, Any] = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty}
+            each = [None] * len(sources) if most is None else [[limit] for limit in most]
+            return [self.search([one], rules, most=own, **same)[0] for one, own in zip(sources, each, strict=True)]
         limits = [targets.longest_target(self.model, rules, len(source)) for source in sources]
         if most is not None:
             limits = [min(pair) for pair in zip(limits, most, strict=True)]
@@ -315,3 +337,16 @@ def _by_row(answers: Answers) -> Iterable[Any]:
     if isinstance(answers, Tensor):
         return answers.cpu()
     return zip(*(part.cpu() for part in answers), strict=True)
+
+
+def _alone(engine: Engine | None) -> bool:
+    """Whether an engine is given one input at a time: its roundings would depend on the inputs beside it."""
+    return engine is not None and engine.precision != FLOAT32
+
+
+def _in_turn(texts: Sequence[Steps]) -> Steps:
+    """The tokens of several texts by row, each of which is row 0 of its own steps."""
+    for row, steps in enumerate(texts):
+        for step in steps:
+            if row in ((yield {row: step[0]}) or ()):
+                steps.close()

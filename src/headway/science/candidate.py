@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError, RunFailed
+from headway.hub.download import model_name
 from headway.tasks.spec import TaskSpec
 from headway.training.option_fields import flag
 from headway.training.option_groups import MODELS
@@ -39,7 +40,7 @@ def entrants(names: Sequence[str]) -> list[Candidate]:
         if name in MODELS:
             found.append(Candidate(name, {"model": name}))
         elif Path(name).is_dir() or "/" in name:
-            found.append(Candidate(Path(name).resolve().name if Path(name).is_dir() else name, {"from_model": name}))
+            found.append(Candidate(model_name(name), {"from_model": name}))
         else:
             raise InputError(
                 f"--models: there is no model {name!r}; choose from {', '.join(MODELS)}, or give the directory or "

@@ -31,6 +31,7 @@ from headway.errors import InputError, RunFailed
 from headway.io import quantities
 from headway.io.atomic_write import write_json
 from headway.io.quantities import duration, parse_seconds
+from headway.nn.global_state import isolated
 from headway.nn.recurrent import CELLS
 from headway.runtime.precision import FLOAT32
 from headway.science.advice import HELD_OUT, advice
@@ -40,7 +41,7 @@ from headway.science.longer import held_out_tokens, loss_by_length
 from headway.science.recall import recall_by_distance
 from headway.science.speeds import speeds, token_seconds
 from headway.science.variants import varied
-from headway.tasks.registry import room, spec
+from headway.tasks.registry import recogniser, room, spec
 from headway.training.evaluation.comparison import SCORES, better_over_seeds, over_seeds
 from headway.training.evaluation.metric import VAL_LOSS, Metric
 from headway.training.monitor.progress import Progress
@@ -64,6 +65,7 @@ SAMPLE = 64
 """Texts with which speed is measured."""
 
 
+@isolated()
 def compare(contest: Contest, out: Path, progress: Progress) -> dict[str, Any]:
     """Train them all in ``out``, measure them, and write ``compare.json`` there; what that holds.
 
@@ -79,8 +81,9 @@ def compare(contest: Contest, out: Path, progress: Progress) -> dict[str, Any]:
     held_out = validation_input(contest.validation, chosen, found)
     _check(contest, models, chosen, source, found)
     remember(contest, out)
-    if isinstance(source, Corpus):
-        contest = replace(contest, options={**_evaluations(contest), **contest.options})
+    running = isinstance(source, Corpus) and recogniser(found.task).running_text
+    alike = _evaluations(contest) if running else {"split_seed": contest.seed}
+    contest = replace(contest, options={**alike, **contest.options})
     most = duration(len(models) * parse_seconds(contest.time))
     slower = "; at equal tokens a slower model than the first takes longer" if contest.match == "tokens" else ""
     each = f"{len(models)} models with {contest.time} each (--time to change)"
@@ -231,13 +234,15 @@ def _reading(contest: Contest, source: Corpus, held_out: Any, run: Path) -> dict
 def _options(contest: Contest, model: Candidate, first: dict[str, Any] | None) -> dict[str, Any]:
     """What every training of a model has: its budget, the split, and what makes it like the first one."""
     usual = ONE_FOR_ALL if contest.vary is None else {}  # variants of one preset all have its own
-    own = {**usual, **contest.options, **model.options, "split_seed": contest.seed}
+    own = {**usual, **contest.options, **model.options}
     own = {name: value for name, value in own.items() if name not in ONE_FOR_ALL or value != OWN}
     if runs := [name for name in contest.models if Path(name).is_dir()]:
         own["known_to"] = ",".join(runs)  # all hold out the same rows, which none has seen
     own["time"] = f"{contest.share:.3f}s"
     if "from_model" in model.options:
         own = {name: value for name, value in own.items() if name not in ("tokenizer", "optimizer")}  # it has its own
+    if model.name in ("cnn", "bow") and own.get("optimizer") == "muon":
+        del own["optimizer"]  # which trains the matrices of layers
     if first is None:
         return own
     size = first["size"]

@@ -21,6 +21,7 @@ from typing import Any
 from headway.errors import InputError, RunFailed
 from headway.io import quantities
 from headway.io.quantities import duration, parse_seconds
+from headway.nn.global_state import isolated
 from headway.science.search import ENDING, Search, check_options, check_same, decide, time_of_each
 from headway.science.trials import Attempt, Trial, Trials, check_installed
 from headway.tasks.registry import spec
@@ -28,12 +29,12 @@ from headway.training.evaluation.intervals import of_shares
 from headway.training.hardware.memory import out_of_memory
 from headway.training.loop.trainer import Interrupted
 from headway.training.monitor.progress import NoProgress, Progress
-from headway.training.options import FREE, OPTIONS, TrainOptions
+from headway.training.options import FREE, TrainOptions
 from headway.training.store.copies import copy_run
 from headway.training.store.facts import read_facts
 from headway.training.store.run_directory import RunDirectory
 from headway.workflows.input import read_input, validation_input
-from headway.workflows.train.check import check_for_task
+from headway.workflows.train.check import check_effects, check_for_task
 from headway.workflows.train.outcome import result
 from headway.workflows.train.resume import fingerprints, recorded
 from headway.workflows.train.run import run_training
@@ -48,6 +49,7 @@ class Hopeless(Exception):
     """A trial is worse than the others and is pruned."""
 
 
+@isolated()
 def tune(
     inputs: Sequence[str | Path],
     options: TrainOptions,
@@ -74,7 +76,7 @@ def tune(
     check_installed()
     run = RunDirectory(out)
     copied = _copied_before(run)
-    run.create()
+    run.create(record=RECORD)
     try:
         with run.locked():
             search = _search_of(inputs, options.but(time=whole), validation, trials, out, started, progress)
@@ -101,6 +103,7 @@ def _search_of(
     progress.phase("reading")
     source, found = read_input(inputs, options)
     check_for_task(options, found.task, found.reasons)
+    check_effects(options, source, found)
     held_out = validation_input(validation, options, found)
     theirs = {name: value for name, value in recorded(options).items() if name not in ("time", *FREE)}
     asked = {"options": theirs, "data": fingerprints(source, held_out)}
@@ -298,13 +301,13 @@ class _Tuning:
         second = next((one for one in complete if one.number != best.number), None)
         preset = next((one for one in complete if one.preset), None)
         accuracy, rows = best.metrics.get("accuracy"), _rows(self.run.facts)
-        options = TrainOptions(**self.run.facts["options"])
+        options = TrainOptions.of_record(self.run.facts["options"])
         return {
             **result(self.run),
             "seconds": self.spent + time.monotonic() - self.started,
             "measure": self.search.measure,
             "best": {"trial": best.number, "value": best.value, "options": best.options},
-            "options": {name: options.value(name) for name in options.given(OPTIONS)},
+            "options": options.named,
             "preset": None if preset is None else {"trial": preset.number, "value": preset.value},
             "noise": {
                 "held_out": self.search.held_out,

@@ -46,7 +46,8 @@ def create_app(models: Models, settings: Settings) -> Any:
     state = State(settings, models)
     state.metrics.watch(
         lambda: [
-            (one.name, one.task, one.worker.running, max(0, one.places.taken - one.worker.running)) for one in models
+            ({"model": one.name, **one.loaded_as}, now := one.worker.running, max(0, one.places.taken - now))
+            for one in models
         ]
     )
 

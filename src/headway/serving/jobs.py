@@ -15,9 +15,9 @@ CHARACTERS = 1 << 14
 """Inputs and their characters that are computed before another request, or the end of this one, is looked at."""
 
 
-def characters(text: str | Sequence[str]) -> int:
-    """How long a text is, or the list of its words."""
-    return len(text) if isinstance(text, str) else sum(len(word) + 1 for word in text)
+def characters(text: str | Sequence[str | int]) -> int:
+    """How long a text is, or the list of its words or ids."""
+    return len(text) if isinstance(text, str) else sum(len(str(part)) + 1 for part in text)
 
 
 def parts(texts: Sequence[Any]) -> list[list[Any]]:

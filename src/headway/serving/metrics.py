@@ -31,8 +31,8 @@ class Metrics:
         self.whole = seconds("request", "From the request to the end of its answer.")
         self.queued = seconds("queue", "From the request to the beginning of its computation.")
 
-    def watch(self, look: Callable[[], Iterable[tuple[str, str, int, int]]]) -> None:
-        """Show (model, task, running, queued) of each model at the time of asking."""
+    def watch(self, look: Callable[[], Iterable[tuple[dict[str, str], int, int]]]) -> None:
+        """Show (labels, running, queued) of each model at the time of asking."""
         from prometheus_client.core import GaugeMetricFamily
 
         class Watch:
@@ -42,11 +42,12 @@ class Metrics:
                 rows = list(look())
                 running = GaugeMetricFamily("headway_running", "Texts that are being computed.", labels=["model"])
                 queued = GaugeMetricFamily("headway_queued", "Texts that wait.", labels=["model"])
-                info = GaugeMetricFamily("headway_model_info", "The models that are served.", labels=["model", "task"])
-                for name, task, now, later in rows:
-                    running.add_metric([name], now)
-                    queued.add_metric([name], later)
-                    info.add_metric([name, task], 1)
+                names = ("model", "task", "version", "precision", "engine")
+                info = GaugeMetricFamily("headway_model_info", "The models that are served.", labels=names)
+                for labels, now, later in rows:
+                    running.add_metric([labels["model"]], now)
+                    queued.add_metric([labels["model"]], later)
+                    info.add_metric([labels.get(name, "") for name in names], 1)
                 return [running, queued, info]
 
         self.registry.register(Watch())  # type: ignore[arg-type]

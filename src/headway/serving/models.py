@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
+from headway.hub.adapters.locate import locate_model
+from headway.hub.fingerprint import full_fingerprint
 from headway.models.baselines import RecurrentDecoder
 from headway.models.transformer import Decoder
 from headway.runtime.batcher import Batcher
@@ -32,9 +34,12 @@ WRITES = "continuations"
 class Served:
     """One model that answers."""
 
-    def __init__(self, name: str, pipe: Any, settings: Settings, directory: Path | None = None):
+    def __init__(self, name: str, pipe: Any, settings: Settings, directory: Path | None = None, version: str = ""):
         self.directory = directory
         """the run that it was loaded from, if it has one"""
+        runtime = getattr(pipe, "runtime", None)
+        self.loaded_as = {"task": pipe.task, "version": version, **({} if runtime is None else runtime.described)}
+        """its task, the version of its files, and the precision and the engine that answer"""
         self.name, self.pipe, self.created = name, pipe, int(time.time())
         self.spec = registry.spec(pipe.task)
         self.command: type[Command] = registry.command(pipe.task)
@@ -44,7 +49,7 @@ class Served:
         self.batched &= self.writes and pipe.runtime.engine is None
         self._slots = settings.running
         self.worker = Worker(self._batcher if self.writes else None)
-        if runtime := getattr(pipe, "runtime", None):
+        if runtime is not None:
             runtime.between = self.worker.between
         self.sound = True
         """whether the last try to compute something succeeded"""
@@ -96,7 +101,7 @@ class Served:
         """Its entry in the list of models."""
         return {
             **{"id": self.name, "object": "model", "created": self.created, "owned_by": "headway"},
-            **{"task": self.task, "title": self.spec.title, "kind": self.kind, "verb": self.verb},
+            **{**self.loaded_as, "title": self.spec.title, "kind": self.kind, "verb": self.verb},
             **{"route": f"/{self.verb}", "reads": self.spec.reads, "labels": self.labels},
             **{"context": self.context, "chat": self.chat, "completions": self.writes},
             "training": self.directory is not None,
@@ -168,11 +173,12 @@ class Models:
 
         directory = Path(path).resolve()
         run = directory if (directory / LOG).is_file() else None
-        return self.add(load(path, **how), name or directory.name, run)
+        pipe = load(path, **how)
+        return self.add(pipe, name or directory.name, run, full_fingerprint(locate_model(path).path)[:12])
 
-    def add(self, pipe: Any, name: str, directory: Path | None = None) -> Served:
-        """Serve a loaded pipeline under a name; ``directory`` is the run that it comes from."""
-        served = Served(name, pipe, self.settings, directory)
+    def add(self, pipe: Any, name: str, directory: Path | None = None, version: str = "") -> Served:
+        """Serve a loaded pipeline under a name; ``directory`` is the run that it comes from, ``version`` its files'."""
+        served = Served(name, pipe, self.settings, directory, version)
         served.test()
         served.worker.on_failure, served.worker.on_idle = served.test, served.test_again
         with self._lock:

@@ -49,6 +49,7 @@ MODEL: Schema = {
     "type": "object",
     "properties": {
         **{name: {"type": "string"} for name in ("id", "object", "owned_by", "task", "kind", "route")},
+        **{name: {"type": "string"} for name in ("version", "precision", "engine")},
         **{"created": {"type": "integer"}, "labels": {"type": "array"}, "schema": {"type": "object"}},
     },
     "required": ["id", "object", "created", "owned_by", "task", "kind", "route", "labels", "schema"],

@@ -1,7 +1,10 @@
 """Run a server until it is told to stop: what is being answered is finished first."""
 
 import contextlib
+import json
+import logging
 import resource
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -25,6 +28,7 @@ def serve(models: Models, settings: Settings, said: Callable[[str], None], reloa
     import uvicorn
 
     listen()
+    logging.basicConfig(handlers=[JsonLines()])
     warnings.filterwarnings("ignore", module=r"PIL\.")  # what Pillow warns of, a request is told
     app = create_app(models, settings)
     _allow_files(settings.connections + 64)
@@ -56,6 +60,14 @@ def serve(models: Models, settings: Settings, said: Callable[[str], None], reloa
     if fatal:
         raise RunFailed(f"the model {fatal[0].name} cannot go on: {fatal[0].worker.fatal}")
     return 0
+
+
+class JsonLines(logging.Handler):
+    """What libraries log, each as one line in the form of the lines about requests."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = {"time": round(record.created, 3), "level": record.levelname.lower(), "from": record.name}
+        print(json.dumps({**line, "message": self.format(record)}), file=sys.stderr, flush=True)
 
 
 def _on_hangup(reload: Callable[[], None]) -> None:

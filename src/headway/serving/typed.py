@@ -14,7 +14,7 @@ from headway.serving.answers import answer_in_pieces, unless_gone
 from headway.serving.body import read_body
 from headway.serving.errors import RequestError, invalid
 from headway.serving.gate import ROUTE
-from headway.serving.generation import Generation, check_fits
+from headway.serving.generation import Generation
 from headway.serving.in_thread import in_thread
 from headway.serving.jobs import AT_ONCE, answered, characters, parts
 from headway.serving.models import Models, Served
@@ -24,6 +24,7 @@ from headway.serving.state import State
 from headway.serving.warned import heard
 from headway.tasks import registry
 from headway.tasks.command import Command, Inputs
+from headway.tasks.common.prompt import Prompt
 
 MOST_VALUES = 1_000_000
 """Values that the answers to one request may have, as ``Command.size`` counts them."""
@@ -55,20 +56,28 @@ async def typed(request: Any, state: State) -> Any:
     served = state.models.find(body["model"], verb)
     body = await read_body(request, request_schema(served.command))
     if served.writes:
-        found: dict[str, Any] = {"answers": await unless_gone(request, _written(served, body, state))}
+        found: dict[str, Any] = await unless_gone(request, _written(served, body, state))
     else:
         found = await unless_gone(request, _answered(served, body, state))
     return await answer_in_pieces({"model": served.name, **found})
 
 
-async def _written(served: Served, body: dict[str, Any], state: State) -> list[str]:
-    """The continuation of each input."""
+async def _written(served: Served, body: dict[str, Any], state: State) -> dict[str, list[Any]]:
+    """The continuation of each input by itself, however long the others are, and what is warned of."""
+    said: list[str] = []
+
+    def prompts() -> list[Prompt]:
+        found = []
+        for number, text in enumerate(body["inputs"]):
+            with heard() as of_input:
+                found.append(served.pipe.checked_prompt(text))
+            said.extend(one if len(body["inputs"]) == 1 else f"inputs[{number}]: {one}" for one in of_input)
+        return found
+
     with served.places.held(len(body["inputs"])):
-        prompts = await in_thread(lambda: [served.pipe.prompt(one) for one in body["inputs"]])
-    longest = max(len(prompt.ids) for prompt in prompts)
-    most = min(body["max_tokens"], max(1, served.context - longest))
-    ways = typed_ways(body, check_fits(served, prompts, most, "inputs"))
-    return (await Generation(served, prompts, ways, state.settings, state.metrics).whole()).texts
+        given = await in_thread(prompts)
+    texts = (await Generation(served, given, typed_ways(body), state.settings, state.metrics).whole()).texts
+    return {"answers": texts, **({"warnings": said} if said else {})}
 
 
 async def _answered(served: Served, body: dict[str, Any], state: State) -> dict[str, list[Any]]:

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 from headway.errors import InputError
+from headway.models.freed_memory import return_freed_memory
 from headway.runtime.batcher import Batcher, Request
 from headway.serving.errors import failed, unavailable
 from headway.serving.text import Piece, Text
@@ -137,6 +138,7 @@ class Worker:
         try:
             while True:
                 self.beat = time.monotonic()
+                return_freed_memory()
                 if not self._take():
                     return
                 if self.batcher is not None and self.batcher.busy:

@@ -65,7 +65,7 @@ class Command:
     """the part of its help after the description of TEXT"""
     options: ClassVar[tuple[Option, ...]] = ()
     one_input: ClassVar[str] = ""
-    """the name of the input where the command takes a single text, and all of standard input as one"""
+    """the name of an input where all of standard input is one, and not each of its lines"""
     interactive: ClassVar[str] = ""
     """the flag that starts a conversation instead"""
     takes_words: ClassVar[bool] = False

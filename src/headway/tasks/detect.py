@@ -57,7 +57,7 @@ def _best(given: Given) -> str:
 def _unread(given: Given, detected: Detected) -> list[str]:
     """A reason that names the columns of texts that the task does not read, other than those it names itself."""
     read = (detected.text_column, detected.label_column, detected.second_column)
-    known = (*read, *" ".join(detected.reasons).split("'"))
+    known = {*read, *" ".join(detected.reasons).split("'")}
     texts = [column.name for column in given.columns if column.text_like or column.nested]
     names = [repr(name) for name in texts if name not in known]
     texts_too = any(column.text_like and not column.few and column.name not in known for column in given.columns)
@@ -72,13 +72,11 @@ def _check_named(given: Given) -> None:
         if named:
             raise InputError(f"{given.name}: holds {given.shape}, which have no columns to name.")
         return
-    if given.shape == TEXT:
-        named = [name for name in (given.text, given.label) if name is not None]
-        if named and given.only_column is None:
-            raise InputError(
-                f"{given.name}: this is running text and has no column {named[0]!r}; "
-                "leave out that option, or give a table."
-            )
+    if given.shape == TEXT and named and given.only_column is None:
+        raise InputError(
+            f"{given.name}: this is running text and has no column {named[0]!r}; "
+            "leave out that option, or give a table."
+        )
     there = given.table.columns if given.shape == TABLE else [given.only_column or ""]
     for name in named:
         if name not in there:

@@ -13,6 +13,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -107,8 +108,12 @@ class TaskData(ABC):
     """the classes of a classifier in order, or nothing"""
     unit: str = "rows"
     """the number of held-out units, as a verdict counts them"""
+    texts_in_row: int = 1
+    """the texts of up to ``Plan.length`` tokens that a row of a batch has"""
     careful_below: int = 0
     """with fewer held-out units, weights are kept only where they are clearly better than the kept ones"""
+    fitted: dict[str, Any] | None = None
+    """how ``fit`` has fitted the model, as a run records it"""
     used: int | None = None
     """rows that were trained on, where time was too short for all"""
     parts: "Parts | None" = None
@@ -454,5 +459,6 @@ def own_model(task: Task, config: OwnConfig) -> nn.Module:
             "(requires_grad=False), or register it with persistent=False."
         )
     model.config = config
+    model.build_own = partial(own_model, task)  # by which a saved one is loaded again and compared
     found: nn.Module = model
     return found

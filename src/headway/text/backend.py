@@ -105,6 +105,10 @@ class RustBackend:
         parts = spec.get("decoders", [spec]) if spec else []
         return [str(part.get("type")) for part in parts]
 
+    def with_tokenizer(self, tokenizer: tokenizers.Tokenizer, specials: Iterable[str] = ()) -> "RustBackend":
+        """The same for a changed copy of the tokenizer."""
+        return RustBackend(tokenizer, specials)
+
     def with_prefix(self, prefix: tuple[int, ...]) -> "RustBackend":
         raise InputError("this tokenizer has no languages to choose from")
 

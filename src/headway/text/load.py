@@ -1,5 +1,6 @@
 """Find the tokenizer files of a directory and load the tokenizer that they describe."""
 
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,15 +9,18 @@ import tokenizers
 from headway.errors import InputError
 from headway.io.regular_file import inside
 from headway.io.strict_json import read_text
+from headway.text.added_tokens import add_later
 from headway.text.backend import Backend, RustBackend
 from headway.text.families.bert import load_bert
 from headway.text.families.byte_level import load_byte_level
+from headway.text.families.entries import AS_IT_IS, check_frame, follow
 from headway.text.families.llama import load_llama
 from headway.text.families.t5 import load_t5
 from headway.text.families.translation import load_m2m100, load_marian
+from headway.text.isolated import IsolatedBackend
 from headway.text.rust_errors import guarded
-from headway.text.safe.expansion import check_growth
-from headway.text.safe.regex import check_patterns
+from headway.text.safe.expansion import check_tokens
+from headway.text.safe.known import is_known
 from headway.text.safe.tokenizer_json import MAX_BYTES, SAVE_AGAIN, check_largest, check_tokenizer, read_object
 from headway.text.special_tokens import find_names, read_config
 
@@ -73,9 +77,13 @@ def _read(
         return folder / first, source, target, names
     if "tokenizer.json" in here:
         path = inside(folder, "tokenizer.json")
-        backend = _load_json(path, rows)
+        family = _class_of(folder, config)
+        backend, parts = _load_json(path, rows, family, config)
         names = find_names(config, backend, folder)
-        return path, RustBackend(backend, names.values()), None, names
+        roles = names.values()
+        side = RustBackend(backend, roles) if parts is None else IsolatedBackend(backend, roles, parts, str(path))
+        check_frame(side, family, names, path)
+        return path, side, None, names
     first = next(
         (name for name in ("spiece.model", "tokenizer.model", "merges.txt", "vocab.txt") if name in here), None
     )
@@ -91,19 +99,40 @@ def _read(
     return path, RustBackend(made[0]), None, made[1]
 
 
-def _load_json(path: Path, rows: int | None) -> tokenizers.Tokenizer:
+def _load_json(
+    path: Path, rows: int | None, family: str, config: dict[str, Any]
+) -> tuple[tokenizers.Tokenizer, dict[str, Any] | None]:
+    """The tokenizer, and the parts of it that are left out since only another process may use them."""
     spec, text = read_object(path)
     check_tokenizer(spec, path, rows)
-    check_growth(spec, path)
+    followed = follow(spec, family, config, path)
+    parts = None if is_known(spec) else {name: spec.get(name) for name in ("normalizer", "pre_tokenizer")}
+    if followed or parts is not None:
+        text = json.dumps({**spec, **dict.fromkeys(parts or ())})
+    check_tokens(spec, path)
     backend = guarded(lambda: tokenizers.Tokenizer.from_str(text), f"{path}: cannot be loaded")
-    check_patterns(backend, spec, path)
     for row in spec.get("added_tokens") or []:
         if backend.token_to_id(row["content"]) != row["id"]:
             raise InputError(
                 f"{path}: added_tokens, id of {row['content']!r}: found {row['id']}, expected "
                 f"{backend.token_to_id(row['content'])}: added ids follow those of model.vocab without a gap"
             )
-    return backend
+    add_later(backend, config, path)
+    return backend, parts
+
+
+def _class_of(folder: Path, config: dict[str, Any]) -> str:
+    """The tokenizer class that transformers takes with a ``tokenizer.json``; the model type where none is named."""
+    model = _model_config(folder)
+    kind, found = model.get("model_type"), config.get("tokenizer_class") or model.get("tokenizer_class")
+    if isinstance(found, str) and found and kind not in AS_IT_IS:
+        return found.removesuffix("Fast")
+    return kind if isinstance(kind, str) else ""
+
+
+def _model_config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    return read_object(path)[0] if path.exists() else {}
 
 
 def _check_class(folder: Path, config: dict[str, Any], file: str) -> str:
@@ -119,8 +148,7 @@ def _check_class(folder: Path, config: dict[str, Any], file: str) -> str:
                 f"{' or '.join(_CLASSES[file])} with {file}; {SAVE_AGAIN} to get a tokenizer.json"
             )
         return found
-    path = folder / "config.json"
-    model = read_object(path)[0].get("model_type") if path.exists() else None
+    model = _model_config(folder).get("model_type")
     return model if isinstance(model, str) else ""
 
 
@@ -131,5 +159,5 @@ def _read_template(folder: Path, config: dict[str, Any]) -> None:
         config["chat_template"] = read_text(path, max_bytes=MAX_BYTES, advice="expected a chat template")
     found = config.get("chat_template")
     if isinstance(found, list):
-        named = {row.get("name"): row.get("template") for row in found if isinstance(row, dict)}
-        config["chat_template"] = named.get("default")
+        named = [row.get("template") for row in found if isinstance(row, dict) and row.get("name") == "default"]
+        config["chat_template"] = next(reversed(named), None)

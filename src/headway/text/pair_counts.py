@@ -5,6 +5,8 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
+from headway.text.safe.expansion import LONGEST_TOKEN
+
 Pair = tuple[str, str]
 
 
@@ -21,10 +23,10 @@ class PairCounts:
         heapq.heapify(self._queue)
 
     def best(self) -> Pair | None:
-        """The most frequent pair, the first in order of several; None when no pair occurs twice."""
+        """The most frequent pair that may be a token, the first in order of several; None when no pair occurs twice."""
         while self._queue:
             times, pair = self._queue[0]
-            if -times == self._counts[pair]:
+            if -times == self._counts[pair] and len("".join(pair).encode()) <= LONGEST_TOKEN:
                 return pair if -times > 1 else None
             heapq.heappop(self._queue)
         return None

@@ -11,11 +11,12 @@ import tokenizers
 from tokenizers import AddedToken, processors
 
 from headway.errors import InputError
+from headway.io.staged_directory import checked_files
 from headway.text.backend import Backend, RustBackend
 from headway.text.families.translation import TARGET_CODE, language
 from headway.text.load import load
 from headway.text.rust_errors import check_unicode, guarded
-from headway.text.safe.smoke_test import probe
+from headway.text.safe.smoke_test import PROBES, probe
 from headway.text.save import write
 from headway.text.stream_decoder import StreamDecoder, byte_alphabet
 
@@ -85,9 +86,17 @@ class Tokenizer:
         (default: as loaded). ``segments``: the model takes ``token_type_ids``, so that other programs pass them.
         ``padding_side``: "left" or "right", where other programs pad a batch (default: as loaded); with it, a tokenizer
         without a padding token pads with the token that ends a text.
+
+        The files get their names when they were loaded again and gave the same tokens and ids.  Raises InputError for
+        what ``load`` refuses, and OSError.
         """
         entries = self._names, self._config, max_length or self.max_length
-        write(Path(directory), self._backend, *entries, segments=segments, padding_side=padding_side)
+        with checked_files(Path(directory)) as staged:
+            write(staged, self._backend, *entries, segments=segments, padding_side=padding_side)
+            again = Tokenizer.load(staged)
+            ids, found = ([one.encode_batch(PROBES, special=known) for known in (True, False)] for one in (self, again))
+            if again.tokens != self.tokens or ids != found:
+                raise InputError(f"{staged}: the tokenizer would be another one when it is loaded again; name another.")
 
     def to_json(self) -> str:
         """The text of ``tokenizer.json``.  Raises InputError for a tokenizer that has none."""
@@ -235,9 +244,12 @@ class Tokenizer:
 
     def with_template(self, template: str, names: dict[str, str], specials: Iterable[str]) -> "Tokenizer":
         """The same tokenizer with a chat template, other roles and more special tokens.  Raises InputError."""
-        backend = tokenizers.Tokenizer.from_str(self.to_json())
+        backend = self._copy()
         backend.add_special_tokens([AddedToken(token, normalized=False) for token in specials])
-        return Tokenizer(backend, {**self._names, **names}, {**self._config, "chat_template": template})
+        made = self.with_backend(backend)
+        made._names |= names
+        made._config["chat_template"] = template
+        return made
 
     @property
     def backend(self) -> Backend:
@@ -245,15 +257,24 @@ class Tokenizer:
         return self._backend
 
     def with_backend(self, backend: tokenizers.Tokenizer) -> "Tokenizer":
-        """A tokenizer with the same names and settings but another tokenizer of the Rust library."""
-        return Tokenizer(backend, self._names, self._config)
+        """A tokenizer with the same names and settings but a changed copy of the Rust library's tokenizer."""
+        own = self._backend
+        made = own.with_tokenizer(backend, self._names.values()) if isinstance(own, RustBackend) else backend
+        return Tokenizer(made, self._names, self._config)
 
     def without_frame(self) -> "Tokenizer":
         """The same tokenizer with nothing put around a text by ``special``."""
-        backend = tokenizers.Tokenizer.from_str(self.to_json())
+        backend = self._copy()
         backend.post_processor = processors.TemplateProcessing(single="$A:0", pair="$A:0 $B:1")
-        config = {key: value for key, value in self._config.items() if key not in ("add_bos_token", "add_eos_token")}
-        return Tokenizer(backend, self._names, config)
+        made = self.with_backend(backend)
+        for entry in ("add_bos_token", "add_eos_token"):
+            made._config.pop(entry, None)
+        return made
+
+    def _copy(self) -> tokenizers.Tokenizer:
+        """A copy of the Rust library's tokenizer.  Raises InputError where there is none."""
+        own = self._backend
+        return tokenizers.Tokenizer.from_str(own.tokenizer.to_str() if isinstance(own, RustBackend) else self.to_json())
 
     def encode(self, text: str, *, special: bool = False, allow_special: bool = False) -> list[int]:
         """The ids of a text.

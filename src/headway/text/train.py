@@ -7,6 +7,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from headway.errors import InputError
+from headway.text.safe.expansion import LONGEST_TOKEN
 from headway.text.special_tokens import ENCODER, encoder_template, special_names, translator_template
 from headway.text.tokenizer import Tokenizer
 from headway.text.training_sample import MOST_CHARACTERS, Sample
@@ -28,6 +29,7 @@ def train_tokenizer(
     lowercase: bool | None = None,
     max_characters: int | None = None,
     out_of: int | None = None,
+    reserved: int = 0,
 ) -> Tokenizer:
     """Train a tokenizer; the same texts give the same tokenizer, byte for byte.
 
@@ -44,6 +46,7 @@ def train_tokenizer(
     however they are written.  ``lowercase``: by default for "wordpiece" and "word" of an encoder.  Reads at most
     ``max_characters`` (by default ten million, for "char" fifty), spread evenly over the texts if they are a list or
     have ``out_of`` characters; ``Tokenizer.trained_on_characters`` and ``sampled`` record what was read.
+    ``reserved`` tokens of the vocabulary are left for the caller to add.
 
     Raises InputError: no text, an unknown kind or role, or a vocabulary too small for the kind.
     """
@@ -52,13 +55,13 @@ def train_tokenizer(
     names = special_names(role, unknown=kind != "bpe")
     specials = list(dict.fromkeys(names.values()))
     size = DEFAULT_SIZE[kind] if vocab_size is None else vocab_size
-    _check_size(kind, size, len(specials))
+    _check_size(kind, size, len(specials) + reserved)
     if lowercase is None:
         lowercase = role == "encoder" and kind in ("wordpiece", "word")
     most = max_characters or (MOST_CHARACTERS if kind != "char" else 5 * MOST_CHARACTERS)
     sample = Sample(texts, most, out_of=out_of, words=kind != "char")
     train = {"bpe": _train_bpe, "wordpiece": _train_wordpiece, "word": _train_word, "char": _train_char}[kind]
-    backend = train(sample, size, specials, role, lowercase)
+    backend = train(sample, size - reserved, specials, role, lowercase)
     if sample.characters == 0 or backend.get_vocab_size() <= len(specials):
         raise InputError("there is no text to train a tokenizer on: expected at least one character besides spaces")
     backend.add_special_tokens([_special(token, kind) for token in specials])
@@ -94,6 +97,7 @@ def _train_bpe(sample: Sample, size: int, specials: list[str], role: str, lowerc
         special_tokens=specials,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
+        max_token_length=LONGEST_TOKEN // 2,  # a byte is a character of up to two bytes
     )
     backend.train_from_iterator(sample, trainer)
     return backend
@@ -114,6 +118,9 @@ def _train_word(sample: Sample, size: int, specials: list[str], role: str, lower
         backend.decoder = decoders.Fuse()
     trainer = trainers.WordLevelTrainer(vocab_size=size, special_tokens=specials, show_progress=False)
     backend.train_from_iterator(sample, trainer)
+    known = sorted(backend.get_vocab(with_added_tokens=False).items(), key=lambda row: row[1])
+    short = [token for token, _ in known if len(token.encode()) <= LONGEST_TOKEN]  # a longer one stays unknown
+    backend.model = models.WordLevel({token: number for number, token in enumerate(short)}, unk_token=_unknown(role))
     return backend
 
 

@@ -73,7 +73,8 @@ def talks(place: str) -> str | None:
 def load_base(place: str, *, images: bool = False) -> Base:
     """The model of a run, a Hugging Face directory or an id of the hub.
 
-    Raises InputError when there is none, and when it does not read the data: ``images``, or else texts.
+    A run's model has the dropout that it was trained with, which not every family's files record.  Raises InputError
+    when there is none, and when it does not read the data: ``images``, or else texts.
     """
     path = locate_model(place).path
     if not path.is_dir():
@@ -81,6 +82,8 @@ def load_base(place: str, *, images: bool = False) -> Base:
         raise InputError(f"--from {place}: {what}; give the directory of a model, or a hub id (owner/name).")
     check_files(path, facts := read_facts(path))
     model = load_model(path)
+    if (dropout := (facts or {}).get("plan", {}).get("model", {}).get("dropout")) is not None:
+        set_dropout(model, dropout)
     if not images:
         check_reads_text(model, path)
         if isinstance(config := model_config(model), BaselineConfig):

@@ -55,7 +55,7 @@ class TrainKeywords(TypedDict, total=False):
     optimizer: str | None
     weight_decay: float | None
     schedule: str | None
-    warmup: float
+    warmup: float | None
     max_grad_norm: float
     dropout: float | None
     label_smoothing: float | None

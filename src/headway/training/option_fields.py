@@ -1,7 +1,7 @@
 """What an option is: a field with its help, its allowed values, and the options it conflicts with."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import Field, dataclass, field
 from typing import Any
 
@@ -111,9 +111,8 @@ def check_value(entry: Field[Any], value: Any) -> None:
         check_name(value, "--from")
 
 
-def check_together(entries: Mapping[str, Field[Any]], values: Mapping[str, Any]) -> None:
-    """Raise InputError for options that conflict, or that need another option."""
-    given = [name for name, entry in entries.items() if values[name] != entry.default]
+def check_together(entries: Mapping[str, Field[Any]], values: Mapping[str, Any], given: Collection[str]) -> None:
+    """Raise InputError for ``given`` options that conflict, or that need another option."""
     for name in given:
         for other, why in entries[name].metadata["excludes"].items():
             if other in given:

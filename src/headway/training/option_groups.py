@@ -32,7 +32,9 @@ class DataOptions:
     )
     vocab: int | None = option(None, "maximum vocabulary size", allowed=up_to(2**22), base="excluded")
     length: int | None = option(None, "maximum sequence length in tokens", allowed=up_to(2**24))
-    split_seed: int | None = option(None, "seed of the held-out rows [default: --seed]", allowed=RANDOM)
+    split_seed: int | None = option(
+        None, "seed of the held-out rows (not of running text, whose end is held out) [default: --seed]", allowed=RANDOM
+    )
     known_to: str | None = option(None, "runs, by commas, whose training rows are not held out [default: --from]")
 
 
@@ -99,7 +101,9 @@ class RunOptions:
     )
     save_every: str = option("60s", "time between checkpoints, such as 60s or 10m", duration=True, change="free")
     log_every: int = option(10, "steps between lines of the log", allowed=up_to(10**9), change="free")
-    allow_changes: bool = option(False, "resume a run with changed options, where they may change", change="free")
+    allow_changes: bool = option(
+        False, "resume a run with the options given now, where they may change, and its own otherwise", change="free"
+    )
     tensorboard: bool = option(False, "also log to TensorBoard", change="free")
 
 
@@ -155,7 +159,8 @@ class OptimisationOptions:
     optimizer: str | None = option(None, "optimizer", ("adam", "adamw", "muon"), loop=True)
     weight_decay: float | None = option(
         None,
-        "weight decay of matrices, per unit of learning rate",
+        "weight decay of matrices, per unit of learning rate; with --optimizer adam an L2 penalty, added to the "
+        "gradient [default: by task; with adam 0]",
         allowed=Between(0, 10**3),
         change="allowed",
         loop=True,
@@ -167,11 +172,19 @@ class OptimisationOptions:
         change="allowed",
         loop=True,
     )
-    warmup: float = option(0.02, "share of the run for warm-up", allowed=SHARE, change="allowed", loop=True)
+    warmup: float | None = option(
+        None,
+        "share of the run for warm-up [default: 0.02; of images 0.05; with --from 0.06]",
+        allowed=SHARE,
+        change="allowed",
+        loop=True,
+    )
     max_grad_norm: float = option(
         1.0, "maximum gradient norm, 0 to turn clipping off", allowed=Between(0, 10**9), change="allowed", loop=True
     )
-    dropout: float | None = option(None, "dropout probability", allowed=SHARE, loop=True)
+    dropout: float | None = option(
+        None, "dropout probability [default: by task; with --from the model's own]", allowed=SHARE, loop=True
+    )
     label_smoothing: float | None = option(
         None,
         "label smoothing: share of each target spread over all classes",
@@ -282,7 +295,10 @@ class RuntimeOptions:
         change="allowed",
     )
     precision: str | None = option(
-        None, "precision [default: whichever is faster here]", ("float32", "bfloat16"), change="allowed"
+        None,
+        "precision [default: the faster one here; without --time bfloat16 where the processor has instructions for it]",
+        ("float32", "bfloat16"),
+        change="allowed",
     )
     products: str | None = option(
         None,

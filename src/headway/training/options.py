@@ -1,8 +1,8 @@
 """The options of a training run, in groups, given by flat names."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from headway.errors import InputError
 from headway.io.quantities import parse_seconds, time_text
@@ -27,7 +27,8 @@ class TrainOptions(Grouped):
     """Everything a run depends on, except the data.  None means: decided by the data, the machine and the time.
 
     Made from the flat names of the options: ``TrainOptions(time="5m", d_model=64).run.time``.  Raises InputError for an
-    invalid value, and for options that conflict.
+    invalid value, and for options that conflict.  An option that is named here is given, also with its default; None
+    is not given.
     """
 
     data: DataOptions
@@ -43,11 +44,25 @@ class TrainOptions(Grouped):
         durations = {name for name in flat if name in known and known[name].metadata["duration"]}
         times = {name: time_text(flat[name], f"--{flag(name)}") for name in durations if flat[name] is not None}
         super().__init__(**{**flat, **times})
+        object.__setattr__(self, "_named", frozenset(name for name, value in flat.items() if value is not None))
         values = {name: self.value(name) for name in known}
         for name, value in values.items():
             check_value(known[name], value)
-        check_together(known, values)
+        check_together(known, values, self.given(known))
         self._check_choices()
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Self:
+        """The options of a run from its headway.json; those with their defaults count as not given."""
+        plain = {name: (entry.default, type(entry.default)) for name, entry in OPTIONS.items()}
+        given = {name for name, value in record.items() if name in plain and (value, type(value)) != plain[name]}
+        return cls(**{name: record[name] for name in given})
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The options that were given and their values, also those given with their defaults."""
+        names: frozenset[str] = vars(self)["_named"]
+        return {name: self.value(name) for name in OPTIONS if name in names}
 
     @property
     def seed_of_split(self) -> int:
@@ -55,8 +70,12 @@ class TrainOptions(Grouped):
         return self.run.seed if self.data.split_seed is None else self.data.split_seed
 
     def given(self, names: Collection[str]) -> list[str]:
-        """The named options that differ from their defaults."""
-        return [name for name, entry in OPTIONS.items() if name in names and self.value(name) != entry.default]
+        """Which of these options were given; a flag that is off asks for nothing."""
+        return [name for name, value in self.named.items() if name in names and value is not False]
+
+    def but(self, **changes: Any) -> Self:
+        """A copy with some options given otherwise; None: not given."""
+        return type(self)(**{**self.named, **changes})
 
     def _check_choices(self) -> None:
         """Raise InputError for values that conflict."""

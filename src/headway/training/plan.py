@@ -63,6 +63,8 @@ class EvaluationPlan:
     """the run stops after so many epochs without a better evaluation; 0 for never"""
     validation_every: int = 1
     """validation reads every n-th window; above 1 where all of them would take too much of the time"""
+    validation_part: int = 1
+    """evaluations during training read every n-th batch of what is held out; the kept weights are measured on all"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +157,7 @@ class Plan(Grouped):
         return Patches(tuple(patches["image_size"]), tuple(patches["patch_size"]), patches["channels"])
 
 
-OF_OPTIONS = {"max_grad_norm": "clip", "mlm_probability": "mask_share"}
+OF_OPTIONS = {"max_grad_norm": "clip", "mlm_probability": "mask_share", "batch_size": "max_examples"}
 """Options whose fields in a plan have another name."""
 
 

@@ -10,6 +10,7 @@ An engine is measured where its export lies in the run and its library is instal
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from headway.runtime.engines.exported import place_of
 from headway.runtime.engines.load import open_engine
 from headway.runtime.engines.registry import FLOAT32, SPECS, TORCH
 from headway.runtime.precision import available
+from headway.tasks.common.compare_answers import BOUND, apart
 from headway.tasks.registry import room
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.store.facts import read_facts
@@ -61,8 +63,9 @@ def engines(run: str, *, limit: float, progress: Progress | None = None) -> list
 
     ``engine``, ``precision``; ``speeds``, a dict for each of ``BATCHES``: ``batch`` and ``per_second`` (answers, or
     tokens of a language model); ``compared``, how many held-out answers were compared with those of torch in float32,
-    and ``equal``, how many are the same; ``cosine``, the smallest of vectors, or None; ``problem``, why an engine could
-    not be measured, or None.  Empty where no engine can be measured.
+    and ``equal``, how many are the same; ``cosine``, the smallest of vectors, or None; ``batch_difference``, how far
+    answers to inputs together are from those to each alone; ``problem``, why an engine could not be measured, or None.
+    Empty where no engine can be measured.
 
     Raises InputError as ``load`` does, and where the run has no data to measure with.
     """
@@ -74,9 +77,7 @@ def engines(run: str, *, limit: float, progress: Progress | None = None) -> list
     pipes = {precision: load(run, device="cpu", precision=precision) for precision in _precisions(found)}
     exact = pipes[FLOAT32]
     task = room(exact.task)
-    inputs = task.held_out_inputs(exact, given_for(run, exact), MOST)
-    if not inputs:
-        raise InputError(f"{run}: has no held-out inputs of which answers could be compared.")
+    inputs = _held_out(run, exact, MOST)
     rows: list[Row] = []
     opened: list[Engine | None] = []
     for precision in pipes:
@@ -95,35 +96,73 @@ def engines(run: str, *, limit: float, progress: Progress | None = None) -> list
     for number, way in zip(measured, ways, strict=True):
         progress.phase(f"{rows[number]['engine']} {rows[number]['precision']}: answers")
         rows[number] |= _compared(task.comparable(way(), inputs[:count]), reference)
+        rows[number]["batch_difference"] = batch_difference(way(), inputs[:SINGLE])
     left = limit - (time.monotonic() - began)
     for number, speeds in zip(measured, _speeds(task, ways, inputs, left, progress), strict=True):
         rows[number]["speeds"] = speeds
     return rows
 
 
+def batch_differences(run: str) -> dict[tuple[str, str], float]:
+    """By engine and precision of the exports in a run: how far answers to inputs together are from those to each alone.
+
+    An export that cannot be used is left out.  Raises InputError as ``engines``.
+    """
+    directory = locate_model(run).path
+    if not (found := _exports(directory)):
+        return {}
+    pipe, differences = load(run, device="cpu", precision=FLOAT32), {}
+    inputs = _held_out(run, pipe, SINGLE)
+    for name, precision in found:
+        with suppress(InputError):
+            engine = open_engine(name, directory, pipe.model, precision)
+            differences[name, precision] = batch_difference(_answering(pipe, engine), inputs)
+    return differences
+
+
+def batch_difference(pipe: Any, inputs: Sequence[Any]) -> float:
+    """How far the answers to inputs together are from those to each alone (``compare_answers.apart``)."""
+    task = room(pipe.task)
+    answer = partial(task.comparable, pipe) if task.spec.writes else lambda some: list(pipe(list(some)))
+    return apart(answer(inputs), [answer([one])[0] for one in inputs])
+
+
+def _held_out(run: str, pipe: Any, count: int) -> Sequence[Any]:
+    inputs = room(pipe.task).held_out_inputs(pipe, given_for(run, pipe), count)
+    if not inputs:
+        raise InputError(f"{run}: has no held-out inputs of which answers could be compared.")
+    return inputs
+
+
 def best(rows: Sequence[Row]) -> dict[str, dict[str, str]]:
     """The engines that "auto" takes in each precision: the fastest whose answers are the same, or torch.
 
-    That for few inputs at once is the fastest with one, that for many the fastest with 32.
+    That for few inputs at once is the fastest with one, that for many the fastest with 32.  Below float32 it is one
+    engine, the fastest with both: two round differently, and an answer must not depend on how many are asked for.
     """
     found = {}
     for own in (row for row in rows if row["engine"] == TORCH):
         same = [row for row in rows if row["precision"] == own["precision"] and row["engine"] != TORCH]
-        same = [row for row in same if is_same(row, own)]
+        times = {row["engine"]: faster(row, own) for row in same if is_same(row, own)}
+        if own["precision"] != FLOAT32:
+            times = {name: [min(each)] * len(each) for name, each in times.items()}
         found[own["precision"]] = {
-            key: max([(FASTER, TORCH), *((faster(row, own)[at], row["engine"]) for row in same)])[1]
+            key: max([(FASTER, TORCH), *((each[at], name) for name, each in times.items())])[1]
             for at, key in enumerate((FEW, MANY))
         }
     return found
 
 
 def is_same(row: Row, own: Row) -> bool:
-    """Whether an engine's answers are the same: all in float32, else at most ``LOST`` fewer than torch's own."""
-    if row["problem"] is not None or not row["compared"]:
+    """Whether an engine answers as torch: all in float32, else, of ``LEAST`` or more, at most ``LOST`` fewer.
+
+    None may depend on the inputs beside it.
+    """
+    if row["problem"] is not None or not row["compared"] or row.get("batch_difference", 0.0) > BOUND:
         return False
     if row["precision"] == FLOAT32:
         return bool(row["equal"] == row["compared"])
-    return bool(row["equal"] >= own["equal"] - LOST * row["compared"])
+    return bool(row["compared"] >= LEAST and row["equal"] >= own["equal"] - LOST * row["compared"])
 
 
 def faster(row: Row, own: Row) -> list[float]:

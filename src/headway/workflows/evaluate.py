@@ -17,6 +17,7 @@ from headway.data.records.corpus import Corpus
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
+from headway.nn.global_state import isolated
 from headway.runtime.precision import FLOAT32
 from headway.tasks.common.lengths import lost_characters
 from headway.tasks.registry import recogniser, room, spec
@@ -37,6 +38,7 @@ READING = ("text_column", "label_column", "second_column", "encoding", "delimite
 """Options of the training run that decide how its files are read."""
 
 
+@isolated()
 def evaluate(
     run: str | Path,
     inputs: Any = (),
@@ -58,13 +60,14 @@ def evaluate(
     if isinstance(pipe.tokenizer, Tokenizer) and (
         line := lost_characters(_texts(given_data, pipe.task), pipe.tokenizer)
     ):
-        warnings.warn(line, stacklevel=2)
+        warnings.warn(line, stacklevel=3)
     metrics = room(pipe.task).evaluate(pipe, given_data)
     verdict = _verdict(pipe.task, metrics, given_data)
     on = f"{given_data.source.name}, the held-out part" if given_data.same else given_data.source.name
     every = {metric.key: metrics.get(metric.key) for metric in REPORTED}
     kind = (given_data.plan.get("model") or {}).get("kind")
     found = {"verdict": verdict, "called": spec(pipe.task).called_as(kind), "rows": given_data.counts}
+    found |= pipe.runtime.described | {"stored": (given_data.facts.get("precision") or {}).get("chosen")}
     return {"task": pipe.task, "on": on, **every, **metrics, **found}
 
 

@@ -150,7 +150,8 @@ def _conversations(
     if asked or kind == CHAT:
         if task is None and not chat:
             refuse(Given(source))
-        return as_dialogues(source, turns, options.data.on_bad_row), dict.fromkeys(COLUMNS)
+        unread = {**dict.fromkeys(COLUMNS), "label_column": columns["label_column"]}  # which conversations do not have
+        return as_dialogues(source, turns, options.data.on_bad_row), unread
     if kind == TO_TEXT and turns.input is None:
         return source, columns
     if turns_of(source.columns) is None:
@@ -187,8 +188,7 @@ def _streamed(
     if holds_messages(sample) or (task is None and not any(columns.values()) and turns_of(sample.columns)):
         raise InputError(f"{sample.name}: these are conversations; --stream reads running text. Leave it out.")
     if len(sample.columns) == 1:
-        corpus, named = Streamed(shards, sample.columns[0]), (columns["text_column"], columns["label_column"])
-        return corpus, detect(corpus, text_column=named[0], label_column=named[1], task=task)
+        return (corpus := Streamed(shards, sample.columns[0])), detect(corpus, task=task, **columns)
     task = task or next(name for name in NAMES if recogniser(name).running_text)
     found = detect(sample, task=task, **columns)
     return Streamed(shards, found.text_column or "") if recogniser(found.task).running_text else sample, found

@@ -3,11 +3,13 @@
 from typing import Any
 
 from headway.errors import InputError
+from headway.nn.global_state import isolated
 from headway.tasks.common.inside import Inside
 from headway.tasks.registry import room
 from headway.tasks.task import Pipeline
 
 
+@isolated()
 def look_inside(pipe: Pipeline, text: Any, target: str | None = None) -> Inside:
     """The attention of a loaded model on a text, read as its pipeline reads it, or of an image model on an image.
 

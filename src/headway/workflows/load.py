@@ -2,7 +2,7 @@
 
 import warnings
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 from torch import nn
 
@@ -11,11 +11,13 @@ from headway.hub import directory as hub
 from headway.hub.adapters.locate import locate_model
 from headway.io.fork_safety import check_threads
 from headway.io.regular_file import check_name
+from headway.models.adapt.ensemble import Ensemble
 from headway.models.own import OwnConfig
+from headway.nn.global_state import isolated
 from headway.runtime.engines.choose import choose, engine_device
 from headway.runtime.engines.engine import Engine
 from headway.runtime.engines.load import open_engine
-from headway.runtime.engines.registry import AUTO, TORCH, check_engine
+from headway.runtime.engines.registry import AUTO, SPECS, TORCH, check_engine
 from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.embedding.pipeline import Embedder
 from headway.tasks.image_classification.pipeline import ImageClassifier
@@ -28,74 +30,33 @@ from headway.tasks.translation.pipeline import Translator
 from headway.training.store.facts import check_files, read_facts
 
 
-@overload
-def load(
-    path: str | Path,
-    task: Literal["image_classification"],
-    *,
-    device: str = ...,
-    precision: str | None = ...,
-    engine: str = ...,
-) -> ImageClassifier: ...
+class How(TypedDict, total=False):
+    """The options of ``load``."""
+
+    device: str
+    precision: str | None
+    engine: str
 
 
 @overload
-def load(
-    path: str | Path, task: Literal["translation"], *, device: str = ..., precision: str | None = ..., engine: str = ...
-) -> Translator: ...
-
-
+def load(path: str | Path, task: Literal["image_classification"], **how: Unpack[How]) -> ImageClassifier: ...
 @overload
-def load(
-    path: str | Path,
-    task: Literal["classification"],
-    *,
-    device: str = ...,
-    precision: str | None = ...,
-    engine: str = ...,
-) -> Classifier: ...
-
-
+def load(path: str | Path, task: Literal["translation"], **how: Unpack[How]) -> Translator: ...
 @overload
-def load(
-    path: str | Path,
-    task: Literal["language_modeling"],
-    *,
-    device: str = ...,
-    precision: str | None = ...,
-    engine: str = ...,
-) -> Generator: ...
-
-
+def load(path: str | Path, task: Literal["classification"], **how: Unpack[How]) -> Classifier: ...
 @overload
-def load(
-    path: str | Path, task: Literal["masked_lm"], *, device: str = ..., precision: str | None = ..., engine: str = ...
-) -> MaskFiller: ...
-
-
+def load(path: str | Path, task: Literal["language_modeling"], **how: Unpack[How]) -> Generator: ...
 @overload
-def load(
-    path: str | Path, task: Literal["embedding"], *, device: str = ..., precision: str | None = ..., engine: str = ...
-) -> Embedder: ...
-
-
+def load(path: str | Path, task: Literal["masked_lm"], **how: Unpack[How]) -> MaskFiller: ...
 @overload
-def load(
-    path: str | Path,
-    task: Literal["token_classification"],
-    *,
-    device: str = ...,
-    precision: str | None = ...,
-    engine: str = ...,
-) -> Tagger: ...
-
-
+def load(path: str | Path, task: Literal["embedding"], **how: Unpack[How]) -> Embedder: ...
 @overload
-def load(
-    path: str | Path, task: str | None = ..., *, device: str = ..., precision: str | None = ..., engine: str = ...
-) -> Pipeline: ...
+def load(path: str | Path, task: Literal["token_classification"], **how: Unpack[How]) -> Tagger: ...
+@overload
+def load(path: str | Path, task: str | None = ..., **how: Unpack[How]) -> Pipeline: ...
 
 
+@isolated()
 def load(
     path: str | Path,
     task: str | None = None,
@@ -161,9 +122,17 @@ def _opened(name: str, precision: str, pipe: Pipeline, directory: Path, *, measu
         return open_engine(name, directory, pipe.model, precision)
     except InputError as error:
         if not measured:
-            raise
-        warnings.warn(f"torch answers, since the engine that was measured cannot: {error}", stacklevel=3)
+            raise _unless_refused(error, name, pipe) from None
+        warnings.warn(f"torch answers, since the engine that was measured cannot: {error}", stacklevel=5)
         return None
+
+
+def _unless_refused(error: InputError, name: str, pipe: Pipeline) -> InputError:
+    """The error of an engine, whose advice to export the model is not given where no such export can be made."""
+    from headway.workflows.export.exportable import refusals
+
+    reason = None if isinstance(pipe.model, Ensemble) else refusals(pipe.model, pipe.tokenizer)[SPECS[name].target]
+    return error if reason is None else InputError(f"--engine {name} cannot answer by this model: {reason}.")
 
 
 def load_model(directory: Path, precision: str | None = None) -> nn.Module:

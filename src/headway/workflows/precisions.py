@@ -20,6 +20,7 @@ from headway.hub.adapters.locate import locate_model
 from headway.models.device import device_of, wait_for
 from headway.runtime.precision import FLOAT32, available
 from headway.tasks.registry import room, spec
+from headway.training.evaluation.comparison import too_few
 from headway.training.evaluation.metric import Metric
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.store.facts import read_facts
@@ -49,8 +50,8 @@ def precisions(
     ``precision``; ``bytes`` of the weights; ``load_seconds``; ``speeds``, a dict for each number of threads and of
     texts at once: ``threads``, ``batch``, ``latency_ms`` of such a batch and ``per_second`` (texts, or tokens of a
     language model); ``metric``, its ``value`` and 95 % ``interval`` on the held-out data, or None where they are not
-    there or ``limit`` seconds are too short; and ``examples``, how many were counted: the same in each precision,
-    as many as there is time for, and with ``full`` all of them.
+    there or ``limit`` seconds are too short; ``units`` of the held-out data, as a verdict counts them; ``examples``,
+    how many were counted: the same in each precision, as many as there is time for, and with ``full`` all of them.
 
     Raises InputError as ``load`` does, and where the run has no data to measure with.
     """
@@ -66,7 +67,7 @@ def precisions(
         each = (1 - MEASURING) * limit / len(names)
         row |= {"speeds": list(_speeds(pipe, inputs, each))}
         row["bytes"] = weight_bytes(pipe.model)  # with what the first answers laid out
-        found.append(row | {"metric": None, "value": None, "interval": None, "examples": 0})
+        found.append(row | {"metric": None, "value": None, "interval": None, "examples": 0, "units": None})
         del pipe
     most = None
     if not full:
@@ -92,13 +93,21 @@ def _most(run: str, device: str, left: Callable[[], float]) -> int:
 
 
 def best(rows: list[dict[str, Any]]) -> str:
-    """The fastest precision at the largest batch whose metric was measured and is next to float32's; else float32."""
+    """The fastest precision at the largest batch whose metric was measured and is next to float32's; else float32.
+
+    None is chosen on fewer held-out units than a verdict needs (``few_units``).
+    """
     exact = rows[0]
     names = {FLOAT32: _fastest(exact)}
-    for row in rows[1:]:
+    for row in [] if few_units(rows) else rows[1:]:
         if None not in (row["value"], exact["value"]) and loss(row, exact) <= allowed(exact["metric"]):
             names[row["precision"]] = _fastest(row)
     return max(names, key=lambda name: names[name])
+
+
+def few_units(rows: list[dict[str, Any]]) -> bool:
+    """Whether the metric was measured on too few held-out units to choose by it."""
+    return rows[0]["metric"] is not None and too_few(rows[0]["metric"], rows[0].get("units"))
 
 
 def loss(row: dict[str, Any], exact: dict[str, Any]) -> float:
@@ -208,4 +217,5 @@ def _measured(run: str, precision: str, device: str, most: int | None) -> dict[s
         return {}
     value, fresh = metrics[metric.key], metrics[metric.key] == verdict["value"]
     interval = verdict.get("interval") if fresh else None
-    return {"metric": metric, "value": value, "interval": interval, "examples": metrics["examples"]}
+    found = {"metric": metric, "value": value, "interval": interval, "examples": metrics["examples"]}
+    return found | {"units": verdict.get("units")}

@@ -1,5 +1,6 @@
 """Each engine gives torch's answers, for each task that its exports have; what it lacks, torch does, and says so."""
 
+import itertools
 import subprocess
 import sys
 import warnings
@@ -8,13 +9,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import export_kit as kit
 import numpy as np
 import pytest
 import torch
 
 import headway
 from headway.generation.sampling import Sampling
+from headway.runtime.engines.exported import place_of
 from headway.runtime.engines.registry import SPECS
+from headway.tasks.common.compare_answers import apart
+from headway.workflows.export.export import export
 
 TEXTS = ["the cat sat", "old dogs ran past red doors and sang", "a", "on a mat while the cat sang " * 9, "", "zebra"]
 GREEDY = {"max_tokens": 70, "temperature": 0}
@@ -76,6 +81,22 @@ def test_an_engine_gives_the_answers_of_torch(engine: str, task: str, exported: 
         np.testing.assert_allclose(answers, expected, atol=2e-5)
     else:
         assert answers == expected
+
+
+LOWER = [(engine, task) for engine, task in CASES if engine != "llama.cpp"]
+
+
+@pytest.mark.parametrize(("engine", "task"), LOWER)
+def test_in_a_lower_precision_an_answer_does_not_depend_on_those_beside_it(engine: str, task: str, exported: Callable):
+    pipe = headway.load(exported(task, SPECS[engine].target, "int8"), engine=engine, precision="int8")
+    assert pipe.runtime.few.precision == pipe.runtime.many.precision == "int8"
+    texts = [f"{text} [MASK]" for text in TEXTS] if task == "masked_lm" else TEXTS
+    texts = [text for text in texts if task != "translation" or len(text) < 60]  # it refuses long sentences
+    ways = {"max_tokens": 9, "temperature": 0} if task == "language_modeling" else {}
+    with warnings.catch_warnings(action="ignore"):
+        together, alone = list(pipe(texts, **ways)), [pipe(text, **ways) for text in texts]
+    assert apart(together, alone) <= 1e-4
+    assert len({repr(one) for one in alone}) > 1, "the texts have answers of their own"
 
 
 @pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
@@ -235,6 +256,17 @@ def test_ctranslate2_continues_greedily_by_itself(exported: Callable, monkeypatc
         assert pipe("the cat", **GREEDY) == own("the cat", **GREEDY)
 
 
+def test_a_list_of_which_an_engine_lacks_one_is_not_answered_otherwise(exported: Callable):
+    """One prompt goes beyond the context, which torch continues: the others stay with the engine, as each alone."""
+    pytest.importorskip("ctranslate2")
+    pipe = headway.load(exported("language_modeling", "ctranslate2", "int8"), engine="ctranslate2", precision="int8")
+    texts = ["the cat sat", TEXTS[3], "old dogs"]
+    with warnings.catch_warnings(action="ignore"):
+        alone = [pipe(text, max_tokens=20, temperature=0) for text in texts]
+        assert pipe(texts, max_tokens=20, temperature=0) == alone
+        assert pipe(texts, max_tokens=20, temperature=0, stop=[alone[0][3:6]])[2] == alone[2]
+
+
 def _by_row(steps: Iterable[dict[int, int]]) -> dict[int, list[int]]:
     """The tokens of each row."""
     found: dict[int, list[int]] = {}
@@ -254,3 +286,22 @@ def test_ctranslate2_gives_the_best_targets_with_their_scores(exported: Callable
         for a, b in zip(one, other, strict=True):
             assert [h["text"] for h in b] == [h["text"] for h in a]
             assert [h["score"] for h in b] == pytest.approx([h["score"] for h in a], abs=1e-4)
+
+
+def test_ctranslate2_searches_by_the_length_penalty(tmp_path: Path):
+    """Targets may end at any token: which one is the best depends on the penalty, as it does by torch."""
+    pytest.importorskip("ctranslate2")
+    run = kit.ending_translator(tmp_path / "run")
+    assert export(run, place_of(run, "ctranslate2"), to="ctranslate2").made
+    own, pipe = headway.load(run), headway.load(run, engine="ctranslate2")
+    texts = [" ".join(words) for words in itertools.permutations(["the cat", "old dogs", "red doors", "a mat"])]
+    length: dict[float, float] = {}
+    for penalty in (0.0, 1.0):
+        with warnings.catch_warnings(action="ignore"):
+            one, other = (each.hypotheses(texts, 4, 2, length_penalty=penalty) for each in (own, pipe))
+        pairs = [(a, b) for a, b in zip(one, other, strict=True) if a[0]["text"] == b[0]["text"]]
+        assert len(pairs) >= 0.8 * len(texts), penalty
+        for a, b in pairs:
+            assert b[0]["score"] == pytest.approx(a[0]["score"], abs=1e-4) and b[1]["score"] <= b[0]["score"]
+        length[penalty] = sum(len(each[0]["text"]) for each in other) / len(texts)
+    assert length[0.0] < length[1.0]

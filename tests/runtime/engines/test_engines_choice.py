@@ -30,7 +30,7 @@ def test_what_is_no_engine_is_named(name: object, exported: Callable):
 def test_a_library_that_is_missing_is_named_with_its_extra(name: str, exported: Callable, monkeypatch):
     monkeypatch.setattr(registry, "find_spec", lambda package: None)
     with pytest.raises(InputError) as raised:
-        headway.load(exported("classification"), engine=name)
+        headway.load(exported("language_modeling" if SPECS[name].decoders else "classification"), engine=name)
     spec = SPECS[name]
     said = f"--engine {name} needs {spec.package}: pip install 'headway[{spec.extra}]', then run this command again."
     assert str(raised.value) == said
@@ -86,6 +86,12 @@ def other_record(place: Path) -> None:
     (place / RECORD).write_text(json.dumps({**record, "files": {"../../model.safetensors": "0"}}))
 
 
+def no_checksums(place: Path) -> None:
+    spoil_graph(place)
+    record = json.loads((place / RECORD).read_text())
+    (place / RECORD).write_text(json.dumps({**record, "files": {}}))
+
+
 def no_graph(place: Path) -> None:
     (place / "model.onnx").unlink()
 
@@ -106,6 +112,7 @@ def unusable_graph(place: Path) -> None:
         (spoil_graph, r"model\.onnx: is damaged: it has changed since it was exported"),
         (spoil_record, r"headway_export\.json"),
         (other_record, r"headway_export\.json: is damaged"),
+        (no_checksums, r": headway_export\.json does not name this file, .*`headway export .* replaces the export\."),
         (no_graph, r"model\.onnx: cannot be read \(No such file"),
         (unusable_graph, r"--engine onnxruntime cannot use .*/exports/onnx: "),
     ],
@@ -167,3 +174,16 @@ def test_several_models_together_have_no_engine(exported: Callable):
 
 def test_the_list_is_complete():
     assert ("auto", "torch", *SPECS) == ENGINES and all(spec.installed in (True, False) for spec in SPECS.values())
+
+
+def test_no_export_is_advised_that_would_be_refused(classifier_run: Path, char_run: Path, in_process: Callable):
+    """Whether its library is installed or not: another engine is to be named."""
+    for name, run, said in (
+        ("llama.cpp", classifier_run, r"--engine llama\.cpp cannot answer by this model: "),
+        ("llama.cpp", char_run, "its tokenizer is one of characters"),
+    ):
+        with pytest.raises(InputError, match=said) as raised:
+            headway.load(run, engine=name)
+        assert "headway export" not in str(raised.value) and "pip install" not in str(raised.value)
+    status, _, err = in_process("classify", classifier_run, "the cat", "--engine", "llama.cpp")
+    assert status == 2 and "headway export" not in err

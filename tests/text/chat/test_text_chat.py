@@ -238,3 +238,17 @@ def test_what_is_no_conversation(messages: Any) -> None:
         render_chat(CHATML, messages, add_generation_prompt=False, special={})
     with pytest.raises(InputError, match="at most 8388608"):
         render_chat(CHATML, [{"role": "user", "content": "x" * 2**23}], add_generation_prompt=False, special={})
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        '{{ strftime_now("%Y"*1000000) }}',
+        '{{ "a"*3000000 }}',
+        '{{ "%900000d" % 1 }}{{ "%900000d" % 1 }}',
+        '{% for i in range(100000) %}{{ messages[0]["content"] }}{% endfor %}',
+    ],
+)
+def test_a_template_writes_no_more_than_its_messages_and_itself_could_need(template: str) -> None:
+    with pytest.raises(InputError, match=r"writes more than \d+ characters for these messages"):
+        render_chat(template, [{"role": "user", "content": "a few words"}], add_generation_prompt=True, special={})

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.hub.directory import save_model
+from headway.hub.directory import load_model, save_model
 from headway.models.config import Positions, TransformerConfig
 from headway.models.heads import ClassificationHead
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
@@ -90,6 +90,17 @@ def translator(place: Path, tokenizer: Tokenizer = BOTH, **config: Any) -> Path:
     end = tokenizer.end_of_text
     save_model(model, place, **ids_of(tokenizer), decoder_start_token_id=end, forced_eos_token_id=None)
     tokenizer.save(place)
+    return place
+
+
+def ending_translator(place: Path) -> Path:
+    """A translator that may end a target at any token, with nearly equal likelihoods of all others."""
+    model = load_model(translator(place))
+    with torch.no_grad():
+        model.head.matrix.weight.mul_(0.6)
+        model.head.matrix.bias[BOTH.end_of_text] += 3.0
+    end = BOTH.end_of_text
+    save_model(model, place, **ids_of(BOTH), decoder_start_token_id=end, forced_eos_token_id=None)
     return place
 
 

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import ctranslate2
@@ -20,6 +21,7 @@ from export_kit import (
     classifier_head,
     decoder,
     encoder,
+    ending_translator,
     names,
     spread,
     translator,
@@ -27,12 +29,15 @@ from export_kit import (
 
 import headway
 from headway.errors import InputError
+from headway.generation.beam import Hypothesis
 from headway.hub.directory import load_model, save_any
 from headway.hub.generation_config import TargetRules
 from headway.models.config import Positions, RopeScaling, TransformerConfig
 from headway.models.heads import MaskedTokenHead, PoolingHead, VectorHead
 from headway.models.transformer import Decoder
 from headway.nn.kernels import int8
+from headway.runtime.engines.ctranslate2_engine import TranslatorEngine
+from headway.runtime.engines.engine import Searching
 from headway.workflows.export import ctranslate2 as target
 from headway.workflows.export.ctranslate2_head import apply_head
 from headway.workflows.export.export import RECORD, export
@@ -229,6 +234,37 @@ def test_a_translator_whose_targets_do_not_end_is_refused(tmp_path: Path, in_pro
     status, out, err = in_process("export", source, "--to", "ctranslate2", "--out", tmp_path / "b")
     assert status == 2 and out == "" and err.count("\n") == 1 and "no token ends a target" in err
     assert not (tmp_path / "b").exists()
+
+
+def test_a_search_by_another_length_penalty_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The check asks the engine that ``--engine ctranslate2`` takes, as it is asked by default."""
+    search = TranslatorEngine.search
+
+    def ignoring(self: TranslatorEngine, sources: list[list[int]], how: Searching) -> list[list[Hypothesis]]:
+        found = search(self, sources, replace(how, length_penalty=0.0))
+        return [
+            [replace(one, score=one.score / (len(one.ids) + (not one.cut)) ** how.length_penalty) for one in each]
+            for each in found
+        ]
+
+    source = ending_translator(tmp_path / "a")
+    assert export(source, tmp_path / "b", to="ctranslate2").made
+    monkeypatch.setattr(TranslatorEngine, "search", ignoring)
+    found = export(source, tmp_path / "c", to="ctranslate2")
+    assert not found.made and "whose log-probability is lower" in found.parity.problem
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_decoder_that_translates_is_refused_by_name(tmp_path: Path, in_process: Callable):
+    """Before it is trained, and when it is exported."""
+    (tmp_path / "pairs.csv").write_text("source,target\n" + "".join(f"the cat {n},{n} tac\n" for n in range(60)))
+    words = ["--model", "decoder", "--d-model", "16", "--layers", "1", "--heads", "2", "--steps", "2", "--threads", "1"]
+    run = tmp_path / "run"
+    status, _, err = in_process("train", tmp_path / "pairs.csv", *words, "--task", "translation", "--out", run)
+    assert status == 0 and "ctranslate2: this translator is a decoder alone" in err, err
+    status, out, err = in_process("export", run, "--to", "ctranslate2", "--out", tmp_path / "b")
+    assert (status, out) == (2, "") and "this translator is a decoder alone (--model decoder)" in err
+    assert "This model can be exported to hf" in err and not (tmp_path / "b").exists()
 
 
 def test_what_is_read_otherwise_is_not_left(tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -9,6 +10,7 @@ import pytest
 from export_kit import BERT, PIECES, classifier_head, encoder
 
 from headway.models.heads import PoolingHead
+from headway.runtime.engines import onnxruntime_attention as attention
 from headway.runtime.engines.onnxruntime_attention import fused
 from headway.runtime.engines.onnxruntime_session import OnnxRuntimeSession
 from headway.workflows.export.export import export
@@ -64,3 +66,16 @@ def test_numbers_that_the_operation_does_not_assume_are_left_alone(tmp_path: Pat
             constant.CopyFrom(other)
     onnx.save(model, path)
     assert "Attention" not in operations(fused(path))
+
+
+def test_an_export_is_checked_with_this_operation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The check reads a graph as its users do, and as ``--engine onnxruntime`` does."""
+
+    def of_one_head(op: Any, x: Any, weight: Any, bias: Any, hidden: Any, **_: Any) -> Any:
+        mask = op.Cast(attention._seen(hidden), to=attention.INT32)
+        return op.Attention(x, weight, bias, mask, num_heads=1, _domain=attention.DOMAIN)
+
+    source = encoder(tmp_path / "a", classifier_head())
+    monkeypatch.setattr(attention, "_as_one", of_one_head)
+    found = export(source, tmp_path / "b", to="onnx")
+    assert not found.made and found.parity.problem.startswith("by --engine onnxruntime the answers differ by")

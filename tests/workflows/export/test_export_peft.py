@@ -34,7 +34,9 @@ def ids() -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
-def test_peft_computes_the_same(kind: str, corpus: Path, tmp_path: Path, in_process: Callable):
+def test_peft_computes_the_same(
+    kind: str, corpus: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
+):
     run = run_of(kind, corpus, tmp_path)
     status, text, err = in_process("export", run, "--to", "peft", "--json")
     found = json.loads(text.splitlines()[-1])
@@ -42,6 +44,9 @@ def test_peft_computes_the_same(kind: str, corpus: Path, tmp_path: Path, in_proc
     assert found["door"] == "PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(BASE), DIR)"
     out = run / "exports" / "peft"
     assert {path.name for path in out.iterdir()} - {RECORD, "README.md"} == ADAPTER
+    assert json.loads((out / "adapter_config.json").read_text())["base_model_name_or_path"] == "../../../base"
+    assert not [path for path in out.iterdir() if path.name != RECORD and str(tmp_path).encode() in path.read_bytes()]
+    monkeypatch.chdir(out)  # by a relative path, PEFT finds a base from the working directory
     with torch.no_grad():
         base = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "base")
         before, ours = base(ids()).logits, load_model(run)(ids())
@@ -56,6 +61,14 @@ def test_peft_computes_the_same(kind: str, corpus: Path, tmp_path: Path, in_proc
         assert (headway.load(out).model(ids()) - ours).abs().max() <= 1e-4
     size, whole = ((place).stat().st_size for place in (out / "adapter_model.safetensors", run / "model.safetensors"))
     assert size < whole / 2
+
+
+def test_a_base_that_is_far_away_is_named_without_its_place(monkeypatch: pytest.MonkeyPatch):
+    from headway.hub.download import Download
+    from headway.workflows.export.peft import _name_of
+
+    assert _name_of(Download(Path("/home/a person/models/base")), Path("/data/out")) == "base"
+    assert _name_of(Download(Path("/srv/base"), "org/name", "abc"), Path("/data/out")) == "org/name"
 
 
 def test_a_classifier_keeps_its_labels(rows: Path, tmp_path: Path):

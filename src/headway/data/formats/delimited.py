@@ -22,16 +22,14 @@ from headway.data.formats.header import DELIMITERS, check_columns, check_header,
 from headway.data.formats.tags import are_tagged, tagged
 from headway.data.open.column_names import HEADER_NAMES
 from headway.data.open.columns import MOST_LABELS
+from headway.data.open.files import LONGEST_LINE, too_long
 from headway.data.records.chunks import Chunk, chunk_of
-from headway.data.records.rows import BadRows, OpenTable
+from headway.data.records.rows import BadRows, OpenTable, some
 from headway.errors import InputError
 from headway.io.quantities import counted
 
 ROWS_AMONG = 0.8
 """The share of the lines of a quoted field that fit the columns where the field has swallowed rows."""
-
-ROW_CHARACTERS = 64 << 20
-"""A row of more characters than this is not read to its end."""
 
 SNIFF_ROWS = 50
 LOOKED_AT = 1000
@@ -58,20 +56,24 @@ class _Lines:
     def more(self) -> bool:
         """Add the next lines to the rest of the current piece; False at the end of the file."""
         held = [self.text[self.at :], self._begun]
+        size = len(self._begun)
         self._begun = ""
         for piece in self._pieces:
             end = piece.rfind("\n") + 1
             held.append(piece[:end] if end else piece)
+            size += end or len(piece)
             if end:
                 self._begun = piece[end:]
                 break
+            if size > LONGEST_LINE:
+                raise too_long(self.path, self.number + held[0].count("\n") + 1)
         left, self.text = len(held[0]), "".join(held)
         self.at, self.piece = 0, self.piece + 1
         return len(self.text) > left
 
     def sample(self, count: int) -> list[str]:
         """The next lines, which are not taken."""
-        while self.text.count("\n", self.at) < count and self.more():
+        while self.text.count("\n", self.at) < count and len(self.text) - self.at < LONGEST_LINE and self.more():
             pass
         return list(islice(io.StringIO(self.text[self.at :], newline="\n"), count))
 
@@ -87,8 +89,8 @@ class _Lines:
             self.take(1)
             line = self.text[start : self.at]
             self.row.append(line)
-            self.size += len(line)
-            if self.size > ROW_CHARACTERS:
+            self.size += 64 + len(line)  # what a line takes, since those of a row are held
+            if self.size > LONGEST_LINE:
                 raise self.unclosed()
             yield line
 
@@ -159,7 +161,7 @@ def sniff(sample: list[str], preferred: str = ",") -> str:
 
 def _lenient(sample: list[str], delimiter: str) -> list[list[str]]:
     """The rows of a sample as far as they can be read."""
-    csv.field_size_limit(max(csv.field_size_limit(), ROW_CHARACTERS))
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
     rows = []
     try:
         for row in csv.reader(sample, delimiter=delimiter):
@@ -176,7 +178,7 @@ def _plain_columns(feed: _Lines, columns: list[str]) -> list[list[str]] | None:
     not in the last field of its row would show.
     """
     text, count = feed.text[feed.at :], len(columns)
-    if '"' in text or "\r" in text or "\0" in text or not text.endswith("\n") or len(text) > ROW_CHARACTERS:
+    if '"' in text or "\r" in text or "\0" in text or not text.endswith("\n") or len(text) > LONGEST_LINE:
         return None
     cells = text.replace("\n", "\n" + feed.delimiter).split(feed.delimiter)
     del cells[-1]  # after the last line end
@@ -207,7 +209,7 @@ def _blocks(feed: _Lines, bad: BadRows) -> Iterator[tuple[Sequence[int], list[li
 def _usual_rows(feed: _Lines) -> tuple[Sequence[int], list[list[str]]]:
     """Rows from the current piece, up to the first that is malformed, unusually long or not whole."""
     text, first = feed.text[feed.at :], feed.rows + 1
-    if "\0" in text or len(text) > ROW_CHARACTERS:
+    if "\0" in text or len(text) > LONGEST_LINE:
         return [], []
     rows: list[list[str]] = []
     ends = [0]
@@ -235,7 +237,7 @@ def _records(feed: _Lines, bad: BadRows) -> Iterator[tuple[int, list[str]] | Non
 
     The limit of the csv module on the length of a field holds for the whole process; it is raised here, never lowered.
     """
-    csv.field_size_limit(max(csv.field_size_limit(), ROW_CHARACTERS))
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
     reader = csv.reader(feed, delimiter=feed.delimiter, strict=True)
     while True:
         feed.begin()
@@ -340,20 +342,25 @@ def _start(cell: str) -> str:
 def _open_quote(text: str, delimiter: str) -> int:
     """How many lines into `text` the quote stands that is still open at its end, or closes before more text."""
     separator = re.compile(f"{re.escape(delimiter)}|\n")
-    closing = re.compile('(?:[^"]|"")*"(?!")')
     opening = at = 0
     while at < len(text):
         if text[at] == '"':
             opening = at
-            closed = closing.match(text, at + 1)
-            if closed is None or text[closed.end() : closed.end() + 1] not in ("", delimiter, "\r", "\n"):
+            at = _closed(text, at + 1)
+            if not at or text[at : at + 1] not in ("", delimiter, "\r", "\n"):
                 break
-            at = closed.end()
         following = separator.search(text, at)
         if following is None:
             break
         at = following.end()
     return text.count("\n", 0, opening)
+
+
+def _closed(text: str, at: int) -> int:
+    """The place after the quote that closes a field which goes on at ``at``; 0 where there is none."""
+    while (at := text.find('"', at)) >= 0 and text.startswith('""', at):
+        at += 2
+    return at + 1
 
 
 def _chunks(feed: _Lines, columns: list[str], bad: BadRows) -> Iterator[Chunk]:
@@ -392,6 +399,6 @@ def _ragged(row: list[str], columns: list[str]) -> str:
     have, want = len(row), len(columns)
     fields = f"this row has {counted(have, 'field')}, the header has {want}"
     if have < want:
-        names = ", ".join(repr(name) for name in columns[have:])
+        names = some([repr(name) for name in columns[have:]])
         return f"{fields}: no value for {names}. Add what is missing, or pass --on-bad-row skip."
     return f"{fields}. Put quotes around a field that holds the delimiter, or pass --on-bad-row skip."

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headway.data.formats.aligned import are_sides
 from headway.data.open.column_names import HEADER_NAMES
-from headway.data.records.rows import shorten
+from headway.data.records.rows import occurs_twice, shorten
 from headway.errors import InputError
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
@@ -26,9 +26,9 @@ def check_header(path: Path, line: int, columns: list[str], chosen: str, asked: 
                 f"{path}, line {line}: the delimiter {asked!r} does not occur in the header {found}. "
                 f"It looks like {DELIMITERS[other]}-separated; leave out --delimiter."
             )
-    twice = sorted({cell for cell in columns if cell and columns.count(cell) > 1})
-    if twice:
-        raise InputError(f"{path}, line {line}: the header has {twice[0]!r} twice; every column needs its own name.")
+    twice = occurs_twice(filter(None, columns))
+    if twice is not None:
+        raise InputError(f"{path}, line {line}: the header has {twice!r} twice; every column needs its own name.")
     named = [cell for cell in columns if cell]
     counted = named == [str(index) for index in range(len(named))]  # as pandas writes a table without names
     for cell in columns:

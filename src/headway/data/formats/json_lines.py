@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Never
 
+from headway.data.open.files import longest_list
 from headway.data.records.chunks import chunked
 from headway.data.records.rows import BadRows, OpenTable, shorten
 from headway.errors import InputError
@@ -15,8 +16,6 @@ BLANK = " \t\n\r"
 """What may stand between values in JSON."""
 PAIRS = "translation"
 """The key whose object holds a text in each language."""
-MOST_LIST = 1 << 30
-"""Characters of a JSON list at most, which is held in memory while it is read."""
 
 
 class Malformed(ValueError):
@@ -86,15 +85,16 @@ def _list_of_objects(path: Path, head: str, lines: Iterator[str], bad: BadRows) 
 
     Raises InputError where the list is no JSON: what follows cannot be told apart then, so no row can be left out.
     """
-    parts, size = [head], len(head)
+    parts, size, most = [head], len(head), longest_list(path)
     for text in lines:
         parts.append(text)
-        if (size := size + len(text)) > MOST_LIST:
+        if (size := size + len(text)) > most:
             raise InputError(
-                f"{path}: this JSON list has more than {MOST_LIST:,} characters; write one object per line (JSON "
+                f"{path}: this JSON list has more than {most:,} characters; write one object per line (JSON "
                 "Lines), which is read as a stream."
             )
     whole = "".join(parts)
+    parts.clear()
     if "\0" in whole:
         line = whole.count("\n", 0, whole.index("\0")) + 1
         raise InputError(f"{path}, line {line}: a NUL byte; expected text. Remove it and run again.")
@@ -215,7 +215,7 @@ def _values(
     missing = [name for name in columns if name not in found]
     if missing:
         raise Malformed(f"no {missing[0]!r} here, but line {first_line} has it. Add it, or write null.")
-    extra = [name for name in found if name not in columns]
+    extra = [name for name in found if name not in columns] if len(found) > len(columns) else []
     if extra:
         raise Malformed(f"the key {extra[0]!r} is not in line {first_line}. Remove it, or add it to every line.")
     kinds = {name: json_type(found[name]) for name in columns}

@@ -8,7 +8,7 @@ bytes that are no text are left out, and a warning names them; the index that pa
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
@@ -18,12 +18,12 @@ from headway.data.formats.json_lines import PAIRS
 from headway.data.open.diagnose import check_head
 from headway.data.open.files import Tally
 from headway.data.records.chunks import Chunk
-from headway.data.records.rows import BadRows, OpenTable, missing_column
+from headway.data.records.rows import BadRows, OpenTable, missing_column, occurs_twice
 from headway.errors import InputError
 
 EXTRA = "Reading Parquet needs pyarrow: pip install 'headway[data]'."
-BATCH = 1024
-"""Rows that become strings at a time."""
+BATCH, BATCH_BYTES = 1024, 32 << 20
+"""Rows that become strings at a time, and about how many bytes they may have at most; one row always does."""
 BUFFER = 1 << 20
 """Bytes of a column that are read at a time."""
 MAGIC = b"PAR1"
@@ -70,7 +70,9 @@ def opened(
             if look is not None:
                 look(file)
                 file.seek(0)
-            yield library.parquet.ParquetFile(file, buffer_size=BUFFER)
+            found = library.parquet.ParquetFile(file, buffer_size=BUFFER)
+            found.handle = file
+            yield found
     except MemoryError:
         raise
     except FileNotFoundError:
@@ -107,8 +109,8 @@ def readable_columns(name: str | Path, file: Any) -> list[str]:
     """
     fields = [field for field in file.schema_arrow if not INDEX.fullmatch(field.name)]
     names = [field.name for field in fields]
-    if twice := sorted({column for column in names if names.count(column) > 1}):
-        raise InputError(f"{name}: has two columns {twice[0]!r}; every column needs its own name.")
+    if (twice := occurs_twice(names)) is not None:
+        raise InputError(f"{name}: has two columns {twice!r}; every column needs its own name.")
     unread = [field for field in fields if VECTOR.match(str(field.type)) or _is_binary(field, file)]
     others = ", ".join(f"{field.name} ({field.type})" for field in unread)[:200]
     read = [field for field in fields if field not in unread]
@@ -126,21 +128,58 @@ def readable_columns(name: str | Path, file: Any) -> list[str]:
 
 def _is_binary(field: Any, file: Any) -> bool:
     """Whether a column holds bytes that are no text, by its first values."""
-    batches = file.iter_batches(BATCH, columns=[field.name]) if "binary" in str(field.type) else ()
+    found = batches(file, [field.name]) if "binary" in str(field.type) else ()
     held: list[bytes] = []
-    for batch in islice(batches, 1):
+    for batch in islice(found, 1):
         json.dumps(batch.column(0).to_pylist(), default=lambda one: held.append(one) if isinstance(one, bytes) else "")
     return NO_TEXT.search(b"".join(held)) is not None
 
 
 def paths_of(file: Any, columns: Sequence[str]) -> list[str]:
     """Where columns are in an open file."""
-    return [column if column in file.schema_arrow.names else f"{PAIRS}.{column}" for column in columns]
+    there = set(file.schema_arrow.names)
+    return [column if column in there else f"{PAIRS}.{column}" for column in columns]
+
+
+def batches(file: Any, paths: Sequence[str], groups: Iterable[int] | None = None) -> Iterator[Any]:
+    """The rows of an open file, or of some of its row groups, a thousand at a time; fewer where values are long."""
+    for group in range(file.metadata.num_row_groups) if groups is None else groups:
+        yield from file.iter_batches(_rows_at_once(file, group, paths), row_groups=[group], columns=paths)
+
+
+def _rows_at_once(file: Any, group: int, paths: Sequence[str]) -> int:
+    """How many rows of a group to read at a time.
+
+    The footer says how many bytes a column has.  A value that is written once and referred to may be in every row, so
+    the longest of a dictionary counts for each; where a value can refer to the one before, it may be all of them.
+    """
+    found, wanted = file.metadata.row_group(group), {path.split(".")[0] for path in paths}
+    columns = [found.column(number) for number in range(found.num_columns)]
+    texts = [one for one in columns if one.physical_type == "BYTE_ARRAY" and one.path_in_schema.split(".")[0] in wanted]
+    rows = max(1, found.num_rows)
+    repeated = sum(one.total_uncompressed_size for one in texts if "DELTA_BYTE_ARRAY" in one.encodings)
+    if coded := [one.path_in_schema for one in texts if one.has_dictionary_page]:
+        again = pyarrow().parquet.ParquetFile(file.handle, metadata=file.metadata, read_dictionary=coded)
+        for first in islice(again.iter_batches(1, row_groups=[group], columns=coded), 1):
+            repeated += sum(map(_longest, first.columns))
+    each = max((-(-one.num_values // rows) for one in texts), default=1)
+    bytes_of_row = sum(one.total_uncompressed_size for one in texts) // rows + repeated * each
+    return max(1, min(BATCH, BATCH_BYTES // max(1, bytes_of_row)))
+
+
+def _longest(array: Any) -> int:
+    """Bytes of the longest value of a dictionary; of several in an array of lists or objects, together."""
+    library = pyarrow()
+    if library.types.is_dictionary(array.type):
+        return library.compute.max(library.compute.binary_length(array.dictionary)).as_py() or 0
+    if library.types.is_struct(array.type):
+        return sum(_longest(array.field(at)) for at in range(array.type.num_fields))
+    return _longest(array.values) if library.types.is_nested(array.type) else 0
 
 
 def column_of(part: Any, name: str) -> Any:
     """A column of a part of a file, whose elements have ``.as_py()``."""
-    if name in part.schema.names:
+    if part.schema.get_field_index(name) >= 0:
         return part.column(name)
     return pyarrow().compute.struct_field(part.column(PAIRS), name)
 
@@ -228,7 +267,7 @@ def _chunks(path: Path, columns: list[str], bad: BadRows, tally: Tally | None) -
         tally.add("\0".join([*columns, ""]).encode())
     with opened(path, lambda: path.open("rb")) as file:
         names = class_names(file)
-        for batch in file.iter_batches(BATCH, columns=paths_of(file, columns)):
+        for batch in batches(file, paths_of(file, columns)):
             found = Chunk(
                 dict(zip(columns, cells(batch, columns, names, path, number), strict=True)),
                 range(number + 1, number + 1 + batch.num_rows),

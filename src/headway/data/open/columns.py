@@ -6,6 +6,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -43,11 +44,11 @@ class Column:
     nested: bool = False
     """whether all values that are not blank are written like lists or objects of JSON"""
 
-    @property
+    @cached_property
     def key(self) -> str:
         return re.sub(r"[\W_]+", "", self.name.casefold())
 
-    @property
+    @cached_property
     def few(self) -> bool:
         """Few distinct, short values that repeat, if only one."""
         few = 1 <= self.distinct <= min(MOST_LABELS, max(2, self.n_rows // 2))

@@ -23,6 +23,8 @@ from pathlib import Path
 from headway.data.open.diagnose import check_head, encoding_error
 from headway.errors import InputError
 
+LONGEST_LINE = 64 << 20
+"""Characters of a line, or of a row of a table, at most; a longer one is not read to its end."""
 BLOCK = 1 << 20
 """Bytes read at a time."""
 WIDE = ("utf-16", "utf-32")
@@ -285,19 +287,37 @@ def _fits_cp1252(path: Path) -> bool:
 
 
 def lines(path: Path, encoding: str | None = None, tally: Tally | None = None) -> Iterator[str]:
-    """The lines of a file, each with its line end; only "\\n" ends a line."""
+    """The lines of a file, each with its line end; only "\\n" ends one.  Raises InputError for one that is too long."""
     held: list[str] = []
+    number, size = 1, 0
     for piece in pieces(path, encoding, tally):
         start = 0
         while (end := piece.find("\n", start)) >= 0:
             held.append(piece[start : end + 1])
             yield "".join(held) if len(held) > 1 else held[0]
             held.clear()
-            start = end + 1
+            start, number, size = end + 1, number + 1, 0
         if start < len(piece):
             held.append(piece[start:])
+            size += len(piece) - start
+            is_list = size > LONGEST_LINE and kind(path) == "jsonl" and held[0].lstrip().startswith("[")
+            if size > (longest_list(path) if is_list else LONGEST_LINE):
+                raise too_long(path, number)
     if held:
         yield "".join(held)
+
+
+def too_long(place: object, line: int) -> InputError:
+    """The error for a line that is not read to its end."""
+    return InputError(
+        f"{place}, line {line}: has more than {LONGEST_LINE:,} characters, which is too long for one line; "
+        "end each line with a line feed."
+    )
+
+
+def longest_list(path: Path) -> int:
+    """Characters of a JSON list at most, which is held in memory: less than a compressed file could unpack to."""
+    return min(1 << 30, max(LONGEST_LINE, 32 * path.stat().st_size))
 
 
 def cut_point(text: str) -> int:

@@ -5,6 +5,7 @@ a number as Python writes it, true and false as those words, a missing value as 
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -16,11 +17,14 @@ from headway.data.open.columns import Judging
 from headway.data.open.files import Tally
 from headway.data.records.chunks import ROWS, Chunk
 from headway.data.records.corpus import Corpus, Document, Source, row_chunks
-from headway.data.records.rows import place_of
+from headway.data.records.rows import occurs_twice, place_of
 from headway.data.records.table import StreamedRows, Table
 from headway.errors import InputError
+from headway.hub.dataset import dataset_id
 from headway.io.quantities import counted
 
+ENDING = re.compile(r"\.(txt|csv|tsv|tab|jsonl|ndjson|json|parquet|npz|gz)$", re.IGNORECASE)
+"""How files of data end."""
 EXPECTED = (
     "expected names of files, a pandas or polars frame, a datasets.Dataset, a list or Series of texts, a pair of a "
     "list of texts and a list of labels, or a list of dicts"
@@ -49,8 +53,8 @@ def given_inputs(given: Sequence[Any]) -> list[Any]:
     Raises InputError for anything else.
     """
     given = [_listed(one) for one in given]
-    if len(given) == 2 and all(isinstance(one, list) for one in given) and _are_texts(given[0]):
-        given = [(given[0], given[1])]
+    if len(given) == 2 and all(isinstance(one, list | tuple) for one in given) and _are_texts(list(given[0])):
+        given = [(list(given[0]), list(given[1]))]
     held = [_held(one) for one in given]
     if len(given) == 1 and held[0] is not None:
         return [_table(held[0])]
@@ -91,10 +95,16 @@ def _held(data: Any) -> _Held | None:
 
 
 def _are_texts(data: Any) -> bool:
-    """Whether this is a list of texts rather than of files: some have blanks in them, and none is there as a file."""
+    """Whether this is a list of texts: some have blanks and none is there as a file, or not all may name inputs."""
     if not isinstance(data, list) or not data or not all(isinstance(one, str) for one in data):
         return False
-    return any(len(one.split()) > 1 for one in data) and not any(_is_there(one) for one in data[:100])
+    if any(len(one.split()) > 1 for one in data):
+        return not any(_is_there(one) for one in data[:100])
+    return len(data) > 1 and not all(map(_names_input, data))
+
+
+def _names_input(text: str) -> bool:
+    return ENDING.search(text) is not None or dataset_id(text) is not None or _is_there(text)
 
 
 def _is_there(name: str) -> bool:
@@ -185,8 +195,8 @@ def _table(held: _Held) -> Table:
     name = f"{held.what} of {counted(held.count, 'row')}"
     if not held.count or not held.columns:
         raise InputError(f"{held.what} is empty; expected rows of texts.")
-    if twice := sorted({column for column in held.columns if held.columns.count(column) > 1}):
-        raise InputError(f"{name}: has two columns {twice[0]!r}; every column needs its own name.")
+    if (twice := occurs_twice(held.columns)) is not None:
+        raise InputError(f"{name}: has two columns {twice!r}; every column needs its own name.")
 
     def stream() -> Iterator[Chunk]:
         for start in range(0, held.count, ROWS):

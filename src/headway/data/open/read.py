@@ -20,9 +20,9 @@ from headway.data.open.class_folders import are_class_folders
 from headway.data.open.columns import Judging
 from headway.data.open.files import Tally, check_encoding, check_path, folder_files, kind, lines, pieces
 from headway.data.records.chunks import Chunk, LineNumbers, line_chunks
-from headway.data.records.corpus import Corpus, Document, Source, file_chunks, file_source, row_chunks
+from headway.data.records.corpus import Corpus, Document, Source, file_chunks, file_source, row_chunks, whole_text
 from headway.data.records.dialogues import Dialogues, Noticed, holds_dialogues, open_dialogues
-from headway.data.records.rows import BadRows, OpenTable, check_policy
+from headway.data.records.rows import BadRows, OpenTable, check_policy, some
 from headway.data.records.table import StreamedRows, Table
 from headway.errors import InputError
 from headway.io.regular_file import check_name
@@ -144,7 +144,7 @@ def _open(
     if kind(path) == "text" and holds_labels(path, encoding):
         return open_labelled_lines(path, lines(path, encoding, tally), bad)
     if kind(path) == "text":
-        return OpenTable([LINES], line_chunks(LINES, file_chunks(path, encoding, tally)))
+        return OpenTable([LINES], line_chunks(LINES, file_chunks(path, encoding, tally), path))
     return open_delimited(path, pieces(path, encoding, tally), delimiter, kind(path) == "tsv", bad)
 
 
@@ -158,7 +158,7 @@ def _same_columns(paths: list[Path], encoding: str | None, delimiter: str | None
     for path, found in zip(paths, columns, strict=True):
         if sorted(found) != sorted(columns[0]):
             raise InputError(
-                f"{path}: its columns are {', '.join(found)}, but {paths[0]} has {', '.join(columns[0])}; "
+                f"{path}: its columns are {some(found)}, but {paths[0]} has {some(columns[0])}; "
                 "files read together need the same columns."
             )
     return columns[0]
@@ -198,7 +198,7 @@ def _read_table(
     def opened(path: Path, bad: BadRows, tally: Tally | None) -> OpenTable:
         return _open(path, encoding, delimiter, bad, tally)
 
-    none = f"this table is empty: there are no rows in this file, only columns ({', '.join(columns)})."
+    none = f"this table is empty: there are no rows in this file, only columns ({some(columns)})."
     return _read_rows(paths, opened, on_bad_row, repr((encoding, delimiter, on_bad_row)), none, columns)
 
 
@@ -208,7 +208,7 @@ def _read_classes(folders: list[Path], paths: list[Path], encoding: str | None, 
     def opened(path: Path, bad: BadRows, tally: Tally | None) -> OpenTable:
         if tally is not None:
             tally.add(f"{path.parent.name}\0".encode("utf-8", "surrogateescape"))
-        text = "".join(file_chunks(path, encoding, tally))
+        text = whole_text(path, encoding, tally)
         return OpenTable(COLUMNS, iter([Chunk({"text": [text], "label": [path.parent.name]}, [1])]))
 
     table = _read_rows(paths, opened, on_bad_row, repr((encoding, on_bad_row)), "there is no text here.", COLUMNS)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import overload
 
+from headway.data.open.files import LONGEST_LINE, too_long
+
 ROWS = 8192
 """Rows of a chunk at most, where rows come one by one."""
 CHARACTERS = 4 << 20
@@ -59,10 +61,11 @@ def chunk_of(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Seq
     return Chunk(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)), numbers)
 
 
-def line_chunks(column: str, pieces: Iterable[str]) -> Iterator[Chunk]:
+def line_chunks(column: str, pieces: Iterable[str], place: object = "standard input") -> Iterator[Chunk]:
     """The lines of a text in pieces, as chunks of one column.
 
-    Lines end at line feeds only; a carriage return before one is dropped, and no empty line follows the last.
+    Lines end at line feeds only; a carriage return before one is dropped, and no empty line follows the last.  Raises
+    InputError, with the place of the text, for a line that is too long.
     """
     number, begun = 1, ""
     for piece in pieces:
@@ -70,6 +73,8 @@ def line_chunks(column: str, pieces: Iterable[str]) -> Iterator[Chunk]:
         if lines:
             yield Chunk({column: [line.removesuffix("\r") for line in lines]}, range(number, number + len(lines)))
             number += len(lines)
+        if len(begun) > LONGEST_LINE:
+            raise too_long(place, number)
     if begun:
         yield Chunk({column: [begun.removesuffix("\r")]}, range(number, number + 1))
 

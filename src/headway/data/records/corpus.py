@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headway.data.open.files import Tally, cut_point, pieces
+from headway.data.open.files import LONGEST_LINE, Tally, cut_point, pieces
 from headway.errors import InputError
 
 
@@ -177,6 +177,16 @@ def file_chunks(path: Path, encoding: str | None, tally: Tally | None = None) ->
         yield text[:cut]
     if rest:
         yield rest
+
+
+def whole_text(path: Path, encoding: str | None, tally: Tally | None = None) -> str:
+    """A file as one text, held in memory.  Raises InputError for one that is too long."""
+    held: list[str] = []
+    for piece in file_chunks(path, encoding, tally):
+        held.append(piece)
+        if sum(map(len, held)) > LONGEST_LINE:
+            raise InputError(f"{path}: has more than {LONGEST_LINE:,} characters, too long for one text; split it.")
+    return "".join(held)
 
 
 def _nul(path: Path, text: str, newlines: int) -> InputError:

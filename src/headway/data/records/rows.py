@@ -1,7 +1,8 @@
 """Rows of a table during reading, and what happens to malformed ones."""
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -83,7 +84,17 @@ def missing_column(name: str, wanted: str, columns: Sequence[str]) -> InputError
     folded = {column.casefold(): column for column in columns}
     near = difflib.get_close_matches(wanted.casefold(), list(folded), n=1, cutoff=0.6)
     hint = f" Did you mean {folded[near[0]]!r}?" if near else ""
-    return InputError(f"{name}: no column {wanted!r}; found: {', '.join(columns)}.{hint}")
+    return InputError(f"{name}: no column {wanted!r}; found: {some(columns)}.{hint}")
+
+
+def occurs_twice(names: Iterable[str]) -> str | None:
+    """The first name, in alphabetical order, that occurs more than once."""
+    return min((name for name, count in Counter(names).items() if count > 1), default=None)
+
+
+def some(names: Sequence[str], most: int = 20) -> str:
+    """Names in a row, for messages; of very many, the first ones."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def shorten(text: str, length: int = 40) -> str:

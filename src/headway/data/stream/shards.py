@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from headway.data.formats.parquet import BATCH, cells, class_names, column_of, opened, paths_of, readable_columns
+from headway.data.formats.parquet import batches, cells, class_names, column_of, opened, paths_of, readable_columns
 from headway.data.records.table import Table
 from headway.errors import InputError
 
@@ -50,7 +50,7 @@ class Shard:
         with _unchanged(self, group) as file:
             names = class_names(file)
             at, stop = 0, self.groups[group] if count is None else start + count
-            for batch in file.iter_batches(BATCH, row_groups=[group], columns=paths_of(file, columns)):
+            for batch in batches(file, paths_of(file, columns), [group]):
                 low, high = max(start - at, 0), min(stop - at, batch.num_rows)
                 if low < high:
                     part = cells(batch.slice(low, high - low), columns, names, self.place(group), at + low)

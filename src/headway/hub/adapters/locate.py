@@ -18,7 +18,7 @@ from headway.hub.adapters.config import is_adapter, read_adapter
 from headway.hub.adapters.merge import write_merged
 from headway.hub.download import ADAPTER, ADAPTER_WEIGHTS, Download, locate
 from headway.hub.fingerprint import full_fingerprint
-from headway.io.atomic_write import why_not
+from headway.io.atomic_write import temporary, why_not
 from headway.io.cache_directory import cache_directory
 from headway.io.digest import sha256_of
 from headway.io.regular_file import inside, open_regular
@@ -43,7 +43,7 @@ def base_of(directory: Path) -> Path:
     """The directory of an adapter's base.  Raises InputError where there is none, or another adapter."""
     config = read_adapter(directory)
     base = locate(config.base).path
-    if not base.is_absolute() and not base.is_dir() and (directory / base).is_dir():
+    if not base.is_absolute() and (directory / base).is_dir():
         base = directory / base
     if not base.is_dir():
         raise InputError(
@@ -63,7 +63,7 @@ def _merged(directory: Path) -> Path:
             os.utime(kept)
         return kept
     _forget_unused(kept.parent)
-    staged = kept.with_name(f".{kept.name}.{os.getpid()}.tmp")
+    staged = temporary(kept)
     try:
         staged.mkdir(parents=True, exist_ok=True)
         write_merged(directory, base, staged)

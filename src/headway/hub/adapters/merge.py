@@ -73,7 +73,8 @@ def write_merged(directory: Path, base: Path, out: Path) -> None:
     lacking = sorted(name for name in set(weights) - replaced if adapter.replaces(name))
     if lacking:
         raise InputError(f"{adapter.path}: modules_to_save promises {lacking[0]}, and {stored.source} lacks it.")
-    drawn = sorted({name.removeprefix(family.prefix) for name in set(weights) - replaced} - names)
+    unknown = (name for name in set(weights) - replaced if weights[name].any())  # a pooler that is not there is all 0
+    drawn = sorted({name.removeprefix(family.prefix) for name in unknown} - names)
     if drawn and not places:
         raise InputError(f"{directory}: {drawn[0]} is neither in the adapter nor in its base, {base}.")
     save_config(model, out, **_labels(directory, model))

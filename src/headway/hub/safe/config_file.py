@@ -20,6 +20,8 @@ WIDTH = re.compile(
 MAX_NUMBER = 2**53
 TOKEN = re.compile(r".*_token_ids?")
 """The keys that hold one or more token ids."""
+LABELS = ("id2label", "label2id")
+"""The objects whose keys are not those of a model: a label may be "players" or "auto_map"."""
 CODE = {
     "auto_map": "it names Python code in the directory, which is not run",
     "custom_pipelines": "it names Python code in the directory, which is not run",
@@ -47,12 +49,12 @@ def _check(value: Any, key: str, path: Path) -> None:
         raise InputError(f"{path}: {key}: found {shown(value)}, expected the id of a token, or null")
     if isinstance(value, dict):
         for name, entry in value.items():
-            if name in CODE and entry:
+            if name in CODE and entry and key not in LABELS:
                 raise InputError(
                     f"{path}: {name}: found {shown(entry)}: {CODE[name]}; "
                     "remove the entry if the model is an ordinary one of its family"
                 )
-            _check(entry, name, path)
+            _check(entry, key if key in LABELS else name, path)
     elif isinstance(value, list):
         for entry in value:
             _check(entry, key, path)

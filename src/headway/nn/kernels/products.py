@@ -18,8 +18,8 @@ AUTO, TORCH, ONEDNN = KINDS = "auto", "torch", "onednn"
 GAIN = 1.5
 """How many times as fast oneDNN's product must be to be chosen.  Processors where it is faster show about 2 and the
 others about 1, so that noise does not change the choice, and two processes on a machine agree."""
-SIZE, ROUNDS = 512, 5
-"""The product that is timed is of two square matrices of that size, so many times each."""
+SIZE, ROUNDS = 512, 8
+"""The product that is timed is of two square matrices of that size, so many times each, in turn."""
 
 _chosen = AUTO
 
@@ -52,17 +52,18 @@ def faster() -> tuple[str, dict[str, float]]:
         return TORCH, {}
     a, b = torch.ones(SIZE, SIZE, device="cpu"), torch.ones(SIZE, SIZE, device="cpu")
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
-        seconds = {TORCH: _least(lambda: F.linear(a, b)), ONEDNN: _least(lambda: onednn_linear(a, b))}
+        seconds = _least({TORCH: lambda: F.linear(a, b), ONEDNN: lambda: onednn_linear(a, b)})
     rates = {name: 2 * SIZE**3 / each for name, each in seconds.items()}
     return (ONEDNN if rates[ONEDNN] > GAIN * rates[TORCH] else TORCH), rates
 
 
-def _least(product: Callable[[], object]) -> float:
-    """The seconds of the fastest of some calls, after one that is not timed."""
-    product()
-    found = []
-    for _ in range(ROUNDS):
-        began = time.perf_counter()
-        product()
-        found.append(time.perf_counter() - began)
-    return min(found)
+def _least(products: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """The seconds of the fastest call of each, after one that is not timed; in turn, so that a busy moment hits all."""
+    found = dict.fromkeys(products, float("inf"))
+    for number in range(1 + ROUNDS):
+        for name, product in products.items():
+            began = time.perf_counter()
+            product()
+            if number:
+                found[name] = min(found[name], time.perf_counter() - began)
+    return found

@@ -62,7 +62,7 @@ def choose(
         warnings.warn(
             f"{run}: no engine was measured in {own}, so torch answers; `headway bench {run} --store` measures those "
             "whose exports lie in the run",
-            stacklevel=3,
+            stacklevel=4,
         )
     few, many = (name if (name := best.get(own, {}).get(key)) in SPECS else TORCH for key in (FEW, MANY))
     return Choice(few, many, own, own)

@@ -123,7 +123,7 @@ class GeneratorEngine(_Lacking):
 
 
 class TranslatorEngine(_Lacking):
-    """An encoder-decoder; a search with several beams ends when enough targets are finished, earlier than Headway's."""
+    """An encoder-decoder; a search with beams ends when as many targets are finished, mostly where Headway's does."""
 
     def __init__(self, precision: str, directory: Path, model: Any):
         super().__init__(precision, directory, model, "Translator")
@@ -151,29 +151,27 @@ class TranslatorEngine(_Lacking):
             target_prefix=[prefix] * len(sources) if prefix else None,
             max_batch_size=max(1, AT_ONCE // how.beam),
             beam_size=how.beam,
-            num_hypotheses=how.n_best,
-            length_penalty=0,  # scores are sums then; the penalty is applied below
+            num_hypotheses=how.beam if how.length_penalty else how.n_best,  # without a penalty the best ones end first
+            length_penalty=how.length_penalty,
             min_decoding_length=0,
             max_decoding_length=limit + len(prefix),
             max_input_length=0,
             return_scores=True,
         )
-        return [
-            sorted(
-                (
-                    self._hypothesis(tokens[len(prefix) :], score, limit, how)
-                    for tokens, score in zip(*both, strict=True)
-                ),
-                key=lambda one: -one.score,
-            )
-            for both in ((result.hypotheses, result.scores) for result in results)
-        ]
+        found = []
+        for result in results:
+            pairs = zip(result.hypotheses, result.scores, strict=True)
+            each = [self._hypothesis(tokens[len(prefix) :], score, limit, how) for tokens, score in pairs]
+            found.append(sorted(each, key=lambda one: -one.score)[: how.n_best])
+        return found
 
-    def _hypothesis(self, tokens: Sequence[str], total: float, limit: int, how: Searching) -> Hypothesis:
-        """``total`` is ln p of the target."""
+    def _hypothesis(self, tokens: Sequence[str], score: float, limit: int, how: Searching) -> Hypothesis:
+        """``score`` is CTranslate2's, in whose lengths what a target begins with counts too."""
         cut = len(tokens) >= limit
         ids = tuple(self._numbers[token] for token in tokens)
-        return Hypothesis(ids, total, total / (len(ids) + (not cut)) ** how.length_penalty, cut)
+        length = len(ids) + (not cut)
+        total = score * (length + len(how.rules.start) - 1) ** how.length_penalty
+        return Hypothesis(ids, total, total / length**how.length_penalty, cut)
 
 
 def tokens_of(directory: Path, name: str) -> list[str]:

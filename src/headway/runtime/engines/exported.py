@@ -42,6 +42,10 @@ def checked_export(run: Path, spec: EngineSpec, precision: str) -> Path:
         raise InputError(f"{place / RECORD}: is damaged; {again} replaces it.")
     if record.get("model") != full_fingerprint(run):
         raise InputError(f"{place}: is an export of another model than {run} holds now; {again} replaces it.")
+    here = {path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()} - {RECORD}
+    if unnamed := sorted(here - set(files)):
+        what = f"{place / unnamed[0]}: {RECORD} does not name this file, so its damage could not be noticed"
+        raise InputError(f"{what}; {again} replaces the export.")
     for name, told in files.items():
         try:
             found = sha256(place / name)

@@ -18,7 +18,6 @@ from torch import Tensor
 from headway.errors import InputError
 from headway.generation.beam import Hypothesis
 from headway.generation.decode import Steps
-from headway.models.transformer import Decoder
 from headway.runtime.engines.engine import Lacks, Searching, Writing, write_by
 
 FILE = "model.gguf"
@@ -171,7 +170,5 @@ class LlamaState:
 
 
 def open_engine(directory: Path, model: Any, precision: str) -> LlamaEngine:
-    """The engine of an export.  Raises InputError for an encoder, and for a file that llama.cpp cannot load."""
-    if not isinstance(model, Decoder):
-        raise InputError("--engine llama.cpp continues texts by decoders; name another engine for this model.")
+    """The engine of an export of a decoder.  Raises InputError for a file that llama.cpp cannot load."""
     return LlamaEngine(precision, directory / FILE, model.config.max_length)

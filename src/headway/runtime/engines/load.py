@@ -7,6 +7,7 @@ from typing import Any, cast
 from headway.errors import InputError
 from headway.hub.download import one_line
 from headway.models.adapt.ensemble import Ensemble
+from headway.models.transformer import Decoder
 from headway.runtime.engines.engine import Engine
 from headway.runtime.engines.exported import checked_export
 from headway.runtime.engines.registry import SPECS
@@ -19,9 +20,11 @@ def open_engine(name: str, run: Path, model: Any, precision: str) -> Engine:
     or of another model.
     """
     spec = SPECS[name]
-    spec.check()
     if isinstance(model, Ensemble):
         raise InputError(f"--engine {name}: {run} answers by several models together; name one of them, or torch.")
+    if spec.decoders and not isinstance(model, Decoder):
+        raise InputError(f"--engine {name} continues texts by decoders; name another engine for this model.")
+    spec.check()
     place = checked_export(run, spec, precision)
     module = import_module(f"headway.runtime.engines.{spec.module}")
     try:

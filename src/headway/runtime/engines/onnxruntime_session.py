@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from headway.models.transformer import Encoder
-from headway.runtime.engines.graph import Arrays
+from headway.runtime.engines.graph import Arrays, Open
 from headway.runtime.engines.graph_engine import GraphEngine
 from headway.runtime.engines.onnxruntime_attention import fused
 
@@ -52,8 +52,12 @@ class OnnxRuntimeSession:
         return found
 
 
+def opens(model: Any) -> Open:
+    """What opens the graphs of a model: those of an encoder of texts with each attention as one operation."""
+    encoder = isinstance(model, Encoder) and model.patches is None
+    return (lambda path: OnnxRuntimeSession(fused(path))) if encoder else OnnxRuntimeSession
+
+
 def open_engine(directory: Path, model: Any, precision: str) -> GraphEngine:
     """The engine of an export.  Raises what the library raises for files that it cannot use."""
-    encoder = isinstance(model, Encoder) and model.patches is None
-    opened = (lambda path: OnnxRuntimeSession(fused(path))) if encoder else OnnxRuntimeSession
-    return GraphEngine("onnxruntime", precision, directory, model, opened)
+    return GraphEngine("onnxruntime", precision, directory, model, opens(model))

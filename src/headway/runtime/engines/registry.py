@@ -31,6 +31,8 @@ class EngineSpec:
     """what that module imports"""
     extra: str
     """the extra of headway that installs it"""
+    decoders: bool = False
+    """whether it only continues texts, by decoders"""
 
     @property
     def installed(self) -> bool:
@@ -61,7 +63,7 @@ SPECS = {
         EngineSpec("ctranslate2", "ctranslate2", "ctranslate2_engine", "ctranslate2", "export"),
         EngineSpec("onnxruntime", "onnx", "onnxruntime_session", "onnxruntime", "export"),
         EngineSpec("openvino", "onnx", "openvino_session", "openvino", "export"),
-        EngineSpec("llama.cpp", "gguf", "llama_cpp", "llama_cpp", "llama"),
+        EngineSpec("llama.cpp", "gguf", "llama_cpp", "llama_cpp", "llama", decoders=True),
     )
 }
 ENGINES = (AUTO, TORCH, *SPECS)

@@ -1,4 +1,4 @@
-"""``POST /v1/embeddings``: texts as vectors."""
+"""``POST /v1/embeddings``: texts, or their ids as they are given, as vectors."""
 
 import base64
 from math import isfinite
@@ -8,7 +8,7 @@ from headway.serving.answers import answer_in_pieces, unless_gone
 from headway.serving.body import read_body
 from headway.serving.errors import failed, invalid
 from headway.serving.in_thread import in_thread
-from headway.serving.jobs import answered, parts
+from headway.serving.jobs import answered, characters, parts
 from headway.serving.models import Served
 from headway.serving.openai.completions import ID
 from headway.serving.openai.ways import unsupported
@@ -51,17 +51,16 @@ async def embeddings(request: Any, state: State) -> Any:
     given = body["input"]
     given = [given] if isinstance(given, str) or isinstance(given[0], int) else given
     with served.places.held():
-        texts, count = await unless_gone(request, in_thread(_texts, served, given))
-    size = sum(map(len, texts))
+        count = await unless_gone(request, in_thread(_count, served, given))
     said: list[str] = []
 
-    def answer(part: list[str]) -> Any:
+    def answer(part: list[Any]) -> Any:
         with heard() as of_part:
-            found = served.pipe(part)
+            found = served.pipe(part) if isinstance(part[0], str) else served.pipe.of_ids(part)
         said.extend(of_part)
         return found
 
-    work = answered(served, answer, parts(texts), size, state, "input")
+    work = answered(served, answer, parts(given), sum(map(characters, given)), state, "input")
     rows = [row for part in await unless_gone(request, work) for row in part]
     if not all(isfinite(value) for row in rows for value in row.tolist()):
         raise failed("the model gave values that are no numbers")
@@ -76,14 +75,13 @@ async def embeddings(request: Any, state: State) -> Any:
     return await answer_in_pieces({"object": "list", "data": data, "model": served.name, "usage": usage, **told})
 
 
-def _texts(served: Served, given: list[Any]) -> tuple[list[str], int]:
-    """The texts, those given as ids decoded, and how many tokens they are."""
-    tokenizer = served.pipe.tokenizer
-    texts = []
-    for one in given:
-        if not isinstance(one, str):
-            if max(one) >= tokenizer.vocab_size:
-                raise invalid(f"input: ids of tokens are 0 to {tokenizer.vocab_size - 1:,}", "input")
-            one = tokenizer.decode(one)
-        texts.append(one)
-    return texts, sum(map(len, tokenizer.encode_batch(texts, special=True)))
+def _count(served: Served, given: list[Any]) -> int:
+    """How many tokens the inputs are.  Raises RequestError for ids that the model cannot read."""
+    if isinstance(given[0], str):
+        return sum(map(len, served.pipe.tokenizer.encode_batch(given, special=True)))
+    if not hasattr(served.pipe, "of_ids"):
+        raise invalid(f"{served.name} reads no ids of tokens: send texts", "input")
+    rows = served.pipe.model.config.vocab_size
+    if (largest := max(map(max, given))) >= rows:
+        raise invalid(f"input: {largest} is no id of a token; ids are 0 to {rows - 1:,}", "input")
+    return sum(map(len, given))

@@ -89,9 +89,9 @@ def ways(body: dict[str, Any], served: Served, max_tokens: int, likely: int | No
     )
 
 
-def typed_ways(body: dict[str, Any], max_tokens: int) -> Ways:
+def typed_ways(body: dict[str, Any]) -> Ways:
     """The same from the options of the task's own command."""
-    return Ways(_sampling(body), max_tokens, tuple(body["stop"]), None if body["seed"] is None else body["seed"])
+    return Ways(_sampling(body), body["max_tokens"], tuple(body["stop"]), body["seed"])
 
 
 def _sampling(body: dict[str, Any]) -> Sampling:

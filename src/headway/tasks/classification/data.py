@@ -17,22 +17,24 @@ from headway.data.records.sample import drawn
 from headway.data.records.split import HELD_OUT, split_rows
 from headway.data.records.table import Table
 from headway.errors import InputError
-from headway.hub.fine_tune import adds_layer, classifies, for_classification, pools_mean
+from headway.hub.fine_tune import adds_layer, for_classification, pools_mean
 from headway.hub.mean_pooling import with_block
 from headway.io.quantities import duration
 from headway.models.adapt.depth import first_blocks
 from headway.models.adapt.freeze import freeze
 from headway.models.config import TransformerConfig
 from headway.models.device import device_of
+from headway.models.heads import ClassificationHead
 from headway.models.transformer import Decoder, Encoder
 from headway.tasks.classification.examples import MOST_LOOKED_AT, telling_rows
-from headway.tasks.common.classes import Classification, balanced_weights
-from headway.tasks.common.contrastive import tune_vectors
+from headway.tasks.common.classes import Classification, balanced_weights, continued_classes, head_decision
+from headway.tasks.common.contrastive import TUNED_BY, tune_vectors
 from headway.tasks.common.cross_validate import MOST_ROWS, cross_validated
 from headway.tasks.common.lengths import checked_length, cut_warning, usual_longest
 from headway.tasks.common.linear import classification_baselines
 from headway.tasks.common.linear_probe import (
     FEW_ROWS,
+    INVERSE_PENALTY,
     Joined,
     fit_frozen,
     guess_by_vectors,
@@ -52,7 +54,13 @@ from headway.training.options import OF_THE_LOOP, TrainOptions
 from headway.training.plan import Decision, Plan
 from headway.training.sizing.architecture import architecture, built, family_of_layout
 from headway.training.sizing.baseline_models import reference
-from headway.training.sizing.presets import encoder_plan, fine_tune_classifier_plan, frozen_plan, pass_seconds
+from headway.training.sizing.presets import (
+    FITTED_IN,
+    encoder_plan,
+    fine_tune_classifier_plan,
+    frozen_plan,
+    pass_seconds,
+)
 
 LONGEST = 512
 """Tokens: texts are not read further than this unless ``--length`` says so."""
@@ -84,15 +92,16 @@ class ClassificationData(TaskData):
         merged = merging(joins, written, as_text)
         rows = labelled(table, *columns, on_bad_row=self.options.data.on_bad_row, merging=merged)
         warnings, other = list(rows.warnings), None
+        self.labels, self.new_head = rows.classes, True
+        if not self.options.given(("frozen", "contrastive")):
+            self.labels, self.new_head = continued_classes(given, rows.classes, ClassificationHead)
         if isinstance(held_out, Table):
             other = labelled(held_out, *columns, on_bad_row=self.options.data.on_bad_row, merging=merged)
-            check_labels(rows.classes, other, other.name)
+            check_labels(self.labels, other, other.name)
         self.parts = in_parts(given, rows, other, split_labelled)
         train, held = self.parts.train, self.parts.held_out
         warnings += self.parts.warnings
-        self.labels = rows.classes
-        self.new_head = self.base is None or not classifies(self.base.model, self.labels)
-        self.train_targets, self.targets = train.targets, held.numbered(self.labels)
+        self.train_targets, self.targets = train.numbered(self.labels), held.numbered(self.labels)
         characters = int(train.lengths.sum(dtype=np.int64))
         vocabulary = base_vocabulary(given, train, out_of=characters)
         self.tokenizer = vocabulary.tokenizer or _row_tokenizer(train, self.options, characters)
@@ -134,9 +143,10 @@ class ClassificationData(TaskData):
             grows = mean and adds_layer(model)
             config = with_block(self.base.config) if grows else self.base.config
             plan = fine_tune_classifier_plan(self.options, config, lengths, self.longest, seconds)
+            plan = plan.but(decisions=[*plan.decisions, head_decision(self.base, self.labels, new=self.new_head)])
             return _reading_mean(plan, plan.config, grows=grows) if mean else plan
         options, classes = reference(self.options), len(self.labels)
-        plan = encoder_plan(options, self.tokenizer.vocab_size, lengths, classes, self.longest)
+        plan = encoder_plan(options, self.tokenizer.vocab_size, lengths, self.longest)
         return architecture(plan, self.options, "encoder", classes)
 
     def build(self, plan: Plan) -> nn.Module:
@@ -158,7 +168,8 @@ class ClassificationData(TaskData):
         if self.options.fine_tuning.frozen or self.options.fine_tuning.contrastive:
             return "--contrastive" if self.options.fine_tuning.contrastive else "--frozen"
         reads_on = self.base is not None and isinstance(self.base.model, Decoder)
-        if self.options.given(OF_THE_LOOP) or reads_on:
+        other = self.options.runtime.precision not in (None, FITTED_IN)
+        if self.options.given(OF_THE_LOOP) or reads_on or other or not self.new_head:
             return ""
         if len(self.train) < FEW_ROWS * len(self.labels):
             return f"{len(self.train):,} rows for {len(self.labels)} classes are few"
@@ -174,13 +185,17 @@ class ClassificationData(TaskData):
             return False
         encoder: Any = model
         began = time.monotonic()
+        tuning: dict[str, Any] | None = None
         rows, targets = with_label_rows(self.tokenizer, self.labels, self.train, self.train_targets)
         if plan.fine_tuning.contrastive:
             most = None if seconds is None else max(1.0, TUNING * seconds)
-            tune_vectors(encoder, rows, targets, plan.seed, show, most)
+            steps = tune_vectors(encoder, rows, targets, plan.seed, show, most)
+            tuning = {"loss": "supervised contrastive", "steps": steps, **TUNED_BY}
         left = None if seconds is None else seconds - (time.monotonic() - began)
         count, weights = len(self.train), self._class_weights()
         read = fit_frozen(encoder, rows, targets, count, seed=plan.seed, weights=weights, seconds=left)
+        classifier = {"C": INVERSE_PENALTY, "rows": read, "sentences_of_labels": len(rows) - count}
+        self.fitted = {"tuning": tuning, "classifier": classifier}
         if read < len(self.train):
             self.used = read
             enough = f"{read:,} of {len(self.train):,} rows"

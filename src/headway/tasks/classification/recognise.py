@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from headway.data.open.detected import Detected
 from headway.data.open.shapes import TABLE, TEXT
+from headway.data.records.rows import some
 from headway.errors import InputError
 from headway.tasks.common.columns import find_label, find_text, likely_labels, likely_texts, no_labels
 from headway.tasks.common.given import Given
@@ -32,7 +33,7 @@ class LabelledTexts(Recogniser):
         text = find_text(given, reasons)
         label = find_label(given, text, reasons)
         if label is None:
-            names = ", ".join(column.name for column in given.columns if column.name != text) or "none"
+            names = some([column.name for column in given.columns if column.name != text]) or "none"
             raise InputError(
                 f"{given.name}: no column looks like a label (a few values that repeat); besides the text {text!r}, "
                 f"the columns are: {names}. Name one with --label-column."

@@ -1,6 +1,7 @@
 """Predict the label of a text."""
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch
+from headway.hub.fine_tune import named_classes
+from headway.models.heads import ClassificationHead, TokenClassificationHead
 from headway.nn.random import generator
 from headway.tasks.common.r_drop import divergence, twice
+from headway.tasks.task import TaskInputs
+from headway.training.base import Base
+from headway.training.plan import Decision
 
 MOST_IN_CONFUSION = 1_000
 """Classes up to which every pair is counted: a matrix of 20,000 classes would be 3 GB."""
@@ -18,6 +24,31 @@ MOST_IN_CONFUSION = 1_000
 
 NO_LABEL = -1
 """The class of a text that is given none."""
+
+
+def continued_classes(
+    given: TaskInputs, classes: Sequence[str], head: type[ClassificationHead | TokenClassificationHead]
+) -> tuple[list[str], bool]:
+    """The classes of a model that learns ``classes``, in order, and whether its head is a new one.
+
+    A base with such a head that knows all of them by their names keeps its head, and with it all its classes in their
+    order.  A run that is resumed has the classes that it began with.
+    """
+    known = [] if given.base is None else named_classes(given.base.model, head)
+    labels = (given.earlier or {}).get("labels") or known
+    labels = list(labels if set(classes) <= set(labels) else classes)
+    return labels, labels != known
+
+
+def head_decision(base: Base, labels: Sequence[str], *, new: bool) -> dict[str, str]:
+    """What a classifier that begins from a base has for a head."""
+    if new:
+        why = f"{base.path} does not know all labels of the data by their names"
+        decision = Decision("head", "a new one, which starts untrained", why, "--from")
+    else:
+        value = f"the one of {base.path}, with its {len(labels):,} classes"
+        decision = Decision("head", value, "it knows all labels of the data by their names", "--from")
+    return asdict(decision)
 
 
 class Classification:
@@ -142,5 +173,5 @@ def _confusion(targets: np.ndarray, guesses: np.ndarray, size: int) -> list[list
 
 def balanced_weights(targets: Sequence[int] | np.ndarray, n_classes: int) -> Tensor:
     """Weights (C,) under which every class counts the same and the mean weight of an example is 1."""
-    counts = np.bincount(np.asarray(targets), minlength=n_classes).clip(min=1)
-    return torch.tensor(len(targets) / (n_classes * counts), dtype=torch.float32)
+    counts = np.bincount(np.asarray(targets), minlength=n_classes)
+    return torch.tensor(len(targets) / (np.count_nonzero(counts) * counts.clip(min=1)), dtype=torch.float32)

@@ -2,6 +2,7 @@
 
 from headway.data.open.column_names import LABEL_NAMES, SURE_LABEL_NAMES, TEXT_NAMES
 from headway.data.open.columns import Column
+from headway.data.records.rows import some
 from headway.errors import InputError
 from headway.io.quantities import counted
 from headway.tasks.common.given import Given
@@ -50,10 +51,10 @@ def only_text(given: Given, otherwise: str = "") -> Column:
     """
     found = likely_texts(given) if len(given.columns) > 1 else given.columns
     if not found:
-        columns = ", ".join(given.table.columns)
+        columns = some(given.table.columns)
         raise InputError(f"{given.name}: no column holds texts; found: {columns}. Name one with --text-column.")
     if len(found) > 1:
-        names = " and ".join(repr(column.name) for column in found)
+        names = " and ".join(repr(column.name) for column in found[:20])
         raise InputError(
             f"{given.name}: the columns {names} could each be the text; choose one with --text-column{otherwise}."
         )
@@ -87,7 +88,7 @@ def find_label(given: Given, text: str, reasons: list[str]) -> str | None:
         return given.label
     found = likely_labels(given, text)
     if len(found) > 1:
-        names = ", ".join(repr(column.name) for column in found)
+        names = some([repr(column.name) for column in found])
         raise InputError(
             f"{given.name}: several columns could be the label: {names}. Choose one with --label-column, "
             "or use --task language_modeling."
@@ -110,7 +111,7 @@ def two_texts(given: Given, task: str, columns: list[Column], score: str | None 
     texts = [c.name for c in columns if c.text_like and c.name not in named and not (c.few and c.key in LABEL_NAMES)]
     wanted = [first, second].count(None)
     if len(texts) < wanted or (len(texts) > wanted and wanted):
-        found = ", ".join(repr(text) for text in texts) or "none"
+        found = some([repr(text) for text in texts]) or "none"
         raise InputError(
             f"{given.name}: {task} needs two columns of texts; found {found}. "
             "Name them with --text-column and --second-column."

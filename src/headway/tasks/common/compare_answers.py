@@ -4,11 +4,13 @@ A comparison takes the original and what another library loaded, and returns (th
 other differences).  Letters: B batch, T length, V vocabulary, C classes.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -89,3 +91,15 @@ def worst(value: float, differences: Tensor) -> float:
     """The largest so far; NaN is larger than any number."""
     found = float(differences.abs().max()) if differences.numel() else 0.0
     return max(value, found, key=lambda each: (each != each, each))
+
+
+def apart(one: Any, other: Any) -> float:
+    """The largest difference between the numbers of two answers, and 1 at least where anything else of them differs."""
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return max((apart(one[key], other[key]) for key in one), default=0.0)
+    if isinstance(one, list | tuple | np.ndarray) and isinstance(other, type(one)) and len(one) == len(other):
+        return max(map(apart, one, other), default=0.0)
+    if isinstance(one, float | np.floating) and isinstance(other, float | np.floating):
+        difference = float(one) - float(other)
+        return abs(difference) if math.isfinite(difference) else 1.0
+    return 0.0 if isinstance(one, int | str | None) and one == other else 1.0

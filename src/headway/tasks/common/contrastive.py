@@ -22,6 +22,8 @@ LEARNING_RATE = 1e-4
 BATCH = 16
 WARMUP = 0.1
 TEMPERATURE = 0.1
+TUNED_BY = {"learning_rate": LEARNING_RATE, "batch": BATCH, "warmup": WARMUP, "temperature": TEMPERATURE}
+"""What a run records of it, beside the number of steps."""
 
 
 def tune_vectors(

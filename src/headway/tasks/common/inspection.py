@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from headway.errors import InputError
-from headway.models.analysis.maps import attention_maps, fused_difference
+from headway.models.analysis.maps import attention_maps, attentions, fused_difference
 from headway.models.analysis.statistics import head_statistics, induction_scores, patch_distance
-from headway.models.baselines import BaselineConfig
 from headway.models.device import model_device
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.tasks.common.inside import Inside, Kind
 from headway.tasks.task import Pipeline
 from headway.text.tokenizer import Tokenizer
 
+WIRINGS = {Encoder: "encoder", Decoder: "decoder", EncoderDecoder: "encoder-decoder"}
 MOST_WEIGHTS = 200_000_000
 """Weights of all maps together: 0.8 GB of them."""
 VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍"}
@@ -52,11 +52,17 @@ def check_no_target(pipe: Pipeline, target: str | None) -> None:
 
 
 def check_text(pipe: Pipeline, text: Any) -> None:
-    """Raise InputError for what is no text, and for a model without attention."""
+    """Raise InputError for what is no text, and for a model without attention, or with attention of its own."""
     if not isinstance(text, str):
         raise InputError(f"expected a text; this model is for {pipe.task.replace('_', ' ')}, not for images.")
-    if isinstance(pipe.model.config, BaselineConfig):
-        raise InputError(f"this is {pipe.model.config.described}: it has no attention heads.")
+    model = getattr(pipe.model, "members", [pipe.model])[0]
+    try:
+        attends = all(attentions(model).values())
+    except TypeError:
+        attends = False
+    if not attends:
+        what = getattr(model.config, "described", f"a {type(model).__name__} with blocks of its own")
+        raise InputError(f"this is {what}: it has no attention heads that Headway can show.")
 
 
 def rows(model: torch.nn.Module, *sequences: Sequence[int]) -> list[Tensor]:
@@ -93,7 +99,7 @@ def look(
             found |= _induction(model)
         causal = name == "decoder" or isinstance(model, Decoder)
         kinds[name] = Kind(queries, keys, causal, np.stack([_plain(layer[0]) for layer in maps]), found)
-    wiring = {Encoder: "encoder", Decoder: "decoder", EncoderDecoder: "encoder-decoder"}[type(model)]
+    wiring = next(name for kind, name in WIRINGS.items() if isinstance(model, kind))
     difference = fused_difference(model, *inputs)
     texts = {} if patches is not None else dict(zip(tokens, (row[0].tolist() for row in inputs), strict=True))
     return Inside(task, wiring, members, tokens, list(following), kinds, difference, target, texts, patches)

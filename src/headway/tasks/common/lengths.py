@@ -65,7 +65,12 @@ def beginnings(tokenizer: Tokenizer, texts: Sequence[str], longest: int) -> list
 
     Special tokens are around them; a text without any token has none.
     """
-    ends, rows = tokenizer.special_ids, tokenizer.encode_batch(texts, special=True)
+    return cut_rows(tokenizer, tokenizer.encode_batch(texts, special=True), longest)
+
+
+def cut_rows(tokenizer: Tokenizer, rows: Sequence[list[int]], longest: int) -> list[list[int]]:
+    """The first ``longest`` ids of each row, with the token that ends it; it warns of rows that are longer."""
+    ends = tokenizer.special_ids
     rest = f"longer than {longest:,} tokens: only the beginning is read; train with a larger --length to read more"
     tell(sum(len(row) > longest for row in rows), len(rows), ("is", "are", rest))
     return [cut_row(row, longest, ends) if len(row) > longest else row for row in rows]

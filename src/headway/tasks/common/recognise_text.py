@@ -10,7 +10,7 @@ from headway.data.open.shapes import TEXT
 from headway.data.records.dialogues import check_column
 from headway.data.records.rows import shorten
 from headway.errors import InputError
-from headway.tasks.common.columns import find_text, likely_texts, no_labels
+from headway.tasks.common.columns import check_no_second, find_text, likely_texts, no_labels
 from headway.tasks.common.given import Given
 from headway.tasks.common.unsupported import refuse_targets
 from headway.tasks.recognise import Recogniser
@@ -46,6 +46,7 @@ class RunningText(Recogniser):
     def _text(self, given: Given) -> Detected:
         if given.label is not None:
             raise no_labels(given)
+        check_no_second(given)
         column = given.only_column
         if column is not None and given.text is None:
             texts = [text for text, _ in islice(given.corpus.chunks(), 100)]

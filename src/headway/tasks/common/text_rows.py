@@ -170,12 +170,11 @@ class TextRowData(TaskData):
     def plan(self, seconds: float | None) -> Plan:
         asked, rows = self.options, len(self.train)
         whole = asked.but(d_model=None, layers=None)  # the width of an encoder has rules that this model has not
-        plan = encoder_plan(whole, self.tokenizer.vocab_size, self.train.lengths, 1, self.longest)
+        plan = encoder_plan(whole, self.tokenizer.vocab_size, self.train.lengths, self.longest)
         width, layers = asked.architecture.d_model or OwnConfig.d_model, asked.architecture.layers or OwnConfig.n_layers
         sizes = {"d_model": width, "n_layers": layers, "max_length": self.longest, "dropout": plan.config.dropout}
         config = OwnConfig(self.task.spec.name, self.tokenizer.vocab_size, **sizes)
-        count = sum(weight.numel() for weight in own_model(self.task, config).parameters())
-        size = f"{count:,} parameters: {config.described}, width {width}, {self.longest} tokens"
+        size = f"{config.described}, width {width}, {self.longest} tokens"
         flags = "--d-model, --layers, --length, --dropout"
         decisions = [asdict(Decision("model", size, f"{rows:,} texts", flags)), *plan.decisions[1:]]
         precision = asked.runtime.precision or "float32"

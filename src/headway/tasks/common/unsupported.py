@@ -179,9 +179,10 @@ def _judged(given: Given) -> tuple[str, str, str] | None:
     if given.text is not None:
         return None
     texts = {column.key: column for column in given.columns if column.text_like and column.mean_length >= SHORT}
+    longest_first = sorted(texts.items(), key=lambda item: item[1].mean_length, reverse=True)
     for one, other, sure in _called_like_pairs(texts):
         pair = texts[one], texts[other]
-        if _is_other_text(texts, one, other):
+        if _is_other_text(longest_first, one, other, max(column.mean_length for column in pair)):
             continue
         judged = [column for column in given.columns if column not in pair and _judges(column, given, sure)]
         if judged:
@@ -202,10 +203,9 @@ def _called_like_pairs(texts: dict[str, Column]) -> list[tuple[str, str, bool]]:
     return found
 
 
-def _is_other_text(texts: dict[str, Column], one: str, other: str) -> bool:
+def _is_other_text(texts: Sequence[tuple[str, Column]], one: str, other: str, most: float) -> bool:
     """Whether the text of each row is in another column than these two: longer, or with a usual name."""
-    most = max(texts[one].mean_length, texts[other].mean_length)
-    rest = [column for key, column in texts.items() if not key.startswith((one, other)) and not column.few]
+    rest = (column for key, column in texts if not key.startswith((one, other)) and not column.few)
     return any(column.mean_length > most or (column.key in TEXT_NAMES and column.key != "title") for column in rest)
 
 

@@ -18,7 +18,7 @@ from headway.errors import InputError, shown
 from headway.models.heads import PoolingHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
-from headway.tasks.common.lengths import cut_warning
+from headway.tasks.common.lengths import checked_length, cut_warning
 from headway.tasks.common.parts import Split, in_parts
 from headway.tasks.common.rows import encoded_pairs
 from headway.tasks.common.running_text import bpe_size
@@ -31,7 +31,7 @@ from headway.training.base import prepared_base
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan
-from headway.training.sizing.presets import encoder_plan, fine_tune_rows_plan
+from headway.training.sizing.presets import encoder_plan, fine_tune_rows_plan, given_or, tokens_of_rows
 
 LONGEST = 128
 """Tokens of a text, unless --length says otherwise."""
@@ -49,6 +49,7 @@ class EmbeddingData(TaskData):
     """
 
     unit = "pairs"
+    texts_in_row = 2
 
     def __init__(self, given: TaskInputs):
         table = given.source
@@ -72,7 +73,9 @@ class EmbeddingData(TaskData):
         vocabulary = base_vocabulary(given, texts, out_of=train.characters)
         self.tokenizer = vocabulary.tokenizer or _tokenizer(texts, train.characters, self.options)
         longest = self.options.data.length or LONGEST
-        self.longest = longest if self.base is None else min(longest, self.base.config.max_length)
+        if self.base is not None:
+            longest = min(longest, checked_length(self.options, self.base.config.max_length))
+        self.longest = longest
         encoded = encoded_pairs(train, self.tokenizer)
         lengths = np.concatenate([side.lengths for side in (encoded.first, encoded.second)])
         warnings = [*cut_warning(lengths, self.longest), *pairs.warnings, *self.parts.warnings]
@@ -101,13 +104,11 @@ class EmbeddingData(TaskData):
             plan = fine_tune_rows_plan(self.options, self.base.config, lengths, self.longest)
             rate = self.options.optimisation.learning_rate or 5e-5
         else:
-            options = self.options.but(
-                dropout=0.1 if self.options.optimisation.dropout is None else self.options.optimisation.dropout
-            )
-            plan = encoder_plan(options, self.tokenizer.vocab_size, lengths, 0, self.longest)
+            options = self.options.but(dropout=given_or(self.options.optimisation.dropout, 0.1))
+            plan = encoder_plan(options, self.tokenizer.vocab_size, lengths, self.longest)
             rate = self.options.optimisation.learning_rate or 1e-3
         return plan.but(
-            batch_tokens=self.options.optimisation.batch_tokens or BATCH_TOKENS,
+            batch_tokens=tokens_of_rows(self.options, self.texts_in_row * self.longest, BATCH_TOKENS),
             learning_rate=rate,
             token_dropout=0.0,
             label_smoothing=0.0,

@@ -1,7 +1,7 @@
 """Texts as vectors, near each other when the texts mean alike."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,10 @@ from torch import Tensor
 from headway.generation.sampling import check_number
 from headway.models.heads import MaskedTokenHead, PoolingHead
 from headway.models.transformer import Encoder
+from headway.nn.global_state import plain_defaults
 from headway.runtime.runtime import Output, Runtime
 from headway.tasks.common.as_list import text_list
-from headway.tasks.common.lengths import beginnings, known_shares, reading_length
+from headway.tasks.common.lengths import beginnings, cut_rows, known_shares, reading_length
 from headway.text.tokenizer import Tokenizer
 
 
@@ -27,7 +28,9 @@ def as_embedder(pipe: Any) -> "Embedder | None":
     if pipe.runtime.engine is not None:
         warnings.warn(f"{pipe.runtime.engine.name} does not make vectors of this model: torch does it", stacklevel=2)
     pipe.model.head = PoolingHead("mean")
-    return Embedder(pipe.model, pipe.tokenizer, pipe.max_length)
+    found = Embedder(pipe.model, pipe.tokenizer, pipe.max_length)
+    found.runtime.precision = pipe.runtime.precision
+    return found
 
 
 class Embedder:
@@ -66,6 +69,7 @@ class Embedder:
         found = self._vectors(texts).numpy()
         return found[0] if alone else found
 
+    @plain_defaults()
     def similarity(
         self, a: str | Iterable[str] | np.ndarray, b: str | Iterable[str] | np.ndarray | None = None
     ) -> np.ndarray:
@@ -99,9 +103,17 @@ class Embedder:
         vectors = isinstance(given, np.ndarray) and given.dtype.kind in "iuf"
         return torch.tensor(given) if vectors else self._vectors(text_list(given)[0])
 
+    @plain_defaults()
+    def of_ids(self, rows: Sequence[list[int]]) -> np.ndarray:
+        """The vectors of texts that are given as ids, float32 (N, D): read as they are, with no special token added."""
+        return self._of_rows(cut_rows(self.tokenizer, rows, self.max_length)).numpy()
+
+    @plain_defaults()
     def _vectors(self, texts: list[str]) -> Tensor:
         """(N, D) float32, rows in the order of the texts."""
-        rows = beginnings(self.tokenizer, texts, self.max_length)
+        return self._of_rows(beginnings(self.tokenizer, texts, self.max_length))
+
+    def _of_rows(self, rows: list[list[int]]) -> Tensor:
         known_shares(self.tokenizer, rows, "such a vector means nothing")
         rows = [ids or [0] for ids in rows]
 

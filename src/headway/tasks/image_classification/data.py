@@ -20,7 +20,7 @@ from headway.models.heads import ClassificationHead
 from headway.models.initialise import initialise
 from headway.models.patches import Patches
 from headway.models.transformer import Encoder
-from headway.tasks.common.classes import balanced_weights
+from headway.tasks.common.classes import balanced_weights, continued_classes, head_decision
 from headway.tasks.common.linear import image_baselines
 from headway.tasks.common.parts import in_parts
 from headway.tasks.image_classification.objective import ImageClassification
@@ -39,7 +39,6 @@ class ImageData(TaskData):
     """A ViT, from scratch or from a base, on images with a class each."""
 
     unit = "images"
-    new_head = True
 
     def __init__(self, given: TaskInputs):
         source, held_out = given.source, given.held_out
@@ -55,19 +54,19 @@ class ImageData(TaskData):
         found = decoded(source, self.how)
         warnings = list(found.warnings)
         other = None
+        self.labels, self.new_head = continued_classes(given, sorted(set(found.labels)), ClassificationHead)
         if isinstance(held_out, ImageTable):
             other = decoded(held_out, self.how)
-            check_known(other.labels, sorted(set(found.labels)), held_out.name)
+            check_known(other.labels, self.labels, held_out.name)
         self.parts = in_parts(given, found, other, Decoded.split)
         train, validation = self.parts.train, self.parts.held_out
         warnings += self.parts.warnings
-        self.labels = sorted(set(found.labels))
         self.train, self.validation = train.pixels, validation.pixels
         self.train_targets, self.targets = (part.targets(self.labels) for part in (train, validation))
         counts = Counter(found.labels)
         self.facts: dict[str, Any] = {
             **self.parts.facts(given, "images", "10 %, classes kept, duplicates on one side"),
-            "classes": {label: counts[label] for label in self.labels},
+            "classes": {label: counts[label] for label in sorted(counts)},
             "held_in_memory": size(sum(one.pixels.held for one in (found, other) if one is not None)),
             "warnings": warnings,
         }
@@ -82,13 +81,16 @@ class ImageData(TaskData):
 
     def plan(self, seconds: float | None) -> Plan:
         if self.base is not None:
-            return fine_tune_vit_plan(self.options, self.base.config, self.patches, len(self.train))
-        return vit_plan(self.options, self.patches, self.source, len(self.train), len(self.labels))
+            plan = fine_tune_vit_plan(self.options, self.base.config, self.patches, len(self.train))
+            return plan.but(decisions=[*plan.decisions, head_decision(self.base, self.labels, new=self.new_head)])
+        return vit_plan(self.options, self.patches, self.source, len(self.train))
 
     def build(self, plan: Plan) -> nn.Module:
         if self.base is not None:
-            model: Any = for_classification(self.base.model, len(self.labels), seed=plan.seed)  # type: ignore[type-var]
-            return prepared_base(model, plan)
+            base: Any = self.base.model
+            if self.new_head:
+                for_classification(base, len(self.labels), seed=plan.seed)
+            return prepared_base(base, plan)
         head = ClassificationHead(plan.config, len(self.labels), pooling="first", dense=False)
         model = Encoder(plan.config, head, patches=plan.cut)
         return initialise(model, plan.seed, embedding_std=POSITION_STD)

@@ -12,14 +12,11 @@ from dataclasses import asdict
 
 from headway.data.images.image_table import AUGMENT, ImageTable
 from headway.errors import InputError
-from headway.io.quantities import count as in_short
 from headway.models.config import TransformerConfig
-from headway.models.heads import ClassificationHead
 from headway.models.patches import Patches
-from headway.models.size import parameters
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan, as_asked
-from headway.training.sizing.presets import PRESETS, fine_tune_rows_plan
+from headway.training.sizing.presets import PRESETS, fine_tune_rows_plan, given_or, tokens_of_rows, weight_decay
 
 LARGEST = 64
 """Pixels of a side, unless ``--image-size`` says so."""
@@ -33,6 +30,8 @@ PASSES = 200
 """A classifier trained for a time ends after so many passes over its images."""
 FINE_TUNE_PASSES = 10
 """And one that begins from a pretrained model."""
+WARMUP = 0.05
+"""The share of a run for warm-up."""
 BATCH = 64
 FINE_TUNE_BATCH = 32
 MOST_PATCHES_OF_AN_IMAGE = 16_384
@@ -89,7 +88,7 @@ def vit_config(patches: Patches, width: int, layers: int, heads: int, dropout: f
     )
 
 
-def vit_plan(options: TrainOptions, patches: Patches, source: ImageTable, count: int, n_classes: int) -> Plan:
+def vit_plan(options: TrainOptions, patches: Patches, source: ImageTable, count: int) -> Plan:
     """The plan of a classifier from scratch, on ``count`` images."""
     width, layers = (
         PRESETS[options.architecture.preset] if options.architecture.preset else FEW if count < MANY else LARGER
@@ -97,15 +96,13 @@ def vit_plan(options: TrainOptions, patches: Patches, source: ImageTable, count:
     width, layers = options.architecture.d_model or width, options.architecture.layers or layers
     dropout = 0.1 if options.optimisation.dropout is None else options.optimisation.dropout
     config = vit_config(patches, width, layers, options.architecture.heads or max(1, width // 32), dropout)
-    head = ClassificationHead.size_of(config, n_classes, dense=False)
-    total = parameters(config, wiring="encoder", head=head, patches=patches)["total"]
     (height, across), (side, _) = patches.image_size, patches.patch_size
-    size = f"{in_short(total)} parameters: width {width}, {layers} layers, {config.n_heads} heads"
+    size = f"width {width}, {layers} layers, {config.n_heads} heads"
     median = " × ".join(map(str, source.median_size))
     unread = height % side or across % side
     rest = f"; {height % side} rows and {across % side} columns at the edges are not read" if unread else ""
     decisions = [
-        Decision("model", f"ViT of {size}", f"{count:,} images; dropout {dropout:g}", SIZES),
+        Decision("model", f"ViT, {size}", f"{count:,} images; dropout {dropout:g}", SIZES),
         Decision("images", f"read at {height} × {across} pixels", f"{median} is the median size", "--image-size"),
         Decision("patches", f"{patches.tokens - 1} of {side} × {side} pixels{rest}", "one token each", "--patch-size"),
         *_augmented(options),
@@ -120,15 +117,15 @@ def vit_plan(options: TrainOptions, patches: Patches, source: ImageTable, count:
         patches=asdict(patches),
         augment=options.for_tasks.augment or AUGMENT[1],
         length=patches.tokens,
-        batch_tokens=_batch_tokens(options, patches.tokens, BATCH),
+        batch_tokens=tokens_of_rows(options, patches.tokens, BATCH * patches.tokens),
         max_examples=options.optimisation.batch_size,
         optimizer=options.optimisation.optimizer or "muon",
         learning_rate=options.optimisation.learning_rate or 1e-3,
-        weight_decay=0.1 if options.optimisation.weight_decay is None else options.optimisation.weight_decay,
+        weight_decay=weight_decay(options, 0.1),
         schedule=options.optimisation.schedule or "cosine",
-        warmup=max(options.optimisation.warmup, 0.05),
+        warmup=given_or(options.optimisation.warmup, WARMUP),
         token_dropout=0.0,
-        label_smoothing=0.1 if options.optimisation.label_smoothing is None else options.optimisation.label_smoothing,
+        label_smoothing=given_or(options.optimisation.label_smoothing, 0.1),
         epochs=options.run.epochs or (PASSES if options.run.steps is None else None),
         decisions=[asdict(decision) for decision in decisions],
     )
@@ -145,7 +142,7 @@ def fine_tune_vit_plan(options: TrainOptions, config: TransformerConfig, patches
     return plan.but(
         patches=asdict(patches),
         augment=options.for_tasks.augment or AUGMENT[1],
-        batch_tokens=_batch_tokens(options, patches.tokens, FINE_TUNE_BATCH),
+        batch_tokens=tokens_of_rows(options, patches.tokens, FINE_TUNE_BATCH * patches.tokens),
         decisions=[*plan.decisions, *(asdict(decision) for decision in decisions)],
     )
 
@@ -158,8 +155,3 @@ def _augmented(options: TrainOptions) -> list[Decision]:
         return []
     value = "each image is randomly shifted, rotated, scaled and brightened in each epoch; none is mirrored"
     return [Decision("augmentation", value, "there are few labelled images; a mirrored b is a d", "--augment")]
-
-
-def _batch_tokens(options: TrainOptions, each: int, usual: int) -> int:
-    """Tokens of a batch, which decide how many images it has."""
-    return options.optimisation.batch_tokens or each * (options.optimisation.batch_size or usual)

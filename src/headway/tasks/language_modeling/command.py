@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from headway.errors import field
+from headway.errors import InputError, field
 from headway.tasks.command import Command, Inputs, Option
 from headway.tasks.language_modeling.spec import SPEC
 
@@ -16,7 +16,7 @@ class Generate(Command):
 
     spec = SPEC
     needs = "a language model"
-    does = 'Continue PROMPT with the language model in RUN; "-" reads the prompt from standard input.'
+    does = "Continue PROMPT with the language model in RUN."
     notes = (
         "With --chat, what is said to the model is read line by line from the terminal or from standard input (PROMPT, "
         "where it is given, is the first line), and its replies are written as they come.  /help lists the commands: "
@@ -27,7 +27,7 @@ class Generate(Command):
     options = (
         Option("chat", "Hold a conversation, by the model's chat template.", bool),
         Option("system", "With --chat: the system message.", goes_with="chat"),
-        Option("max_tokens", "Maximum length of the continuation in tokens.", int, 200, least=1),
+        Option("max_tokens", "Maximum length of the continuation in tokens.", int, 200, least=1, most=1 << 16),
         Option("temperature", "0 always takes the likeliest token.", float, 0.8, least=0),
         Option("top_k", "Choose among the k likeliest tokens (0 or -1: all).", int, 0, show_default=False, least=-1),
         Option(
@@ -50,7 +50,7 @@ class Generate(Command):
         ),
         Option("repetition_penalty", "Above 1: repeat less.", float, 1.0, show_default=False),
         Option("stop", "End before this text (may be given several times).", several=True),
-        Option("seed", "The same seed gives the same text.", int),
+        Option("seed", "The same seed gives the same text.", int, least=0, most=(1 << 63) - 1),
     )
     one_input = "PROMPT"
     interactive = "chat"
@@ -63,6 +63,11 @@ class Generate(Command):
     @classmethod
     def endings(cls, options: dict[str, Any]) -> tuple[str, ...]:
         return (".txt", ".csv", ".jsonl")
+
+    @classmethod
+    def check(cls, options: dict[str, Any], to: str | None) -> None:
+        if to is not None and options["chat"]:
+            raise InputError(f"--to {to}: a conversation is not written to a file; leave out --to, or --chat.")
 
     @classmethod
     def conversation(cls, pipe: Any, options: dict[str, Any], notice: Callable[[str], None]) -> Any:

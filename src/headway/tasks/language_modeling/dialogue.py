@@ -17,12 +17,12 @@ from headway.data.batches.batching import IGNORED
 from headway.data.batches.cache import cache_key
 from headway.data.batches.encoded import Column, EncodedRows, encoded_rows
 from headway.data.records.chunks import ROWS
-from headway.data.records.dialogues import KEY, REPLY, ROLES, Dialogues, Message, without_oldest_turn
+from headway.data.records.dialogues import KEY, REPLY, ROLES, WEIGHT, Dialogues, Message, without_oldest_turn
 from headway.data.records.repeats import text_hashes
 from headway.data.records.split import HELD_OUT, split_rows
 from headway.errors import InputError
 from headway.io.cache_directory import cache_directory
-from headway.tasks.common.lengths import usual_longest
+from headway.tasks.common.lengths import checked_length, usual_longest
 from headway.tasks.common.next_token import LanguageModeling, bytes_per_token, unknown_in
 from headway.tasks.common.ngram import mean_loss, unigrams
 from headway.tasks.common.parts import in_parts
@@ -32,8 +32,8 @@ from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.language_modeling.data import LanguageModelData
 from headway.tasks.language_modeling.documents import begin_tokens, inputs_as_recorded
 from headway.tasks.task import TaskInputs
-from headway.text.chat import with_chat
-from headway.text.chat.encode import encode_chat, encode_prompt
+from headway.text.chat import END, START, with_chat
+from headway.text.chat.encode import encode_chat, encode_prompt, shows_last_reply_apart
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import base_decoder
@@ -42,10 +42,14 @@ from headway.training.options import TrainOptions
 from headway.training.plan import Plan
 from headway.training.sizing.architecture import architecture
 from headway.training.sizing.baseline_models import reference
-from headway.training.sizing.presets import decoder_plan, fine_tune_text_plan
+from headway.training.sizing.presets import decoder_plan, fine_tune_text_plan, tokens_of_rows
 
 FEW_HELD_OUT = 30
 """Conversations: of fewer, what they say of a step or of a model is noisy."""
+APART = (
+    "the chat template shows the last reply of a conversation otherwise than those before it: each reply is an example "
+    "of its own, after what was said before it"
+)
 LONGEST = 1024
 """Tokens: conversations are not read further than this unless ``--length`` says so."""
 
@@ -78,14 +82,16 @@ class DialogueData(LanguageModelData):
         whole = encoded_talks(train, self.tokenizer)
         self.longest = self.options.data.length or usual_longest(whole.ids.lengths + 1, LONGEST)
         if self.base is not None:
-            self.longest = min(self.longest, self.base.config.max_length)
+            self.longest = min(self.longest, checked_length(self.options, self.base.config.max_length))
         self.train_examples = whole.cut(self.longest)
         self.validation_examples = validation = encoded_talks(held, self.tokenizer).cut(self.longest)
         if not len(self.train_examples.ids) or not len(validation.ids):
             raise InputError(f"{source.name}: no reply begins within {self.longest:,} tokens; use a larger --length.")
         self.first = next(iter(held))
         origin = f" ({held_out.name})" if held_out is not None else " (10 %, duplicates on one side)"
-        n_train, n_held_out = len(self.train_examples.ids), len(validation.ids)
+        apart = len(whole.ids) > len(train)
+        self.unit = "replies" if apart else self.unit
+        n_train, n_held_out = self.train_examples.n_talks, validation.n_talks
         self.parts.counts.update({"trained": n_train, "measured": n_held_out})
         self.facts = {
             "inputs": [str(path) for path in source.paths],
@@ -97,6 +103,7 @@ class DialogueData(LanguageModelData):
                 *self.parts.warnings,
                 *cut_warning(whole, self.train_examples, self.longest),
                 *_few_warning(n_held_out),
+                *([APART] if apart else []),
             ],
             **vocabulary.facts,
             **begin_tokens(self.tokenizer),
@@ -109,16 +116,18 @@ class DialogueData(LanguageModelData):
         ]
         losses = -np.log(chances)
         each = ((float(losses[reply].sum()), len(reply)) for reply in validation.replies())
-        self.of_baselines = {"unigram": np.fromiter(each, np.dtype((np.float64, 2)), n_held_out)}
+        self.of_baselines = {"unigram": np.fromiter(each, np.dtype((np.float64, 2)), len(validation.ids))}
 
     def plan(self, seconds: float | None) -> Plan:
+        rows = self.options.optimisation.batch_size
         if self.base is None:
             options = reference(self.options).but(length=self.longest)
             plan = decoder_plan(options, self.tokenizer.vocab_size, self.n_tokens, seconds, options.run.steps)
-            return architecture(plan.but(max_examples=options.optimisation.batch_size), self.options, "decoder")
+            size = tokens_of_rows(self.options, self.longest, plan.batch_tokens)
+            return architecture(plan.but(max_examples=rows, batch_tokens=size), self.options, "decoder")
         plan = fine_tune_text_plan(self.options, self.base.config, self.n_tokens, seconds)
-        size = self.options.optimisation.batch_tokens or max(plan.batch_tokens, self.longest)
-        return plan.but(length=self.longest, batch_tokens=size, max_examples=self.options.optimisation.batch_size)
+        size = tokens_of_rows(self.options, self.longest, max(plan.batch_tokens, self.longest))
+        return plan.but(length=self.longest, batch_tokens=size, max_examples=rows)
 
     def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
         return dict(self.of_baselines)
@@ -221,6 +230,11 @@ class Examples:
         """Tokens of replies."""
         return int(self.wanted.sum())
 
+    @property
+    def n_talks(self) -> int:
+        """The conversations that they are of; of one there may be several examples."""
+        return min(len(self.talks), len(self.ids))
+
     def replies(self) -> Iterator[np.ndarray]:
         """The tokens of the replies of each."""
         for row in islice(self.rows, 1, None, 2):
@@ -255,14 +269,27 @@ class Examples:
         return LanguageModeling(bytes_per_token(n_bytes, self.n_targets, unknown), label_smoothing)
 
 
+def _examples(part: Talks, tokenizer: Tokenizer) -> Iterator[tuple[int, list[Message]]]:
+    """The number and the messages of each example: a conversation, or each of its replies after what was said before.
+
+    The latter where the template shows the last reply otherwise than those before it (``shows_last_reply_apart``).
+    """
+    apart = shows_last_reply_apart(tokenizer)
+    for number, messages in zip(part.index.tolist(), part, strict=True):
+        replies = [at for at, one in enumerate(messages) if one["role"] == REPLY and one.get(WEIGHT, 1)]
+        for last in replies if apart else [len(messages) - 1]:
+            before = [{**one, WEIGHT: 0} if apart and one["role"] == REPLY else one for one in messages[:last]]
+            yield number, [*before, messages[last]]
+
+
 def encoded_talks(part: Talks, tokenizer: Tokenizer) -> Examples:
     """Some conversations as they are, however long.  Raises InputError as ``Examples.cut`` does."""
     read = (part.source.fingerprint, part.source.reading, sha256(part.index.tobytes()).hexdigest())
     shown = (tokenizer.to_json(), tokenizer.chat_template, tokenizer.special_tokens)
     rows = (
         row
-        for number, messages in zip(part.index, part, strict=True)
-        for row in _encode(tokenizer, messages, part.source, int(number))
+        for number, messages in _examples(part, tokenizer)
+        for row in _encode(tokenizer, messages, part.source, number)
     )
     return _stored(part, tokenizer, rows, cache_key(*read, *shown, "talks with weights"))
 
@@ -287,11 +314,11 @@ def _encode(
 def _cut(examples: Examples, longest: int) -> Iterator[list[int]]:
     """A conversation loses its oldest turns until it fits; if one turn is too long, its end."""
     rows, talks = iter(examples.rows), examples.talks
-    for number, messages, ids, targets in zip(talks.index, talks, rows, rows, strict=True):
+    for (number, messages), ids, targets in zip(_examples(talks, examples.tokenizer), rows, rows, strict=True):
         kept = messages
         while len(ids) > longest and (shorter := without_oldest_turn(kept)) is not None:
             kept = shorter
-            ids, targets = _encode(examples.tokenizer, kept, talks.source, int(number))
+            ids, targets = _encode(examples.tokenizer, kept, talks.source, number)
         if any(targets[:longest]):
             yield ids[:longest]
             yield targets[:longest]
@@ -306,7 +333,8 @@ def _tokenizer(train: Talks, options: TrainOptions, characters: int) -> Tokenize
         vocab = bpe_size(characters)
     names = "\n".join([*ROLES, ""])
     texts = chain(train.texts(), [names])
-    return train_tokenizer(texts, kind, vocab, role="decoder", out_of=characters + len(names))
+    later = len((START, END)) if options.data.vocab is not None else 0
+    return train_tokenizer(texts, kind, vocab, role="decoder", out_of=characters + len(names), reserved=later)
 
 
 def cut_warning(whole: Examples, kept: Examples, longest: int) -> list[str]:

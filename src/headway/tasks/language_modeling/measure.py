@@ -43,7 +43,7 @@ def _dialogue_metrics(pipe: Generator, source: Dialogues, given: EvaluationInput
     length = given.length(pipe.model.config.max_length)
     found = given.sampled(_held_out_talks(source, given))
     examples = encoded_talks(found, chat_tokenizer(pipe.tokenizer)).cut(length)
-    given.counts["measured"] = len(examples.ids)
+    given.counts["measured"] = examples.n_talks
     if not len(examples.ids):
         raise InputError(f"{source.name}: no reply begins within the {length:,} tokens that are read.")
     batches = pipe.runtime.batches(row_batches(examples.ids, examples.targets, pipe.runtime.tokens))

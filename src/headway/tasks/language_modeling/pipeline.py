@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
@@ -108,7 +109,7 @@ class Generator:
 
     def _pieces(self, prompts: Sequence[str], **options: Any) -> Iterator[tuple[int, str]]:
         """Check everything now; give pairs (row, piece of its text) as they come."""
-        return self._continue([self._checked(prompt) for prompt in prompts], **options)
+        return self._continue([self.checked_prompt(prompt) for prompt in prompts], **options)
 
     def _continue(
         self,
@@ -122,8 +123,14 @@ class Generator:
         repetition_penalty: float = 1.0,
         stop: Sequence[str] | str = (),
         seed: int | None = None,
+        **unknown: Any,
     ) -> Iterator[tuple[int, str]]:
         """Check everything now; give pairs (row, piece of its text) as they come."""
+        for name in unknown:
+            known: dict[str, Any] = Generator._continue.__kwdefaults__ or {}
+            close = get_close_matches(name, known, n=1)
+            meant = f"did you mean {close[0]}?" if close else f"the options are {', '.join(known)}."
+            raise InputError(f"unknown option of a language model: {name}; {meant}")
         check_number("max_tokens", max_tokens, 1, 1 << 31, "a whole number, 1 or more", whole=True)
         if seed is not None:
             check_number("seed", seed, 0, (1 << 63) - 1, "a whole number from 0 to 2 to the power of 63", whole=True)
@@ -139,7 +146,8 @@ class Generator:
         )
         return _pieces_of(steps, [prompt.text for prompt in prompts], stops)
 
-    def _checked(self, text: str) -> Prompt:
+    def checked_prompt(self, text: str) -> Prompt:
+        """``prompt``, with a warning where only the last part is read, and where the tokenizer ends the text."""
         prompt, context = self.prompt(text), self.model.config.max_length
         if (count := len(prompt.ids)) > context:
             warnings.warn(

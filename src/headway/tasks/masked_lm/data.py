@@ -15,12 +15,10 @@ from headway.data.records.split import HELD_OUT
 from headway.errors import InputError
 from headway.hub.families import family_named
 from headway.hub.fine_tune import for_masked_tokens
-from headway.io import quantities
 from headway.io.cache_directory import cache_directory
 from headway.models.config import TransformerConfig
 from headway.models.heads import MaskedTokenHead
 from headway.models.initialise import initialise
-from headway.models.size import parameters
 from headway.models.transformer import Encoder
 from headway.tasks.common.next_token import unknown_in
 from headway.tasks.common.ngram import token_counts, unigrams
@@ -39,6 +37,8 @@ from headway.training.sizing.presets import decoder_plan, fine_tune_text_plan
 
 MASK_SHARE = 0.15
 """The share of tokens to be predicted with a published model, as most were trained."""
+SHORTEST = 4
+"""Tokens of a window: two of the text, between [CLS] and [SEP]."""
 MEASURED = "tokens that are masked"
 """What evaluation counts, as headway.json names it."""
 OF_BEFORE = "this run began with a version that also measured tokens to predict that are not masked"
@@ -65,6 +65,9 @@ class MaskedLMData(TaskData):
         self.new_head = given.base is not None and not isinstance(given.base.model.head, MaskedTokenHead)
         self.options, self.base, self.labels = given.options, given.base, []
         base = self.base
+        asked = self.options.data.length
+        if asked is not None and asked < SHORTEST:
+            raise InputError(f"--length is {asked}; windows with masked tokens need {SHORTEST} tokens or more.")
         if base is not None and (not isinstance(base.model, Encoder) or base.tokenizer.mask is None):
             raise InputError(
                 f"{base.path}: is not an encoder with a [MASK], so it cannot be trained to fill in tokens, which "
@@ -87,7 +90,7 @@ class MaskedLMData(TaskData):
             unmasked = f"{unknown:,} of {len(self.validation):,} held-out tokens are unknown text"
             self.facts["warnings"].append(f"{unmasked}, which is neither masked nor measured")
         longest = self.base.config.max_length if self.base is not None else 1 << 20
-        self.length = max(4, self.options.data.length or min(256, longest, max(16, len(self.train) // 20)))
+        self.length = asked or min(256, longest, max(16, len(self.train) // 20))
         self.share = self.options.for_tasks.mlm_probability or (
             MASK_SHARE_FROM_SCRATCH if self.base is None else MASK_SHARE
         )
@@ -223,8 +226,7 @@ def _with_encoder(plan: Plan, options: TrainOptions) -> Plan:
     config = encoder_config(*sizes, layout)
     if options.optimisation.dropout is not None:  # else none: other tokens are hidden in every pass
         config = config.but(dropout=before.dropout)
-    count = parameters(config, wiring="encoder")["total"]
     shape = f"width {config.d_model}, {config.n_layers} layers, {config.n_heads} heads, {config.max_length} tokens"
     decisions = [decision for decision in plan.decisions if decision["what"] not in ("dropout", "decay")]
-    decisions[0] = {**decisions[0], "value": f"{quantities.count(count)} parameters: {shape}"}
+    decisions[0] = {**decisions[0], "value": shape}
     return plan.but(model=asdict(config), weight_decay=options.optimisation.weight_decay or 0.0, decisions=decisions)

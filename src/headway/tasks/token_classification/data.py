@@ -19,6 +19,7 @@ from headway.models.heads import TokenClassificationHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.runtime.windows import frame
+from headway.tasks.common.classes import continued_classes, head_decision
 from headway.tasks.common.lengths import checked_length, usual_longest
 from headway.tasks.common.parts import in_parts
 from headway.tasks.common.vocabulary import base_vocabulary
@@ -30,7 +31,7 @@ from headway.tasks.token_classification.sentences import Tagged, read_tagged
 from headway.tasks.token_classification.words import Words, learnt
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
-from headway.training.base import Base, prepared_base
+from headway.training.base import prepared_base
 from headway.training.loop.schedule import mean_accumulation
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
@@ -61,8 +62,7 @@ class TokenClassificationData(TaskData):
             raise InputError(
                 f"{tagged.name}: every tag is {only!r}, so there is nothing to learn; expected two tags or more."
             )
-        self.labels = known_labels(self.base, labels_for(tagged.tags))
-        self.new_head = self.base is None or self.labels != labels_of(self.base.model)
+        self.labels, self.new_head = continued_classes(given, labels_for(tagged.tags), TokenClassificationHead)
         warnings = list(tagged.warnings)
         other = None
         if given.held_out is not None:
@@ -106,7 +106,9 @@ class TokenClassificationData(TaskData):
 
     def plan(self, seconds: float | None) -> Plan:
         plan = self._plan()
-        return plan.but(decisions=[*plan.decisions, *self._decision])
+        base = self.base
+        head = [] if base is None else [head_decision(base, self.labels, new=self.new_head)]
+        return plan.but(decisions=[*plan.decisions, *head, *self._decision])
 
     def _plan(self) -> Plan:
         lengths = self.train.ids.lengths
@@ -119,7 +121,7 @@ class TokenClassificationData(TaskData):
             why = f"about {STEPS} steps, and at least {LEAST_PASSES} epochs; the run may end before its time"
             decision = asdict(Decision("passes", f"at most {passes}", why, "--epochs"))
             return plan.but(epochs=passes, decisions=[*plan.decisions, decision])
-        return encoder_plan(self.options, self.tokenizer.vocab_size, lengths, len(self.labels), self.longest)
+        return encoder_plan(self.options, self.tokenizer.vocab_size, lengths, self.longest)
 
     def build(self, plan: Plan) -> nn.Module:
         config, classes = plan.config, len(self.labels)
@@ -150,21 +152,6 @@ class TokenClassificationData(TaskData):
             longest=self.longest,
             around=frame(self.tokenizer),
         )
-
-
-def labels_of(model: nn.Module) -> list[str] | None:
-    """The tags of a model that was loaded, by its directory's names; None for a model that has no such head."""
-    named = getattr(model, "kept", {}).get("config.json", {}).get("id2label")
-    head = getattr(model, "head", None)
-    if not isinstance(head, TokenClassificationHead) or not isinstance(named, dict):
-        return None
-    return [str(named.get(str(i))) for i in range(head.out.out_features)]
-
-
-def known_labels(base: Base | None, labels: list[str]) -> list[str]:
-    """The labels in the order of a base that has all of them, whose head is then trained further; else unchanged."""
-    known = labels_of(base.model) if base is not None else None
-    return known if known is not None and set(labels) <= set(known) else labels
 
 
 def _words_decision(words: Words, held_out: Tagged) -> list[dict[str, str]]:

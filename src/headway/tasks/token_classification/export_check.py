@@ -17,7 +17,7 @@ def tags(original: Original, theirs: Any) -> Found:
         ids = pipe.tokenizer.encode(text, special=True)
         kept = [place for place, number in enumerate(ids) if number not in special]
         ours = original.model(torch.tensor([ids]))[0].float().softmax(dim=-1)[kept]  # (N, C)
-        found = theirs(text, ignore_labels=[])
+        found = theirs(text, ignore_labels=[], aggregation_strategy="none")
         if len(found) != len(kept):
             return value, f"it tags {len(found)} tokens of {text[:60]!r}, expected {len(kept)}"
         numbers = [pipe.labels.index(one["entity"]) for one in found]
@@ -28,4 +28,4 @@ def tags(original: Original, theirs: Any) -> Found:
     return value, problem
 
 
-LOADER = pipeline_loader("token-classification", tags)
+LOADER = pipeline_loader("token-classification", tags, aggregation_strategy="first")

@@ -14,6 +14,8 @@ from headway.tasks.common.columns import check_no_second, no_columns
 from headway.tasks.common.given import Given
 from headway.tasks.recognise import BY_VALUES, Recogniser
 
+CALLED = frozenset((*TEXT_NAMES, *TOKENS))
+"""Names of columns of texts, and of lists of tokens."""
 LINES = 1 << 17
 """Characters at the start of a file that are looked at."""
 
@@ -70,14 +72,21 @@ def tagged_lines(given: Given) -> str | None:
 def tagged_columns(given: Given) -> tuple[str, str, str] | None:
     """(column of texts or lists of tokens, column of spans or lists of tags, what shows it); None where there is none.
 
-    A list of tags is as long as the list of tokens in the same row.
+    A list of tags is as long as the list of tokens in the same row.  Of a wide table only the few columns are compared
+    that are called so, or whose first rows hold lists of tags.
     """
-    labels = [column for column in given.columns if given.label in (None, column.name)]
-    for tags in labels:
-        for text in given.columns:
-            if text is tags or given.text not in (None, text.name):
-                continue
-            if said := _lists_of_tags(given, text, tags) or _spans(given, text, tags):
+    first = next(iter(given.table.chunks()), None)
+    if first is None:
+        return None
+    texts = [one for one in given.columns if given.text == one.name or (not given.text and one.key in CALLED)]
+    labels = [
+        one
+        for one in given.columns
+        if given.label == one.name or (not given.label and _may_be_tags(one, first.columns[one.name]))
+    ]
+    for tags in labels if texts else ():
+        for text in texts:
+            if text is not tags and (said := _lists_of_tags(given, text, tags) or _spans(given, text, tags)):
                 return text.name, tags.name, said
     return None
 
@@ -85,7 +94,7 @@ def tagged_columns(given: Given) -> tuple[str, str, str] | None:
 def _lists_of_tags(given: Given, text: Column, tags: Column) -> str | None:
     """Lists named like tags next to lists named like tokens; or lists that hold only tags."""
     named = text.key in TOKENS and TAGS.search(tags.key) is not None
-    if not named and (text.key not in (*TEXT_NAMES, *TOKENS) or not _hold_tags(given.values(tags.name))):
+    if not named and (text.key not in CALLED or not _hold_tags(given.values(tags.name))):
         return None
     if named and not any(listed(value) for value in given.values(tags.name)):
         return None
@@ -114,6 +123,14 @@ def _are_meant_as_tags(given: Given, text: Column, tags: Column, half_fit: bool)
 def _parts(value: str) -> list[str]:
     found = listed(value)
     return value.split() if found is None else found
+
+
+def _may_be_tags(column: Column, first: Iterable[str]) -> bool:
+    """Whether a column is called like tags or spans, or begins with lists of tags, some cells blank."""
+    if TAGS.search(column.key) or column.key in SPANS:
+        return True
+    lists = (_parts(value.strip()) for value in first if value.strip())
+    return column.mean_length > 0 and all(parts and all(map(TAG.fullmatch, parts)) for parts in lists)
 
 
 def _hold_tags(values: Iterable[str]) -> bool:

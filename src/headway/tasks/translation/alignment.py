@@ -13,6 +13,7 @@ from headway.data.batches.batching import sent
 from headway.models.analysis.maps import attention_maps
 from headway.models.device import model_device
 from headway.models.transformer import EncoderDecoder
+from headway.nn.global_state import plain_defaults
 from headway.text.tokenizer import Tokenizer
 
 SHADES = " .:-=+*#%@"
@@ -54,6 +55,7 @@ class Alignment:
         return ["  " + " ".join(self.source), *written]
 
 
+@plain_defaults()
 def align(
     model: EncoderDecoder, tokenizer: Tokenizer, source: Sequence[int], target: Sequence[int], start: Sequence[int]
 ) -> Alignment:

@@ -45,7 +45,7 @@ from headway.training.options import TrainOptions
 from headway.training.plan import Plan
 from headway.training.sizing.architecture import architecture, built
 from headway.training.sizing.baseline_models import reference
-from headway.training.sizing.presets import fine_tune_rows_plan
+from headway.training.sizing.presets import fine_tune_rows_plan, given_or, tokens_of_rows
 
 TASK = "translation"
 LONGEST = 1024
@@ -77,6 +77,7 @@ class TranslationData(TaskData):
 
     wiring: Wiring = "encoder-decoder"
     unit = "pairs"
+    texts_in_row = 2
 
     def __init__(self, given: TaskInputs):
         table, other = given.source, given.held_out
@@ -123,11 +124,9 @@ class TranslationData(TaskData):
     def plan(self, seconds: float | None) -> Plan:
         if self.base is not None:
             plan = fine_tune_rows_plan(self.options, self.base.config, self.train.second.lengths, self.longest)
-            smoothing = (
-                0.1 if self.options.optimisation.label_smoothing is None else self.options.optimisation.label_smoothing
-            )
-            size = self.options.optimisation.batch_tokens or 1024
-            return plan.but(batch_tokens=size, label_smoothing=smoothing)
+            smoothing = self.options.optimisation.label_smoothing
+            size = tokens_of_rows(self.options, self.texts_in_row * self.longest, 1024)
+            return plan.but(batch_tokens=size, label_smoothing=given_or(smoothing, 0.1))
         return architecture(self.preset(seconds), self.options, self.wiring)
 
     def preset(self, seconds: float | None) -> Plan:

@@ -10,8 +10,7 @@ from headway.data.batches.batching import IGNORED
 from headway.data.batches.encoded import Rows, row_lengths
 from headway.errors import InputError
 from headway.hub.generation_config import TargetRules
-from headway.io import quantities
-from headway.models.size import Wiring, parameters
+from headway.models.size import Wiring
 from headway.tasks.common.next_token import LanguageModeling, bytes_per_token, unknown_in
 from headway.tasks.task import TaskInputs
 from headway.tasks.translation.data import TranslationData
@@ -41,6 +40,7 @@ class DecoderOnlyData(TranslationData):
         self.rules = TargetRules(start=(), end=self.rules.end)
 
     wiring: Wiring = "decoder"
+    texts_in_row = 1  # both texts, in one sequence
 
     def preset(self, seconds: float | None) -> Plan:
         plan = super().preset(seconds)
@@ -57,9 +57,8 @@ class DecoderOnlyData(TranslationData):
             bias=(),
             embedding_scale=False,
         )
-        count = parameters(config)["total"]
         shape = f"width {config.d_model}, {config.n_layers} layers, {config.n_heads} heads, {config.max_length} tokens"
-        first = {**plan.decisions[0], "value": f"{quantities.count(count)} parameters: a decoder, {shape}"}
+        first = {**plan.decisions[0], "value": f"a decoder, {shape}"}
         return plan.but(model=asdict(config), length=config.max_length, decisions=[first, *plan.decisions[1:]])
 
     def batch_source(self, plan: Plan) -> BatchSource:

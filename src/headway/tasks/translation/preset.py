@@ -17,17 +17,15 @@ one table of token vectors for source, target and logits.
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from headway.io.quantities import count as in_short
 from headway.io.quantities import duration
 from headway.models.config import Positions, TransformerConfig
 from headway.models.device import device_of
-from headway.models.size import parameters
 from headway.training.distributed.ranks import Ranks
 from headway.training.hardware.precision import training_rate
 from headway.training.loop.schedule import mean_accumulation
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan, as_asked
-from headway.training.sizing.presets import PRESETS, head_count
+from headway.training.sizing.presets import PRESETS, WARMUP, given_or, head_count, tokens_of_rows
 
 
 @dataclass(frozen=True)
@@ -116,10 +114,9 @@ def translator_plan(
         **{**M2M100, "positions": Positions(**M2M100["positions"])},
         dropout=dropout,
     )
-    count = parameters(config, wiring="encoder-decoder")["total"]
     shape = f"width {config.d_model}, {layers} + {layers} layers, {config.n_heads} heads, {longest} tokens"
     decisions = [
-        Decision("model", f"{in_short(count)} parameters: {shape}", why, "--preset, --d-model, --layers, --length"),
+        Decision("model", shape, why, "--preset, --d-model, --layers, --length"),
         Decision("dropout", f"{dropout:g}", f"about {passes:.0f} passes over the pairs", "--dropout"),
     ]
     if options.run.epochs is None and options.run.steps is None:
@@ -129,16 +126,16 @@ def translator_plan(
         **as_asked(options),
         model=asdict(config),
         length=longest,
-        batch_tokens=batch_tokens,
+        batch_tokens=tokens_of_rows(options, 2 * longest, batch_tokens),
         max_examples=options.optimisation.batch_size,
         optimizer=options.optimisation.optimizer or "muon",
         learning_rate=options.optimisation.learning_rate or 6e-3,
         muon_rate=MUON_RATE,
-        weight_decay=0.0 if options.optimisation.weight_decay is None else options.optimisation.weight_decay,
+        weight_decay=given_or(options.optimisation.weight_decay, 0.0),
         schedule=options.optimisation.schedule or "constant_then_decay",
-        warmup=options.optimisation.warmup,
+        warmup=given_or(options.optimisation.warmup, WARMUP),
         token_dropout=0.0,
-        label_smoothing=0.1 if options.optimisation.label_smoothing is None else options.optimisation.label_smoothing,
+        label_smoothing=given_or(options.optimisation.label_smoothing, 0.1),
         epochs=options.run.epochs or (most_passes if options.run.steps is None else None),
         decisions=[asdict(decision) for decision in decisions],
     )

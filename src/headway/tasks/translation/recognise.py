@@ -1,6 +1,6 @@
 """A text and its target: two files with aligned lines, or two columns of a table."""
 
-from headway.data.formats.aligned import SOURCE, TARGET, are_sides, is_language, is_target_of
+from headway.data.formats.aligned import SOURCE, TARGET, TARGET_OF, are_sides, is_language, is_target_of
 from headway.data.open.column_names import SURE_LABEL_NAMES
 from headway.data.open.columns import Column
 from headway.data.open.detected import Detected
@@ -55,7 +55,8 @@ def called_like_sides(columns: list[Column]) -> tuple[str, str] | None:
         return None
     texts = [column.name for column in columns if column.text_like and not column.few]
     languages = [name for name in texts if is_language(name.lower()) and name.lower() != "id"]
-    found = [(a, b) for a in texts for b in texts if is_target_of(b.lower(), a.lower())]
+    sources = [name for name in texts if name.lower() in TARGET_OF]
+    found = [(a, b) for a in sources for b in texts if is_target_of(b.lower(), a.lower())]
     found += [(languages[0], languages[1])] if len(languages) == 2 else []
     return found[0] if len(found) == 1 else None
 

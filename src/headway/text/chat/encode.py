@@ -13,6 +13,10 @@ MARK = "\ue0f1\ue0f2"
 """Two private-use characters inserted where a user's text spells a special token, and removed again."""
 
 
+class RenderedDifferently(InputError):
+    """The template renders a reply differently where the conversation goes on."""
+
+
 def encode_chat(
     tokenizer: Tokenizer, messages: list[Message], *, add_generation_prompt: bool = False
 ) -> tuple[list[int], list[bool]]:
@@ -35,13 +39,24 @@ def encode_chat(
 
     text, spans = render(messages, add_generation_prompt)
     if not re.search(r"{%-?\s*generation\s*-?%}", template):
-        spans = _spans(messages, text, lambda some, prompt: render(some, prompt)[0])
-    if not all(weights):
+        spans = _spans(messages, weights, text, lambda some, prompt: render(some, prompt)[0])
+    elif not all(weights):
         if len(spans) != len(weights):
             raise InputError("chat template: it does not mark each reply, so those of weight 0 cannot be located")
         spans = [span for span, weight in zip(spans, weights, strict=True) if weight]
     marked = _marked(tokenizer, messages, text, lambda some: render(some, add_generation_prompt)[0])
     return _encode(tokenizer, marked, _moved(spans, marked))
+
+
+def shows_last_reply_apart(tokenizer: Tokenizer) -> bool:
+    """Whether the template renders the last reply otherwise than the same reply in a conversation that goes on."""
+    try:
+        encode_chat(tokenizer, 2 * [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])
+    except RenderedDifferently:
+        return True
+    except InputError:
+        pass  # the conversation in question says better what is wrong
+    return False
 
 
 def encode_prompt(tokenizer: Tokenizer, messages: list[Message]) -> list[int]:
@@ -70,15 +85,16 @@ def _template_for(tokenizer: Tokenizer, messages: list[Message]) -> str:
     return tokenizer.chat_template
 
 
-def _spans(messages: list[Message], text: str, render: Callable[[list[Message], bool], str]) -> list[tuple[int, int]]:
-    """Where the replies are: from the end of the prompt for each to the end of the conversation so far."""
+def _spans(
+    messages: list[Message], weights: list[Any], text: str, render: Callable[[list[Message], bool], str]
+) -> list[tuple[int, int]]:
+    """Where the replies are whose weight is not 0: from the end of the prompt for each to the end of what is said."""
     spans = []
-    for number, message in enumerate(messages):
-        if message["role"] != "assistant":
-            continue
+    replies = (number for number, message in enumerate(messages) if message["role"] == "assistant")
+    for number in itertools.compress(replies, weights):
         before, after = render(messages[:number], True), render(messages[: number + 1], False)
         if not (after.startswith(before) and text.startswith(after)):
-            raise InputError(
+            raise RenderedDifferently(
                 f"chat template: message {number + 1} is rendered differently as part of the whole conversation than "
                 "alone, so its reply cannot be located; mark the reply in the template with {% generation %}"
             )

@@ -4,11 +4,17 @@ import json
 from typing import Any
 
 from headway.errors import InputError
-from headway.text.chat.process import RENDER_SECONDS, ask
+from headway.text.safe.process import ask
 from headway.text.tokenizer import Tokenizer
+
+RENDER_SECONDS = 2.0
+"""A hundred times what the slowest known template needs."""
 
 MAX_TEMPLATE = 64 * 2**10
 """Bytes."""
+
+TIMES = 4
+"""How many times as long as its messages, written as JSON, a conversation may become, MAX_TEMPLATE not counted."""
 
 MAX_MESSAGES = 8 * 2**20
 """Characters of a conversation, written as JSON."""
@@ -63,19 +69,20 @@ def rendered(
     if not isinstance(template, str) or len(template.encode("utf-8", "replace")) > MAX_TEMPLATE:
         size = len(template) if isinstance(template, str) else type(template).__name__
         raise InputError(f"chat template: found {size}, expected a text of at most {MAX_TEMPLATE} bytes")
-    check_messages(messages)
+    most = MAX_TEMPLATE + TIMES * check_messages(messages)
     request = {
         **{"template": template, "messages": messages, "special": special},
-        "add_generation_prompt": add_generation_prompt,
+        **{"add_generation_prompt": add_generation_prompt, "most": most, "seconds": seconds},
     }
-    answer = ask(request, seconds)
+    answer = ask("{}", json.dumps(request), seconds)
     if "error" in answer:
-        raise InputError(f"chat template: cannot be rendered: {answer['error']}")
+        hint = "; install jinja2 3.1 or later" if "No module named 'jinja2" in answer["error"] else ""
+        raise InputError(f"chat template: cannot be rendered: {answer['error']}{hint}")
     return answer["text"], [(start, end) for start, end in answer["spans"]]
 
 
-def check_messages(messages: list[Message]) -> None:
-    """Raise InputError for anything that is not a conversation."""
+def check_messages(messages: list[Message]) -> int:
+    """The characters of a conversation, written as JSON.  Raises InputError for anything else."""
     if not isinstance(messages, list):
         raise InputError(f"messages: found {type(messages).__name__}, expected a list of dicts with role and content")
     for number, message in enumerate(messages, start=1):
@@ -89,6 +96,7 @@ def check_messages(messages: list[Message]) -> None:
         raise InputError("messages: found values that JSON does not have, expected strings") from None
     if size > MAX_MESSAGES:
         raise InputError(f"messages: found {size} characters, expected at most {MAX_MESSAGES}")
+    return size
 
 
 def with_chat(tokenizer: Tokenizer) -> Tokenizer:

@@ -1,11 +1,11 @@
 """Read a tokenizer's JSON files, and refuse what would fail later or crash the program."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
 from headway.io.strict_json import parse_object, read_text
+from headway.text.safe.expansion import parts_of
 
 MAX_BYTES = 64 * 2**20
 MAX_IDS = 2**22
@@ -32,11 +32,11 @@ def check_tokenizer(spec: dict[str, Any], path: Path, rows: int | None = None) -
     _check_unknown(spec["model"], vocabulary if "merges" not in spec["model"] else {**vocabulary, **added}, path)
     _check_merges(spec["model"], vocabulary, path)
     _check_truncation(spec.get("truncation"), path)
-    for part in _parts(spec.get("pre_tokenizer"), "pretokenizers"):
+    for part in parts_of(spec.get("pre_tokenizer"), "pre_tokenizer"):
         length = part.get("length")
         if part.get("type") == "FixedLength" and not (_is_count(length) and length):
             raise InputError(f"{path}: pre_tokenizer.length: found {length!r}, expected an integer above 0")
-    for part in _parts(spec.get("post_processor"), "processors"):
+    for part in parts_of(spec.get("post_processor"), "post_processor"):
         _check_post_processor(part, ids, path)
 
 
@@ -146,14 +146,6 @@ def _check_truncation(truncation: Any, path: Path) -> None:
         )
 
 
-def _parts(value: Any, children: str) -> Iterator[dict[str, Any]]:
-    """A component of the tokenizer and all components nested in it."""
-    if isinstance(value, dict):
-        yield value
-        for child in value.get(children) or []:
-            yield from _parts(child, children)
-
-
 def _check_post_processor(part: dict[str, Any], ids: set[int], path: Path) -> None:
     for name in ("sep", "cls"):
         value = part.get(name)
@@ -173,7 +165,10 @@ def _check_post_processor(part: dict[str, Any], ids: set[int], path: Path) -> No
                 "expected ids of the vocabulary"
             )
     for template in ("single", "pair"):
-        for piece in part.get(template) or []:
+        pieces = part.get(template) or []
+        if not isinstance(pieces, list):
+            raise InputError(f"{path}: post_processor.{template}: found {_short(pieces)}, expected a list")
+        for piece in pieces:
             special = piece.get("SpecialToken") if isinstance(piece, dict) else None
             if isinstance(special, dict) and str(special.get("id")) not in specials:
                 raise InputError(

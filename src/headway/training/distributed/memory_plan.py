@@ -30,6 +30,8 @@ Llama 3 405B (Grattafiori et al. 2024, table 4).  Published for others; not meas
 GPU_LINK = 400e9
 """Bytes a second: eight network cards of 400 Gb/s in each machine; inside, NVLink gives 450 (NVIDIA DGX H100, data
 sheet)."""
+AS_FAST = 1.02
+"""Layouts whose step takes up to so many times as long as the fastest are as fast: the simplest of them is taken."""
 MOST_PROCESSES = 1 << 14
 """Numbers of processes that are tried when the given number is too small."""
 
@@ -113,7 +115,7 @@ class Layout:
     flops: float
     """FLOPs of the whole run: 6 for each parameter and token, and attention"""
     step_seconds: float
-    """seconds of a step: of computing, or of the simultaneous communication if that takes longer"""
+    """seconds of a step: of computing and, with DDP, of communication; with FSDP of the longer one, as both overlap"""
     tokens_per_second: float
     seconds: float
     exchanged: int
@@ -185,7 +187,8 @@ def lay_out(
     fitting = [layout for layout in found if layout is not None]
     if not fitting:
         raise InputError(_nothing_fits(work, hardware, sharded, checkpointed, wiring))
-    return min(fitting, key=lambda layout: layout.step_seconds)
+    fastest = min(layout.step_seconds for layout in fitting)
+    return next(layout for layout in fitting if layout.step_seconds <= AS_FAST * fastest)
 
 
 def _largest(
@@ -206,7 +209,8 @@ def _largest(
     c = 4 if work.precision == "float32" else 2
     # a ring: with DDP gradients are reduced and sent once; with FSDP weights are sent twice, gradients once, each time
     sent = total * (hardware.processes - 1) / hardware.processes * ((2 * c + 4) * accumulate if sharded else 8)
-    seconds = max(computing, sent / hardware.link)
+    sending = sent / hardware.link
+    seconds = max(computing, sending) if sharded else computing + sending  # DDP sums after the last micro-batch
     return Layout(
         parameters=total,
         **how,

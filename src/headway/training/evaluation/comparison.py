@@ -58,7 +58,7 @@ def judged(
     apart, paired = _difference(metric, metrics, units, theirs, other, n)
     found |= {"against": best.get("name"), "against_value": other, "difference": metric.better(value, other)}
     found |= {"difference_interval": apart, "paired": paired, "result": "unknown"}
-    if n is not None and n < (FEW_UNITS if kind == "loss" else FEW):
+    if too_few(metric, n):
         found["result"] = "too few"
     elif apart is not None:
         found["result"] = "better" if apart[0] > 0 else "worse" if apart[1] < 0 else "undecided"
@@ -67,6 +67,11 @@ def judged(
     if kind == "class" and found["result"] in ("better", "undecided"):
         found["macro_f1"] = _macro_f1(metrics, baselines, units, of_baselines or {})
     return found
+
+
+def too_few(metric: Metric, units: float | None) -> bool:
+    """Whether so many held-out units are too few to decide by a metric."""
+    return units is not None and units < (FEW_UNITS if metric.units == "loss" else FEW)
 
 
 def value_of(metric: Metric, units: np.ndarray) -> float | None:

@@ -1,11 +1,13 @@
 """What a plan measures on this machine: precision, threads, speed, and how many evaluations fit into the time."""
 
+import itertools
 import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from typing import Any
 
 from torch import nn
 
@@ -13,20 +15,25 @@ from headway.data.batches.batch_source import BatchSource, HeldOutText
 from headway.data.batches.windows import Position
 from headway.io.quantities import figure
 from headway.models.device import wait_for
-from headway.nn.kernels.products import AUTO, ONEDNN, TORCH, faster
+from headway.nn.kernels.products import AUTO, TORCH, faster
 from headway.training.hardware.memory import out_of_memory
-from headway.training.hardware.precision import faster_precision
+from headway.training.hardware.precision import built_in_precision, faster_precision
 from headway.training.loop.randomness import random_state, set_random_state
+from headway.training.loop.schedule import mean_accumulation
 from headway.training.loop.thread_parallel import ThreadParallel, most_shares, share_count
 from headway.training.objective import Objective
 from headway.training.plan import Decision, Plan
 
 LONGEST_EVALUATION = 0.08
 """One evaluation may take this share of the time; of a longer held-out text, a part is measured."""
-SAVED_IN_A_SECOND = 3e8
-"""Bytes of weights written and flushed to disk per second, a low estimate."""
+SAVED_IN_A_SECOND = 2e8
+"""Bytes of weights written, flushed to disk and read again per second, a low estimate."""
 EVALUATION_SHARE = 0.05
 """Evaluations may take this share of the time."""
+EVALUATED_TOKENS, LEAST_EVALUATED = 0.25, 4096
+"""Under --steps evaluations may read this share of the tokens that are trained on, or so many tokens each."""
+SAMPLED = 4
+"""Batches by which the tokens of all are estimated."""
 PROBE_SHARE = 0.02
 """Timing the first batches may take this share of the time, and then finishes the batch it is in."""
 STEP_OVER_GRADIENT = 1.15
@@ -47,25 +54,24 @@ def measured(
     limit: float | None,
     settle: Settle | None = None,
     windows: int | None = None,
+    steps: int | None = None,
 ) -> Plan:
     """The plan with the measured precision, shares, the decisions of ``settle``, and the evaluations.
 
-    Of a held-out text, evaluations read ``windows`` windows at most; by default as many as the time allows.
+    Of a held-out text, evaluations read ``windows`` windows at most; by default as many as the time allows.  Where
+    ``steps`` bound the run, sizes alone decide.
     """
     device = next(model.parameters()).device
-    decisions = list(plan.decisions)
+    decisions, timed = list(plan.decisions), limit is not None
     if plan.hardware.products == AUTO:
-        plan = plan.but(products=TORCH)
-        # without a limit of time no timing chooses: two runs of one command must be the same
-        if limit is not None and device.type == "cpu" and faster()[0] == ONEDNN:
-            plan = plan.but(products=ONEDNN)
-            why = ", ".join(f"{name} {figure(rate, 3)}FLOP/s" for name, rate in faster()[1].items())
-            decisions.append(asdict(Decision("products", "oneDNN in float32", f"here: {why}", "--products")))
+        quick, rates = faster() if device.type == "cpu" else (TORCH, {})
+        plan = plan.but(products=quick if timed else TORCH)
+        if quick != TORCH:
+            decisions.append(_chosen("products", plan.hardware.products, quick, rates))
     if plan.precision == "auto":
-        precision, rates = faster_precision(plan.config.d_model, device)
-        plan = plan.but(precision=precision)
-        why = ", ".join(f"{name} {figure(rate, 3)}FLOP/s" for name, rate in rates.items())
-        decisions.append(asdict(Decision("precision", precision, f"products here: {why}", "--precision")))
+        quick, rates = faster_precision(plan.config.d_model, device)
+        plan = plan.but(precision=quick if timed else built_in_precision(plan.config.d_model, device))
+        decisions.append(_chosen("precision", plan.precision, quick, rates))
     plan = plan.but(decisions=decisions)
     plan = _timed(plan, model, batch_source, objective, limit, settle)
     decisions = list(plan.decisions)
@@ -88,7 +94,42 @@ def measured(
         plan = plan.but(evaluations=evaluations, samples=samples)
     elif plan.evaluating.evaluations == 0:
         plan = plan.but(evaluations=10)
-    return plan.but(decisions=decisions)
+    part = 1 if windows is not None else _part(plan, batch_source, limit, cost, steps)
+    if part > 1:
+        value = f"{plan.evaluating.evaluations}, each on one of every {part} batches held out"
+        why = "all of them would take too large a share of the run; the kept weights are measured on all"
+        decisions.append(asdict(Decision("evaluations", value, why, "--evaluations")))
+    return plan.but(decisions=decisions, validation_part=part)
+
+
+def _part(plan: Plan, batch_source: BatchSource, limit: float | None, cost: float, steps: int | None) -> int:
+    """Of how many batches held out the evaluations during training read one, so that they keep to their share."""
+    count, batches = plan.evaluating.evaluations, batch_source.validation_batches()
+    if count < 3:  # one before training and one at its end are of all
+        return 1
+    if limit is not None:
+        much = count * cost / (EVALUATION_SHARE * limit)
+    elif steps is not None:
+        position, trained = Position(), []
+        for _ in range(SAMPLED):
+            batch, position = batch_source.next(position)
+            trained.append(batch.places)
+        held_out = [batch.places for batch in itertools.islice(batch_source.validation(), SAMPLED)]
+        read = steps * mean_accumulation(plan.accumulate, plan.grow_batch) * statistics.mean(trained)
+        much = count * batches * statistics.mean(held_out) / (EVALUATED_TOKENS * read)
+        batches = min(batches, int(batches * statistics.mean(held_out) / LEAST_EVALUATED))
+    else:
+        return 1
+    return max(1, min(batches, math.ceil(much)))
+
+
+def _chosen(what: str, value: str, quick: str, rates: dict[str, float]) -> dict[str, Any]:
+    """The decision for one of the ways that were timed; a run without a limit of time takes none by its time."""
+    here = ", ".join(f"{name} {figure(rate, 3)}FLOP/s" for name, rate in rates.items())
+    why = f"products here: {here}"
+    if value != quick:
+        why = f"nothing is timed without --time; {quick} would be faster here ({here})"
+    return asdict(Decision(what, value, why, f"--{what}"))
 
 
 def _timed(

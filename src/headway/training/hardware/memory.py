@@ -12,7 +12,7 @@ from torch import nn
 
 from headway.data.batches.batch_source import BatchSource
 from headway.errors import RunFailed
-from headway.io.memory import check_fits
+from headway.io.memory import check_fits, ran_out
 from headway.io.quantities import size
 from headway.models.config import TransformerConfig
 from headway.training.distributed.ranks import Ranks
@@ -23,8 +23,6 @@ from headway.training.plan import Plan
 
 LATER = 2
 """Further copies of the weights after a step, at least: the optimiser's state, and the best weights so far."""
-SIGNS = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc", "failed to allocate")
-"""Parts of torch's out-of-memory errors on a CPU; on a GPU they have their own class."""
 
 
 class OutOfMemory(RunFailed):
@@ -36,6 +34,10 @@ class OutOfMemory(RunFailed):
 
     def __str__(self) -> str:
         asked = f" ({size(self.wanted)} more were asked for)" if self.wanted else ""
+        if self.plan is None:  # while data are read or a model is loaded, which other batches would not change
+            return (
+                f"out of memory {self.where}{asked}. Close other programs, give less data, or choose a smaller model."
+            )
         return (
             f"out of memory {self.where}{asked}. The run was not changed, and every checkpoint is intact. "
             f"To use less memory (and what that changes): {', '.join(_knobs(self.plan))}. A run that has started "
@@ -43,13 +45,10 @@ class OutOfMemory(RunFailed):
         )
 
 
-def _knobs(plan: Plan | None) -> list[str]:
+def _knobs(plan: Plan) -> list[str]:
     """The options that reduce memory, with their present values and what they change."""
     batch = "a smaller --batch-tokens with a larger --accumulate (the same tokens per step)"
-    length, precision = "a smaller --length (less of each text)", "--precision bfloat16 (lower precision)"
-    model = "a smaller --preset, --d-model or --layers (another model)"
-    if plan is None:
-        return [batch, length, precision, model]
+    precision = "--precision bfloat16 (lower precision)"
     name, size = ("size", plan.max_examples) if plan.max_examples else ("tokens", plan.batch_tokens)
     if size > 1:
         half = f"--batch-{name} {size // 2} --accumulate {2 * plan.accumulate}"
@@ -71,8 +70,7 @@ def out_of_memory(where: str | Callable[[], str], plan: Plan | None = None) -> I
         raise
     except (MemoryError, RuntimeError) as error:
         text = str(error)
-        known = isinstance(error, MemoryError | torch.OutOfMemoryError) or any(sign in text.lower() for sign in SIGNS)
-        if not known:
+        if not ran_out(error):
             raise
         wanted = re.search(r"tried to allocate (\d+) bytes", text)
         place = where if isinstance(where, str) else where()

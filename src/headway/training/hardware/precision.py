@@ -1,4 +1,4 @@
-"""bfloat16 or float32: measured on this machine, not assumed."""
+"""bfloat16 or float32: measured on this machine, or by what it has built in where nothing may be timed."""
 
 import contextlib
 import functools
@@ -16,6 +16,8 @@ LEAST_PRODUCTS = 5
 REACHED = {"float32": 0.5, "bfloat16": 0.15}
 """The share of the rate of products that training reaches on a processor.  Where products in bfloat16 are fast, what
 lies between them takes most of the time: decoders of widths from 64 to 256 were seen to reach 0.06 to 0.17."""
+BUILT_IN = "amx_bf16", "avx512_bf16"
+"""Capabilities of processors (``torch.cpu.get_capabilities``) with products in bfloat16 at twice the rate or more."""
 LEAST_WIDTH = 64
 """Below this width, conversion costs more than faster products save."""
 
@@ -36,6 +38,15 @@ def faster_precision(width: int, device: torch.device = PROCESSOR) -> tuple[str,
     rates = {kind: product_rate(getattr(torch, kind), device) for kind in ("float32", "bfloat16")}
     faster = width >= LEAST_WIDTH and rates["bfloat16"] > GAIN * rates["float32"]
     return ("bfloat16" if faster else "float32"), rates
+
+
+def built_in_precision(width: int, device: torch.device = PROCESSOR) -> str:
+    """The precision for training a model of that width by steps: bfloat16 where the device has instructions for it."""
+    if device.type == "cuda":
+        there = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        there = device.type == "cpu" and any(torch.cpu.get_capabilities().get(name) for name in BUILT_IN)
+    return "bfloat16" if there and width >= LEAST_WIDTH else "float32"
 
 
 def training_rate(device: torch.device = PROCESSOR, precision: str | None = None) -> float:

@@ -2,6 +2,11 @@
 
 import time
 
+ENDING = 1.5
+"""Seconds that saving, the report and exit need on a machine that does nothing else."""
+MOST_LOAD = 8.0
+"""How many times as long they are expected to take at most, on a busy one."""
+
 
 class StepBudget:
     """A run of ``steps`` steps, or of so many after step ``since``."""
@@ -13,20 +18,20 @@ class StepBudget:
         """The part of the run that is done, 0 to 1."""
         return min(1.0, (step - self.since) / self.steps)
 
-    def keep(self, seconds: float) -> None:
+    def keep(self, **seconds: float) -> None:
         """Steps need nothing kept."""
 
 
 class TimeBudget:
     """A run that ends, saving included, ``seconds`` after ``started`` (by time.monotonic), less the time already spent.
 
-    ``keep`` says how many seconds the end of the run will need; training itself ends before them.
+    ``keep`` says how many seconds each part of the end of the run will need; training itself ends before them.
     """
 
     def __init__(self, seconds: float, started: float, spent: float = 0.0):
         self.end = started + seconds - spent
         self.began = time.monotonic() - spent  # of training, as if it had run without a break
-        self.kept = 0.0
+        self.kept: dict[str, float] = {}
 
     def begin(self, spent: float) -> None:
         """Training begins now; ``spent`` seconds of it were done by an earlier command."""
@@ -34,12 +39,30 @@ class TimeBudget:
 
     def share(self, step: int) -> float:
         """The part of the time for training that is done, 0 to 1."""
-        whole = self.end - self.kept - self.began
+        whole = self.end - sum(self.kept.values()) - self.began
         return 1.0 if whole <= 0 else min(1.0, (time.monotonic() - self.began) / whole)
 
-    def keep(self, seconds: float) -> None:
-        """Reserve ``seconds`` for what comes after training."""
-        self.kept = seconds
+    def keep(self, **seconds: float) -> None:
+        """Reserve seconds for something that comes after training, or, by its name, other seconds than before."""
+        self.kept |= seconds
+
+
+class Load:
+    """How busy the machine is: the time that something takes here, to the time that a processor works on it."""
+
+    def __init__(self) -> None:
+        self.began, self.worked = time.monotonic(), time.thread_time()
+
+    @property
+    def seconds(self) -> float:
+        """Since it was made."""
+        return time.monotonic() - self.began
+
+    @property
+    def ending(self) -> float:
+        """The seconds that the end of a run takes on a machine as busy as it was since this was made."""
+        busy = self.seconds / max(time.thread_time() - self.worked, 1e-9)
+        return ENDING * min(MOST_LOAD, max(1.0, busy))
 
 
 Budget = StepBudget | TimeBudget

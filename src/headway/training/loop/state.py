@@ -141,22 +141,33 @@ class Training:
         state.cycle, state.since, state.since_seconds = cycle, state.step, state.seconds
         state.evaluations, state.stale, state.recent, state.measure_first = 0, 0, [], True
 
-    def note(self, cost: float, metrics: dict[str, Any], units: Tensor, *, last: bool, careful: bool = False) -> bool:
+    def note(
+        self,
+        cost: float,
+        metrics: dict[str, Any],
+        units: Tensor,
+        *,
+        last: bool,
+        careful: bool = False,
+        whole: tuple[dict[str, Any], Tensor] | None = None,
+    ) -> bool:
         """Record an evaluation, and keep its weights if they are the best so far or the ``last``; whether they were.
 
-        ``careful`` asks for more than the lowest loss: it must be clearly lower than the loss of the kept weights
-        (``comparison.clearly_lower``).  Weights with a loss that is not finite are never kept.
+        ``whole`` are the metrics and units of all held-out examples, where the others are of a part and training has
+        not begun.  ``careful`` asks for more than the lowest loss: it must be clearly lower than the loss of the kept
+        weights (``comparison.clearly_lower``).  Weights with a loss that is not finite are never kept.
         """
         state = self.state
         improved, known = cost < state.lowest, bool(self.best)
         state.lowest = min(cost, state.lowest)
         state.stale = 0 if improved or state.measure_first else state.stale + 1
         if state.measure_first:
-            state.before = {"step": state.best_step, "cost": cost, "val_loss": metrics["val_loss"]}
-            self.units["before"] = units
+            first, each = whole or (metrics, units)
+            state.before = {"step": state.best_step, "cost": cost, "val_loss": first["val_loss"]}
+            self.units["before"] = each
             if not state.cycle:
-                state.start = {name: value for name, value in metrics.items() if isinstance(value, float)}
-                self.units["start"] = units
+                state.start = {name: value for name, value in first.items() if isinstance(value, float)}
+                self.units["start"] = each
         better = cost < state.best_loss
         if better and careful and "best" in self.units and not state.measure_first:
             better = clearly_lower(units.numpy(), self.units["best"].numpy())

@@ -3,6 +3,7 @@
 evaluate when due -> save when due -> rate -> batches -> gradient -> clip -> judge -> step -> log
 """
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from headway.training.distributed.ranks import Ranks
 from headway.training.distributed.sharding import whole
 from headway.training.evaluation.comparison import in_order
 from headway.training.hardware.memory import out_of_memory
-from headway.training.loop.budget import Budget
+from headway.training.loop.budget import Budget, Load
 from headway.training.loop.prefetch import Prefetch
 from headway.training.loop.randomness import random_state, set_random_state
 from headway.training.loop.schedule import accumulation, factor
@@ -112,9 +113,11 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
             )
             due = int(share * plan.evaluating.evaluations + 1e-9)
             if due > state.evaluations or state.measure_first:
+                load, part = Load(), plan.evaluating.validation_part
                 try:
                     _evaluate(job, now, share, stop, progress)
                     state.evaluations = due
+                    budget.keep(evaluation=load.seconds * (part + 1 if part > 1 else 1), ending=load.ending)
                 except StopRequested:
                     stopping = True  # the evaluation is repeated when the run resumes
             state.seconds = time.monotonic() - began
@@ -134,6 +137,7 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
             _note_checkpoints(job, saver)
             rate = factor(share, plan.schedule, plan.warmup)
             set_rate(now.optimizers, rate)
+            step = Load()
             found = _gradient(job, now, share, stop, shares, batches)
             if found is None:
                 continue
@@ -153,6 +157,7 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
                 p.grad = None
             state.step += 1
             state.seconds = time.monotonic() - began
+            budget.keep(step=step.seconds)  # so that the last one ends in time
             if state.seconds - shown >= 0.5 or state.step % plan.log_every == 0:
                 shown = state.seconds
                 used = state.seconds - (state.since_seconds if job.cycle else 0.0)
@@ -259,16 +264,16 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Progr
     if now.average is not None:
         now.average.swap()
     job.model.eval()
-    each: list[np.ndarray] = []
+    held_out, part = (job.model, job.objective, job.batch_source), job.plan.evaluating.validation_part
     try:
         with out_of_memory(f"at the evaluation after step {state.step}"):
-            held_out = stop.between(on_device(job.batch_source.validation(), now.device))
-            metrics = job.objective.evaluate(job.model, held_out, each)
+            metrics, units = held_out_metrics(*held_out, part, stop)
+            whole = held_out_metrics(*held_out, 1, stop) if part > 1 and state.measure_first else None
             text = job.sample() if job.sample is not None and _shows(job.plan, share) else None
         stop.poll()
         cost = job.objective.cost(metrics)
-        units = torch.from_numpy(in_order(each, job.batch_source.validation_order()))
-        kept = now.note(cost, metrics, units, last=job.keep == "last", careful=len(units) < job.careful_below)
+        careful = len(units) < job.careful_below
+        kept = now.note(cost, metrics, units, last=job.keep == "last", careful=careful, whole=whole)
         if kept:
             _saved(job, job.keep_best, progress)
         if job.snapshot is not None:
@@ -294,6 +299,20 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Progr
     if not first:
         _tell(health, state.signs, progress)
     progress.evaluated(share, cost)
+
+
+def held_out_metrics(
+    model: nn.Module, objective: Objective, batch_source: BatchSource, part: int = 1, stop: Stop | None = None
+) -> tuple[dict[str, Any], Tensor]:
+    """The metrics of every ``part``-th batch of the held-out examples, and what each unit came to, (N, 2).
+
+    The units of all are in their own order, those of a part as they are read.  Raises StopRequested.
+    """
+    each: list[np.ndarray] = []
+    read = itertools.islice(batch_source.validation(), 0, None, part)
+    batches = on_device(read, next(model.parameters()).device)
+    metrics = objective.evaluate(model, batches if stop is None else stop.between(batches), each)
+    return metrics, torch.from_numpy(in_order(each, batch_source.validation_order() if part == 1 else None))
 
 
 def _shows(plan: Plan, share: float) -> bool:

@@ -16,8 +16,6 @@ from headway.errors import InputError
 from headway.hub.directory import has_family
 from headway.hub.families import family_named
 from headway.hub.families.family import Family
-from headway.io import quantities
-from headway.models.adapt.lora import count_parameters
 from headway.models.baselines import BaselineConfig, initialise_baseline
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
@@ -63,9 +61,7 @@ FIELDS: dict[str, Callable[[str], Any]] = {
 def architecture(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: int | None = None) -> Plan:
     """The plan of a preset with the requested model.  Raises InputError for an impossible one."""
     overrides = options.architecture.config_overrides
-    if (kind := baseline_kind(options)) is not None:
-        if overrides is not None:
-            raise InputError(f"--config-overrides is for Transformers; --model {kind} has none of its fields.")
+    if baseline_kind(options) is not None:
         return as_baseline(plan, options, wiring, n_classes)
     if options.architecture.match_parameters is not None:
         raise InputError("--match-parameters is for baselines; for a Transformer choose --d-model and --layers.")
@@ -77,11 +73,11 @@ def architecture(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: i
         config = before.but(**{**_following(before, changes, _token_std(plan, wiring)), **changes})
     except ValueError as error:
         raise InputError(f"--config-overrides {overrides}: {error}.") from None
+    if lacks := _lacks(config, changes, n_classes):
+        raise InputError(f"--config-overrides {overrides}: {lacks}; leave it out.")
     with torch.device("meta"):
-        model = wired(config, wiring, n_classes)
-        count, readable = count_parameters(model)[0], has_family(model)
-    why = f"{quantities.count(count)} parameters with them"
-    decisions = [asdict(Decision("parts", overrides, why, "--config-overrides"))]
+        readable = has_family(wired(config, wiring, n_classes))
+    decisions = [asdict(Decision("parts", overrides, "in place of the preset's", "--config-overrides"))]
     if not readable:
         why = "no Hugging Face class matches: only Headway reads it"
         decisions.append(asdict(Decision("format", "headway-transformer", why, "--config-overrides")))
@@ -121,6 +117,15 @@ def _following(before: TransformerConfig, changes: dict[str, Any], token_std: fl
     if changes.get("norm_order") == "post":
         found["first_norm"] = True
     return found
+
+
+def _lacks(config: TransformerConfig, changes: dict[str, Any], n_classes: int | None) -> str:
+    """The part that a change is of and the model lacks, in words; "" where there is none."""
+    if n_classes is not None and ({"tied", "logit_softcap"} & changes.keys() or "head" in changes.get("bias", ())):
+        return "a classifier has no logits of tokens, so that tied, logit_softcap and bias=head change nothing"
+    if config.norm == "rmsnorm" and changes.get("norm_parameters") == "both":
+        return "rmsnorm has no bias, so that norm_parameters=both is norm_parameters=weight"
+    return ""
 
 
 def family_of_layout(options: TrainOptions) -> Family:

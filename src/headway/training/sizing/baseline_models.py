@@ -9,13 +9,13 @@ from dataclasses import asdict
 import torch
 
 from headway.errors import InputError
-from headway.io import quantities
 from headway.models.adapt.lora import count_parameters
 from headway.models.baselines import BaselineConfig
 from headway.models.heads import ClassificationHead
 from headway.models.size import Wiring, parameters
 from headway.models.wirings import wired
 from headway.nn.recurrent import CELLS
+from headway.training.option_fields import flag
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan
 
@@ -46,12 +46,19 @@ def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: in
     kind, asked = baseline_kind(options), options.architecture
     if kind is None:
         return plan
-    if asked.heads is not None:
-        raise InputError(f"--heads is for Transformers; --model {kind} has none, leave it out.")
-    if asked.preset is not None:
-        raise InputError(f"--preset is for Transformers; with --model {kind} give --d-model and --layers.")
-    if asked.layers is not None and kind not in CELLS:
-        raise InputError(f"--layers is for Transformers and recurrent models; --model {kind} has a fixed depth.")
+    reasons = {
+        "heads": f"is for Transformers; --model {kind} has none, leave it out",
+        "layout": f"is for Transformers; --model {kind} has a layout of its own, leave it out",
+        "config_overrides": f"is for Transformers; --model {kind} has none of its fields",
+        "preset": f"is for Transformers; with --model {kind} give --d-model and --layers",
+    }
+    if kind not in CELLS:
+        reasons["layers"] = f"is for Transformers and recurrent models; --model {kind} has a fixed depth"
+        reasons["weight_decay"] = f"is for the matrices of layers; --model {kind} has none that decay, leave it out"
+        if options.optimisation.optimizer == "muon":
+            reasons["optimizer"] = f"muon trains the matrices of layers; --model {kind} has none for it, leave it out"
+    for name in options.given(reasons):
+        raise InputError(f"--{flag(name)} {reasons[name]}.")
     if asked.match_parameters is not None and asked.d_model is not None:
         raise InputError("--match-parameters and --d-model both set the width; leave one out.")
     before = plan.config
@@ -80,7 +87,7 @@ def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: in
             f"{count:,}; choose a number closer to it."
         )
     depth = f", {config.n_layers} layers" if config.recurrent else ""
-    size = f"{quantities.count(count)} parameters: {kind}, width {config.d_model}{depth}, {plan.length} tokens"
+    size = f"{kind}, width {config.d_model}{depth}, {plan.length} tokens"
     width = "--d-model" if asked.match_parameters is None else "--match-parameters"
     change = ", ".join([width, *(["--layers"] if kind in CELLS else []), "--length"])
     readable = "no Hugging Face class matches: only Headway reads it"
@@ -89,7 +96,7 @@ def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: in
         asdict(Decision("format", f"headway-{kind}", readable, "--model")),
     ]
     optimizer, decay = options.optimisation.optimizer or "adamw", plan.weight_decay
-    if wiring == "decoder" and optimizer != "muon":  # the weight decay by the number of epochs is for Muon
+    if kind not in CELLS or (wiring == "decoder" and optimizer != "muon"):  # that by the number of epochs is Muon's
         decay = options.optimisation.weight_decay or 0.0
     kept = [one for one in plan.decisions if one["what"] != "model" and (one["what"] != "decay" or decay > 0)]
     return plan.but(

@@ -20,7 +20,6 @@ import numpy as np
 import torch
 
 from headway.errors import InputError
-from headway.io.quantities import count as in_short
 from headway.io.quantities import duration, figure
 from headway.models.config import TransformerConfig
 from headway.models.device import device_of
@@ -39,6 +38,10 @@ PRESETS = {"tiny": (64, 2), "small": (128, 4), "medium": (256, 6), "large": (512
 TOKENS_PER_PARAMETER = 4.0
 TEXT_EPOCHS = 30
 """Maximum number of epochs of a language model trained for a time: more would only memorise the text."""
+WARMUP, FINE_TUNE_WARMUP = 0.02, 0.06
+"""The share of a run for warm-up: of a new model, and from a pretrained one."""
+FITTED_IN = "float32"
+"""The precision of a linear classifier on a model's vectors."""
 FREE_OF_DECAY, DECAY_PASSES, MOST_DECAY = 3.0, 57.0, 0.1
 """Epochs below which there is no weight decay, further epochs for each unit of it, and its maximum."""
 FREE_PASSES, DROPOUT_PASSES, MOST_DROPOUT = 8.0, 190.0, 0.2
@@ -149,7 +152,7 @@ def decoder_plan(
     seen = seen if steps is not None else rate * seconds / (6 * count)
     most = _epochs(options, TEXT_EPOCHS)
     epochs = min(seen / max(1, n_tokens), most or math.inf)
-    size = f"{in_short(count)} parameters: width {width}, {layers} layers, {config.n_heads} heads, {length} tokens"
+    size = f"width {width}, {layers} layers, {config.n_heads} heads, {length} tokens"
     decisions = [Decision("model", size, why, "--preset, --d-model, --layers, --heads, --length")]
     if options.run.epochs is None and steps is None and seen > TEXT_EPOCHS * n_tokens:
         why_passes = "more would memorise the text; the run may end before its time"
@@ -165,7 +168,7 @@ def decoder_plan(
         momentum=MOMENTUM,
         embedding_rate=EMBEDDING_RATE,
         betas=BETAS,
-        weight_decay=_or(chosen.weight_decay, 0.0),
+        weight_decay=given_or(chosen.weight_decay, 0.0),
         schedule=chosen.schedule or "constant_then_decay",
         epochs=most,
     )
@@ -178,7 +181,7 @@ def _plan(options: TrainOptions, config: TransformerConfig, decisions: Sequence[
     usual = {
         "optimizer": chosen.optimizer or "adamw",
         "schedule": chosen.schedule or "linear",
-        "warmup": chosen.warmup,
+        "warmup": given_or(chosen.warmup, WARMUP),
         "token_dropout": 0.0,
         "label_smoothing": chosen.label_smoothing or 0.0,
         "decisions": [asdict(decision) for decision in decisions],
@@ -186,8 +189,18 @@ def _plan(options: TrainOptions, config: TransformerConfig, decisions: Sequence[
     return Plan(**{**as_asked(options), "model": asdict(config), **usual, **values})
 
 
-def _or(value: float | None, usual: float) -> float:
+def given_or(value: float | None, usual: float) -> float:
+    """The value of an option, or what is usual where it is not given."""
     return usual if value is None else value
+
+
+def weight_decay(options: TrainOptions, usual: float) -> float:
+    """The weight decay: as given, or else what is usual, but none with Adam.
+
+    With Adam it is added to the gradient and scaled with it, so that a value that suits AdamW does not suit it
+    (Loshchilov and Hutter 2019).
+    """
+    return given_or(options.optimisation.weight_decay, 0.0 if options.optimisation.optimizer == "adam" else usual)
 
 
 def _epochs(options: TrainOptions, most: int) -> int | None:
@@ -221,14 +234,12 @@ def regularised(plan: Plan, options: TrainOptions, passes: float, why: str) -> P
     return plan.but(model=model, weight_decay=decay, decisions=list(decisions.values()))
 
 
-def encoder_plan(
-    options: TrainOptions, vocab_size: int, lengths: Sequence[int] | np.ndarray, n_classes: int, longest: int
-) -> Plan:
+def encoder_plan(options: TrainOptions, vocab_size: int, lengths: Sequence[int] | np.ndarray, longest: int) -> Plan:
     """The plan of a classifier of texts with these ``lengths`` in tokens."""
     chosen, shape = options.optimisation, options.architecture
     width, layers = PRESETS[shape.preset] if shape.preset else (128, 2)
     width, layers = shape.d_model or width, shape.layers or layers
-    dropout, fields = _or(chosen.dropout, 0.3), encoder_fields(shape.layout)
+    dropout, fields = given_or(chosen.dropout, 0.3), encoder_fields(shape.layout)
     config = TransformerConfig(
         vocab_size=vocab_size,
         d_model=width,
@@ -239,8 +250,7 @@ def encoder_plan(
         **fields,
         dropout=dropout,
     )
-    count = parameters(config, wiring="encoder")["total"]
-    size = f"{in_short(count)} parameters: width {width}, {layers} layers, {config.n_heads} heads, {longest} tokens"
+    size = f"width {width}, {layers} layers, {config.n_heads} heads, {longest} tokens"
     why, change = f"{len(lengths):,} texts; dropout {dropout:g}", "--preset, --d-model, --layers, --heads, --length"
     decisions = [Decision("model", size, why, f"{change}, --dropout")]
     bounded = options.run.epochs is not None or options.run.steps is not None
@@ -252,19 +262,19 @@ def encoder_plan(
         config,
         decisions,
         length=longest,
-        batch_tokens=_batch_tokens(options, longest, 1024 if len(lengths) < 20_000 else 2048),
+        batch_tokens=tokens_of_rows(options, longest, 1024 if len(lengths) < 20_000 else 2048),
         max_examples=chosen.batch_size,
         learning_rate=chosen.learning_rate or 1e-3,
-        weight_decay=_or(chosen.weight_decay, 0.1),
+        weight_decay=weight_decay(options, 0.1),
         patience_passes=0.0 if bounded or options.run.patience else ROW_PATIENCE,
-        token_dropout=_or(options.for_tasks.token_dropout, 0.1),
-        label_smoothing=_or(chosen.label_smoothing, 0.1),
+        token_dropout=given_or(options.for_tasks.token_dropout, 0.1),
+        label_smoothing=given_or(chosen.label_smoothing, 0.1),
         epochs=_epochs(options, ROW_EPOCHS),
     )
 
 
-def _batch_tokens(options: TrainOptions, longest: int, usual: int) -> int:
-    """Tokens of a batch of rows; with only a number of rows, the most that these can have."""
+def tokens_of_rows(options: TrainOptions, longest: int, usual: int) -> int:
+    """Tokens of a batch of rows of at most ``longest``; with only a number of rows, the most that these can have."""
     rows = options.optimisation.batch_size
     return options.optimisation.batch_tokens or (usual if rows is None else rows * longest)
 
@@ -278,7 +288,7 @@ def fine_tune_rows_plan(
     decision = Decision("passes", f"at most {options.run.epochs or epochs}", why_passes, "--epochs")
     return _fine_tuned(options, config, [] if options.run.epochs or options.run.steps else [decision]).but(
         length=longest,
-        batch_tokens=_batch_tokens(options, longest, 512),
+        batch_tokens=tokens_of_rows(options, longest, 512),
         max_examples=options.optimisation.batch_size,
         token_dropout=options.for_tasks.token_dropout or 0.0,
         epochs=_epochs(options, epochs),
@@ -331,7 +341,7 @@ def frozen_plan(
     value = f"a linear classifier on the vectors after block {n_layers} of {config.n_layers}, {how}"
     decision = Decision("way", value, why, "--frozen, --contrastive, --epochs")
     plan = _fine_tuned(options, config.but(n_layers=n_layers, window=window), [decision])
-    return plan.but(length=longest, frozen=True, contrastive=contrastive, precision="float32", evaluations=1)
+    return plan.but(length=longest, frozen=True, contrastive=contrastive, precision=FITTED_IN, evaluations=1)
 
 
 def fine_tune_text_plan(options: TrainOptions, config: TransformerConfig, n_tokens: int, seconds: float | None) -> Plan:
@@ -344,7 +354,7 @@ def fine_tune_text_plan(options: TrainOptions, config: TransformerConfig, n_toke
             f"--length is {options.data.length:,}, but {options.fine_tuning.from_model} reads "
             f"{config.max_length:,} tokens at most."
         )
-    length = min(options.data.length or 256, config.max_length, max(8, n_tokens // 20))
+    length = options.data.length or min(256, config.max_length, max(8, n_tokens // 20))
     most = min(4096, MOST_LOGITS // config.vocab_size) // length * length
     usual = max(length, min(most, max(2 * length, n_tokens // 16 // length * length)))
     return _fine_tuned(options, config, []).but(
@@ -363,25 +373,26 @@ def with_lora(plan: Plan, options: TrainOptions) -> Plan:
     value = f"updates of rank {ours.lora} of every matrix in the blocks, at a learning rate of {rate:g}"
     why = f"the rest is frozen; alpha is {SCALE:g} times the rank"
     decisions = [*plan.decisions, asdict(Decision("trained", value, why, "--lora, --learning-rate"))]
-    decay = _or(ours.layer_decay, 1.0)
+    decay = given_or(ours.layer_decay, 1.0)
     return plan.but(lora=ours.lora, learning_rate=rate, layer_decay=decay, decisions=decisions)
 
 
 def _fine_tuned(options: TrainOptions, config: TransformerConfig, decisions: list[Decision]) -> Plan:
     """What every plan from a pretrained model has in common."""
     chosen, ours = options.optimisation, options.fine_tuning
-    config = config.but(dropout=_or(chosen.dropout, config.dropout))
-    size = f"{config.d_model} wide, {config.n_layers} layers, {config.n_heads} heads"
+    config = config.but(dropout=given_or(chosen.dropout, config.dropout))
+    sizes = f"{config.d_model} wide, {config.n_layers} layers, {config.n_heads} heads"
+    size = f"{sizes}, dropout {config.dropout:g}"
     return _plan(
         options,
         config,
-        [Decision("model", f"from {ours.from_model}: {size}", "--from", "--from"), *decisions],
+        [Decision("model", f"from {ours.from_model}: {size}", "--from", "--from, --dropout"), *decisions],
         length=config.max_length,
         batch_tokens=512,
         learning_rate=chosen.learning_rate or 1e-4,
-        weight_decay=_or(chosen.weight_decay, 0.01),
-        warmup=max(chosen.warmup, 0.06),
+        weight_decay=weight_decay(options, 0.01),
+        warmup=given_or(chosen.warmup, FINE_TUNE_WARMUP),
         base=ours.from_model,
-        layer_decay=_or(ours.layer_decay, 0.9),
+        layer_decay=given_or(ours.layer_decay, 0.9),
         freeze=ours.freeze,
     )

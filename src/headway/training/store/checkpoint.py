@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from headway.errors import InputError, RunFailed
-from headway.io.atomic_write import flush, new_mode, why_not, write_json
+from headway.io.atomic_write import flush, new_mode, remove_left_behind, temporary, why_not, write_json
 from headway.io.digest import sha256
 from headway.training.distributed.ranks import Ranks
 from headway.training.store.kept_once import ELSEWHERE, from_saved_model, problem_elsewhere
@@ -61,21 +61,22 @@ def save_checkpoint(directory: Path, step: int, tensors: dict[str, Tensor], stat
 
     ``tensors`` are ``copied``.  Raises SaveFailed with the reason, and then leaves no partial files.
     """
-    temporary, place = directory / f".step-{step}.{os.getpid()}.tmp", directory / f"step-{step}"
+    place = directory / f"step-{step}"
+    new = temporary(place)
     try:
         with saving(place, size_of(tensors)):
             directory.mkdir(parents=True, exist_ok=True)
-            remove_leftovers(directory)
-            temporary.mkdir()
+            remove_left_behind(directory)
+            new.mkdir()
             for name, part in _files(tensors).items():
-                save_file(part, temporary / name)
-                (temporary / name).chmod(new_mode())
-                flush(temporary / name)
-            _commit(temporary, place, step, state)
+                save_file(part, new / name)
+                (new / name).chmod(new_mode())
+                flush(new / name)
+            _commit(new, place, step, state)
     except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
         raise
-    remove_leftovers(directory)
+    remove_left_behind(directory)
     return remove_older(directory, KEPT)
 
 
@@ -114,43 +115,38 @@ def remove_checkpoint(old: Path) -> bool:
     return True
 
 
-def remove_leftovers(directory: Path) -> None:
-    """Remove the uncommitted files of a command that was killed."""
-    for left in directory.glob(".step-*.tmp"):
-        shutil.rmtree(left, ignore_errors=True)
-
-
 def save_shared(directory: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any], ranks: Ranks) -> None:
     """Commit one checkpoint that all ranks write together, each its parts (``save_parts``); the first rank commits."""
     from headway.training.distributed.sharding import save_parts
 
-    temporary = directory / f".step-{step}.tmp"
+    (owner,) = ranks.all_reduce_max(os.getpid() if ranks.first else 0)
+    new = directory / f".step-{step}.{owner:.0f}.tmp"
     with saving(directory / f"step-{step}"):
         if ranks.first:
             directory.mkdir(parents=True, exist_ok=True)
-            remove_leftovers(directory)
-            temporary.mkdir()
+            remove_left_behind(directory)
+            new.mkdir()
         ranks.barrier()
-        save_parts(temporary, tensors)
+        save_parts(new, tensors)
         ranks.barrier()
         if ranks.first:
-            for path in temporary.iterdir():
+            for path in new.iterdir():
                 path.chmod(new_mode())
                 flush(path)
-            _commit(temporary, directory / f"step-{step}", step, state)
+            _commit(new, directory / f"step-{step}", step, state)
             remove_older(directory, KEPT)
         ranks.barrier()
 
 
-def _commit(temporary: Path, place: Path, step: int, state: dict[str, Any]) -> None:
+def _commit(new: Path, place: Path, step: int, state: dict[str, Any]) -> None:
     """Add the state and the manifest to the tensors, which are on the disk, and rename the directory to its name."""
-    write_json(temporary / "state.json", state)
-    files = {path.name: _facts(path) for path in sorted(temporary.iterdir())}
-    write_json(temporary / "MANIFEST.json", {"format": FORMAT, "step": step, "files": files})
-    flush(temporary)
+    write_json(new / "state.json", state)
+    files = {path.name: _facts(path) for path in sorted(new.iterdir())}
+    write_json(new / "MANIFEST.json", {"format": FORMAT, "step": step, "files": files})
+    flush(new)
     if place.exists():
         place.rename(_aside(place))
-    temporary.rename(place)
+    new.rename(place)
     flush(place.parent)
 
 

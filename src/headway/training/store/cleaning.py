@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 from headway.errors import InputError
+from headway.io.atomic_write import remove_left_behind
 from headway.training.monitor.progress import Progress
 from headway.training.store.checkpoint import damaged, newest, remove_checkpoint, remove_older, saving
 from headway.training.store.kept_once import bring_back, leave_out
@@ -72,14 +73,10 @@ def _is_folder(path: Path) -> bool:
 def _clean(path: Path, *, checkpoints: bool, snapshots: bool) -> None:
     """Clean one run that is locked.  Raises OSError."""
     facts = RunDirectory(path).read() or {}
-    for left in path.glob(".*.tmp"):
-        if left.is_file() and not left.is_symlink():
-            left.unlink()
+    remove_left_behind(path)
     places, adapted = path / "checkpoints", path / ADAPTED
     if _is_folder(places):
-        for left in places.glob(".step-*.tmp"):
-            if _is_folder(left):
-                shutil.rmtree(left)
+        remove_left_behind(places)
         if checkpoints or path.name == ADAPTED:  # which is only a starting point
             shutil.rmtree(places)
         else:

@@ -9,7 +9,7 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,17 @@ from typing import Any
 from headway.errors import InputError, shown
 from headway.io.atomic_write import write_json
 from headway.io.digest import sha256_of
+from headway.io.quantities import counted, size
 from headway.io.regular_file import open_regular
-from headway.io.strict_json import read_object
+from headway.io.staged_directory import checked_files
+from headway.io.strict_json import MAX_BYTES, read_object
 from headway.nn.kernels.products import KINDS
 from headway.training.evaluation.metric import REPORTED
 from headway.training.grouped import entries as fields_of
 from headway.training.option_fields import RENAMED, kind_of
-from headway.training.options import OPTIONS, TrainOptions
+from headway.training.options import TrainOptions
 from headway.training.plan import Plan
+from headway.training.store.sizes import MOST_FACTS
 
 FILE = "headway.json"
 LEFT_BY_RUNS = ("log.jsonl", "checkpoints", "report.html")
@@ -38,6 +41,8 @@ OF_THE_READER = ("tokenizer", "special_tokens", "chat_template", "preprocessor")
 ENDINGS = (".json", ".safetensors", ".txt", ".model", ".spm", ".jinja")
 """Suffixes of the files of a model; other files in the directory are the user's own."""
 ADVICE = "restore the original file, or use another --out to start over"
+MOST_OF_LABELS, LINE = MAX_BYTES // 2, 16
+"""Bytes that labels may take in ``config.json``, where each stands in two lines, and of a line without its label."""
 
 Kind = tuple[Callable[[Any], bool], str]
 """A check of a value, and the name of what it accepts."""
@@ -58,7 +63,7 @@ def _list_of(kind: Kind, what: str) -> Kind:
 TEXT: Kind = lambda value: isinstance(value, str), "a text"
 FLAG: Kind = lambda value: isinstance(value, bool), "true or false"
 COUNT = _whole(0, 2**53)
-NUMBER: Kind = lambda value: type(value) in (int, float) and math.isfinite(value) and abs(value) < 1e18, "a number"
+NUMBER: Kind = lambda value: type(value) in (int, float) and math.isfinite(value), "a number"
 MEASURED: Kind = lambda value: isinstance(value, dict | list) or NUMBER[0](value), "a number"
 POSITIVE: Kind = lambda value: NUMBER[0](value) and value >= 0, "a number from 0"
 OBJECT: Kind = lambda value: isinstance(value, dict), "an object"
@@ -119,7 +124,8 @@ FACTS: dict[str, Kind] = {
     **dict.fromkeys(("parameters", "trained_parameters", "best_step", "steps", "tokens", "snapshot"), COUNT),
     **dict.fromkeys(("training_seconds", "tokens_per_second", "seconds"), POSITIVE),
     **{"finished": FLAG, "checkpoints": FLAG, "versions": TEXTS_BY_NAME},
-    **{"validation_fingerprint": _or_none(TEXT), "train_loss": _or_none(NUMBER), "base": _or_none(OBJECT)},
+    **{"validation_fingerprint": _or_none(TEXT), "train_loss": _or_none(NUMBER)},
+    **dict.fromkeys(("base", "fitted"), _or_none(OBJECT)),
     **{"decisions": _list_of(TEXTS_BY_NAME, "a list of objects of texts"), "baselines": OBJECTS},
 }
 DATA: dict[str, Kind] = {
@@ -133,7 +139,9 @@ DATA: dict[str, Kind] = {
 OF_TYPE = {"bool": FLAG, "int": COUNT, "float": POSITIVE, "str": TEXT, "dict": OBJECT, "list": OBJECTS}
 """What a field of a plan may be, by the type that it is declared with."""
 PLAN: dict[str, Kind] = {
-    **dict.fromkeys(("length", "batch_tokens", "accumulate", "grow_batch", "validation_every"), _whole(1, 2**40)),
+    **dict.fromkeys(
+        ("length", "batch_tokens", "accumulate", "grow_batch", "validation_every", "validation_part"), _whole(1, 2**40)
+    ),
     **{"shares": _whole(1, 2**12), "log_every": _whole(1, 2**53), "seed": _whole(0, 2**63 - 1)},
     **dict.fromkeys(("epochs", "max_examples", "lora"), _or_none(_whole(1, 2**53))),
     **{"betas": BETAS, "products": PRODUCTS},
@@ -149,7 +157,7 @@ def read_facts(run: Path) -> dict[str, Any] | None:
     path = run / FILE
     if not path.exists() and not path.is_symlink():
         return None
-    found = read_object(path, advice=ADVICE)
+    found = read_object(path, max_bytes=MOST_FACTS, advice=ADVICE)
     told = found.pop(CHECKSUM, None)
     if told is not None and told != checksum(found):
         raise InputError(
@@ -168,11 +176,26 @@ def write_facts(run: Path, facts: Mapping[str, Any]) -> None:
     """Write ``headway.json`` atomically.
 
     It holds checksums of the model's files once the run is finished, and of the processor's files from the start.
+    Raises InputError for facts that ``read_facts`` would refuse.
     """
     kept = {key: value for key, value in facts.items() if key not in (CHECKSUM, FILES)}
     kept[FILES] = sums(run, "" if kept.get("finished") else OF_THE_READER)
-    plain = json.loads(json.dumps(kept, allow_nan=False))  # as it will be read: tuples become lists
-    write_json(run / FILE, {**plain, CHECKSUM: checksum(plain)})
+    with checked_files(run) as staged:
+        plain = json.loads(json.dumps(kept, allow_nan=False))  # as it will be read: tuples become lists
+        write_json(staged / FILE, {**plain, CHECKSUM: checksum(plain)})
+        read_facts(staged)
+
+
+def check_labels(labels: Sequence[str]) -> None:
+    """Raise InputError for labels that together are too long to be read again."""
+    sizes = [2 * (len(json.dumps(label, ensure_ascii=False).encode(errors="replace")) + LINE) for label in labels]
+    if sum(sizes) > MOST_OF_LABELS:
+        longest = labels[sizes.index(max(sizes))]
+        raise InputError(
+            f"the {counted(len(labels), 'label')} would take {size(sum(sizes))} in config.json, expected "
+            f"{size(MOST_OF_LABELS)} at most (the longest is {shown(longest)}): shorten them, or name another column "
+            "with --label-column."
+        )
 
 
 def checksum(facts: Mapping[str, Any]) -> str:
@@ -226,7 +249,7 @@ def check_facts(found: dict[str, Any], path: Path) -> None:
         if not isinstance(told, str) or Path(name).is_absolute() or ".." in Path(name).parts:
             raise InputError(f"{path}: files: found {shown(name)}: {shown(told)}, expected a file and its SHA-256.")
     try:
-        TrainOptions(**{name: value for name, value in found.get("options", {}).items() if name in OPTIONS})
+        TrainOptions.of_record(found.get("options", {}))
     except InputError as error:
         raise InputError(f"{path}: options: {error} {ADVICE[0].upper()}{ADVICE[1:]}.") from None
     if "plan" in found:

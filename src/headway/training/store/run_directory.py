@@ -19,13 +19,13 @@ from headway.hub.directory import batch_settings, padding_entry, save_any
 from headway.hub.kept_entries import CONFIG, GENERATION
 from headway.hub.preprocessor import ImagePreprocessor, save_preprocessor
 from headway.hub.sentence_transformers import sequence_length
-from headway.io.atomic_write import append_line, write_json
+from headway.io.atomic_write import TEMPORARY, append_line, remove_left_behind, temporary, write_json
 from headway.models.adapt.lora import merged
 from headway.models.device import PROCESSOR, gpu_name
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.text.tokenizer import Tokenizer
-from headway.training.store.checkpoint import remove_leftovers, saving
-from headway.training.store.facts import FILE, read_facts, write_facts
+from headway.training.store.checkpoint import saving
+from headway.training.store.facts import FILE, FILES, read_facts, write_facts
 from headway.training.store.log import LOG
 from headway.training.store.sizes import SNAPSHOTS
 
@@ -41,8 +41,6 @@ WAIT = "wait for it, or use another --out"
 """What to do where another command trains in the same directory."""
 WRITTEN = (FILE, LOG, "report.html", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 """Files that training writes."""
-FOREIGN = ("config.json", "model.safetensors", "checkpoints")
-"""Files that a directory without headway.json must not hold: training would overwrite them."""
 
 
 _held: set[int] = set()
@@ -76,21 +74,23 @@ class RunDirectory:
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
-    def create(self) -> None:
-        """Make the directory, and check that it can be written.
+    def create(self, task: str | None = None, record: str = FILE) -> None:
+        """Make the directory, and check that it can be written; of a run that begins for ``task``, write headway.json.
 
-        Raises InputError when it cannot, and when it holds a model that is not from a run of headway.
+        Raises InputError when it cannot, and when it holds anything, other than what a killed command was writing,
+        without ``record``, the first file that is written there.
         """
-        foreign = [name for name in FOREIGN if (self.path / name).exists()]
-        if not self.facts and foreign:
-            raise InputError(
-                f"{self.path}: holds {foreign[0]} but no headway.json, so it is not a run of headway; "
-                "use another --out."
-            )
         try:
+            held = [path.name for path in self.path.iterdir()] if self.path.exists() else []
+            foreign = sorted(name for name in held if not TEMPORARY.fullmatch(name))
+            if foreign and record not in foreign:
+                what = f"holds {foreign[0]} but no {record}, so it is not a run of headway"
+                raise InputError(f"{self.path}: {what}; use another --out.")
             self._made = [place for place in (self.path, *self.path.parents) if not place.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
-            probe = self.path / ".writable"
+            if task is not None and FILE not in held:
+                write_facts(self.path, {"headway": versions()["headway"], "task": task})
+            probe = temporary(self.path / "writable")
             probe.write_text("")
             probe.unlink()
         except OSError as error:
@@ -120,9 +120,8 @@ class RunDirectory:
                 except OSError:  # a file system without locks
                     pass
             if clear:
-                for left in (*self.path.glob(".*.tmp"), *self.path.glob(f"{SNAPSHOTS}/*/.*.tmp")):
-                    left.unlink(missing_ok=True)
-                remove_leftovers(self.checkpoints)
+                for place in (self.path, self.checkpoints, *self.path.glob(f"{SNAPSHOTS}/*")):
+                    remove_left_behind(place)
             yield
         finally:
             if descriptor is not None:
@@ -130,8 +129,10 @@ class RunDirectory:
                 os.close(descriptor)
 
     def discard(self) -> None:
-        """Remove the directories that ``create`` made, where they are empty."""
+        """Remove what ``create`` made, where nothing else is there."""
         with contextlib.suppress(OSError):
+            if not self.facts and [path.name for path in self.path.iterdir()] == [FILE]:
+                (self.path / FILE).unlink()
             for place in self._made:
                 place.rmdir()
 
@@ -142,6 +143,8 @@ class RunDirectory:
         self._check_places()
         facts = read_facts(self.path)
         if facts is None:
+            return None
+        if set(facts) <= {"headway", "task", FILES}:  # of a command that was killed before it had decided anything
             return None
         if not {"options", "plan", "data"} <= set(facts):
             raise InputError(f"{self.path / FILE}: was not written by headway; use another --out.")
@@ -220,7 +223,8 @@ class RunDirectory:
     def save_model(self, model: nn.Module, reader: Tokenizer | ImagePreprocessor, labels: list[str]) -> None:
         """Write config.json and model.safetensors, and generation_config.json for a model that writes.
 
-        Raises SaveFailed when that is impossible; the earlier files are then unchanged.
+        Raises SaveFailed when that is impossible, and InputError for a model that would be another one when it is
+        loaded again (``hub.directory.save_model``); the earlier files are then unchanged.
         The generation settings of a base are kept, and its special tokens where the tokenizer names none.
         """
         kept, known = (getattr(model, "kept", {}).get(file, {}) for file in (CONFIG, GENERATION))
@@ -235,7 +239,12 @@ class RunDirectory:
         else:
             usual = {"do_sample": True, "temperature": 0.8}
         with saving(self.path / "model.safetensors", 4 * sum(p.numel() for p in model.parameters())):
-            save_any(merged(model), self.path, **entries)
+            try:
+                save_any(merged(model), self.path, **entries)
+            except ValueError as error:
+                if isinstance(error, InputError):
+                    raise
+                raise InputError(f"{self.path}: {error}.") from None
             if isinstance(model, Decoder | EncoderDecoder) and not labels:
                 write_json(self.path / GENERATION, {**usual, **known, **entries})
 

@@ -11,6 +11,8 @@ ADAPTED = "adapted"
 """The run inside a run that first trains on the texts without their labels (``--adapt``)."""
 MEMBER = re.compile(r"seed-\d+")
 """The runs inside a run with several seeds."""
+MOST_FACTS = 64 * 2**20
+"""Bytes of headway.json, which holds the metrics of each class."""
 SNAPSHOTS = "snapshots"
 """Where ``--snapshots`` keeps the models of evaluations."""
 SNAPSHOT = re.compile(r"step-(\d{1,15})")

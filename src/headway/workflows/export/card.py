@@ -12,14 +12,18 @@ from typing import Any
 
 from headway import __version__
 from headway.errors import InputError
-from headway.hub.download import is_hub_id
+from headway.hub.directory import family_of
+from headway.hub.download import is_hub_id, model_name
+from headway.hub.sentence_transformers import without_modules
 from headway.io.quantities import rows_in_words
+from headway.models.heads import PoolingHead
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.reports.record import Record
 from headway.reports.verdict import verdict, verdict_of
 from headway.reports.wording import decimal
 from headway.runtime.engines.graph import DECODER, ENCODER, MODEL
 from headway.tasks.registry import known, room
+from headway.workflows.export.choose_loader import loader_of
 from headway.workflows.export.exportable import refusals
 from headway.workflows.export.parity import Parity
 from headway.workflows.export.target import Subject
@@ -28,6 +32,12 @@ FILE = "README.md"
 HUB_NAMES = {"macro_f1": "f1"}
 """A metric's key -> its name in the hub's model index, where it is another."""
 OF_FILES = (".txt", ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".md")
+POOLED = {
+    "mean": "(tokens * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)",
+    "first": "tokens[:, 0]",
+    "last": "tokens[range(len(tokens)), mask.sum(dim=1) - 1]",
+}
+"""How torch makes a vector of those of a text's tokens."""
 
 
 def card(
@@ -134,9 +144,13 @@ def _origin(facts: Mapping[str, Any], title: str, subject: Subject) -> Iterator[
         yield f"It was written by Headway {__version__}."
         return
     base = (facts.get("base") or {}).get("path")
-    start = "from scratch" if base is None else f"from {_file(base)}"
+    start = "from scratch" if base is None else f"from {model_name(base)}"
     updates = (facts.get("plan") or {}).get("lora")
     how = f" by low-rank updates of rank {updates} (LoRA)" if updates else ""
+    if fitted := facts.get("fitted"):
+        tuned = fitted.get("tuning")
+        first = f"{tuned['steps']} steps of contrastive tuning on pairs of rows (SetFit) and " if tuned else ""
+        how = f" by {first}a logistic regression on its vectors"
     yield f"It was trained {start}{how} with Headway {facts.get('headway', __version__)}."
     if whole := facts.get("ensemble"):
         spec, answers = known(facts["task"]), _measured(Record(info={"metrics": whole["metrics"]}), facts["task"])
@@ -198,28 +212,17 @@ def _uses(subject: Subject, parity: Parity, place: str, target: str, facts: Mapp
     """How to load it in each program that can."""
     door, base = parity.door or "", (facts.get("base") or {}).get("path", "BASE")
     if target == "peft":
-        loader = door.partition("(")[2].partition(".")[0]
         call = door.replace("BASE", json.dumps(base if _is_id(base) else _file(base))).replace("DIR", json.dumps(place))
-        lines = ["from peft import PeftModel", f"from transformers import {loader}", "", f"model = {call}"]
-        yield _code("peft", "python", *lines)
+        yield _code("peft", "python", *filter(None, _on_its_base(subject, call, place)))
     elif door:
-        name = door.partition("(")[0].partition(".")[0]
-        call = door.replace("DIR", json.dumps(place))
-        yield _code(
-            _library(parity).replace("_", "-"),
-            "python",
-            f"from {_library(parity)} import {name}",
-            "",
-            f"model = {call}",
-        )
+        name, call = door.partition("(")[0].partition(".")[0], door.replace("DIR", json.dumps(place))
+        library = _library(parity)
+        lines = f"from {library} import {name}", "", f"model = {call}"
+        yield _code(library.replace("_", "-"), "python", *lines)
     yield _code("Headway", "python", "import headway", "", f"model = headway.load({json.dumps(place)})")
-    refused = refusals(subject.model, subject.tokenizer)
+    refused = refusals(subject.model, subject.tokenizer, subject.pipe)
     if refused["gguf"] is None:
-        run = (
-            "llama-completion -m gguf/model.gguf"
-            if isinstance(subject.model, Decoder)
-            else "llama-embedding -m gguf/model.gguf"
-        )
+        run = f"llama-{'completion' if isinstance(subject.model, Decoder) else 'embedding'} -m gguf/model.gguf"
         yield _code("llama.cpp", "sh", f"headway export {place} --to gguf --out gguf", f'{run} -p "a text"')
     if refused["ctranslate2"] is None:
         kind = "Generator" if isinstance(subject.model, Decoder) else "Translator"
@@ -231,6 +234,26 @@ def _uses(subject: Subject, parity: Parity, place: str, target: str, facts: Mapp
         files = (ENCODER, DECODER) if isinstance(subject.model, EncoderDecoder) else (MODEL,)
         opened = [f'{file.partition(".")[0]} = onnxruntime.InferenceSession("onnx/{file}")' for file in files]
         yield _code("ONNX Runtime", "python", command, "import onnxruntime", "", *opened)
+
+
+def _on_its_base(subject: Subject, call: str, place: str) -> Iterator[str]:
+    """How PEFT puts an adapter on its base, and how ``transformers`` answers with that; ``call`` makes the model."""
+    model, head = without_modules(subject.model)
+    name, kind = ("image_processor", "ImageProcessor") if subject.tokenizer is None else ("tokenizer", "Tokenizer")
+    answers = loader_of(subject.pipe, subject.model, family_of(model)[1]["architectures"][0]).words
+    piped = ", pipeline" if answers.startswith("pipeline(") else ""
+    yield f"{'import torch' if isinstance(head, PoolingHead) else ''}\nfrom peft import PeftModel".strip()
+    yield f"from transformers import Auto{kind}, {call.partition('(')[2].partition('.')[0]}{piped}\n"
+    yield f"model = {call}.merge_and_unload()\n{name} = Auto{kind}.from_pretrained({json.dumps(place)})"
+    if labels := getattr(subject.pipe, "labels", None):
+        yield f"model.config.id2label = {dict(enumerate(labels))}"
+    if piped:
+        yield f"answer = {answers.replace('DIR', f'model=model, {name}={name}')}"
+    if isinstance(head, PoolingHead):
+        yield 'texts = tokenizer(["a text", "another one"], padding=True, truncation=True, return_tensors="pt")'
+        yield "with torch.no_grad():\n    tokens, mask = model(**texts).last_hidden_state, texts['attention_mask']"
+        yield f"vectors = {POOLED[head.pooling]}"
+        yield "vectors = torch.nn.functional.normalize(vectors, dim=-1)" if head.normalise else ""
 
 
 def _library(parity: Parity) -> str:

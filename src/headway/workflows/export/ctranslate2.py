@@ -21,6 +21,8 @@ from headway.hub.download import one_line
 from headway.hub.generation_config import TargetRules
 from headway.models.heads import ClassificationHead, MaskedTokenHead
 from headway.models.transformer import Decoder, EncoderDecoder
+from headway.runtime.engines.ctranslate2_engine import open_engine
+from headway.runtime.engines.engine import Searching
 from headway.tasks.common.compare_answers import BOUND, NEW, worst
 from headway.workflows.export.ctranslate2_head import apply_head, write_head
 from headway.workflows.export.ctranslate2_model import FAMILIES, problem, specification, vocabulary
@@ -42,6 +44,11 @@ def refuse(subject: Subject) -> None:
         if subject.family == "modernbert" and not isinstance(subject.model.head, MaskedTokenHead):
             advice = "; to train an encoder for it, use --layout bert"
         raise InputError(f"{subject.directory}: {lacking}; {families}{advice}.")
+    if isinstance(subject.model, Decoder) and hasattr(subject.pipe, "rules"):
+        raise InputError(
+            f"{subject.directory}: this translator is a decoder alone (--model decoder), and CTranslate2 translates by "
+            "encoder-decoders; train one for it without --model."
+        )
     if subject.tokenizer is None:
         raise InputError(f"{subject.directory}: CTranslate2 reads tokens, and this model has no tokenizer.")
 
@@ -89,8 +96,7 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
     before = ctranslate2.get_log_level()
     ctranslate2.set_log_level(ERROR)  # it warns of types that the processor computes in float32
     try:
-        opened = getattr(ctranslate2, kind)(str(directory), device="cpu", intra_threads=torch.get_num_threads())
-        result = results_of(subject, directory, opened, bound)
+        result = results_of(subject, directory, open_engine(directory, subject.model, precision), bound)
     except Exception as error:  # any error means that its users cannot use the directory
         return replace(found, problem=f"{door} cannot use it: {one_line(error)}")
     finally:
@@ -120,15 +126,15 @@ def _ends(subject: Subject) -> list[str]:
 
 
 @torch.no_grad()
-def _generator(subject: Subject, directory: Path, opened: Any, bound: float | None) -> Parity:
+def _generator(subject: Subject, directory: Path, engine: Any, bound: float | None) -> Parity:
     """Logits at every position of prompts, and the tokens that are written greedily after them."""
     model, names, tally = subject.model, vocabulary(subject.tokenizer, subject.model.config.vocab_size), Tally()
     early = []
     for prompt in prompts(subject.tokenizer, model.config.vocab_size, room(model), PROMPTS):
-        there = torch.from_numpy(np.array(opened.forward_batch([prompt])))[0]  # (T, V)
+        there = torch.from_numpy(np.array(engine.opened.forward_batch([prompt])))[0]  # (T, V)
         tally.compare(model(torch.tensor([prompt]))[0], there)
         with timed(tally.seconds, THERE):
-            written = opened.generate_batch(
+            written = engine.opened.generate_batch(
                 [[names[number] for number in prompt]], max_length=NEW, beam_size=1, include_prompt_in_result=False,
                 return_end_token=True,
             )[0].sequences_ids[0]  # fmt: skip
@@ -149,20 +155,20 @@ def _generator(subject: Subject, directory: Path, opened: Any, bound: float | No
 
 
 @torch.no_grad()
-def _translator(subject: Subject, directory: Path, opened: Any, bound: float | None) -> Parity:
-    """The targets that are written with one beam and with several, and the log-probability of every token of one."""
+def _translator(subject: Subject, directory: Path, engine: Any, bound: float | None) -> Parity:
+    """The targets that the engine finds with one beam and with several, and the log-probability of every token."""
     model, tokenizer, tally = subject.model, subject.tokenizer, Tally()
     sources = [tokenizer.encode(text, special=True) for text in own_texts(tokenizer, room(model), PROMPTS) or ["a"]]
     names = vocabulary(tokenizer, model.encoder_config.vocab_size)
     given = [[names[number] for number in source] for source in sources]
     targets = vocabulary(tokenizer.target, model.config.vocab_size)
     prefix = [targets[number] for number in subject.pipe.rules.start[1:]]
-    greedy = _search(subject, opened, sources, given, targets, 1, tally)
-    _search(subject, opened, sources, given, targets, BEAM, tally)
+    greedy = _search(subject, engine, sources, given, targets, 1, tally)
+    _search(subject, engine, sources, given, targets, BEAM, tally)
     for source, tokens, ids in zip(sources, given, greedy, strict=True):
         target = [*prefix, *(targets[number] for number in ids)]
         here = _log_probabilities(subject, source, [*ids, subject.pipe.rules.end[0]])
-        there = opened.score_batch([tokens], [target], max_input_length=0)[0].log_probs[-len(here) :]
+        there = engine.opened.score_batch([tokens], [target], max_input_length=0)[0].log_probs[-len(here) :]
         tally.compare(here, torch.tensor(there))
     found = tally.parity(
         bound,
@@ -176,43 +182,38 @@ def _translator(subject: Subject, directory: Path, opened: Any, bound: float | N
 
 
 def _search(
-    subject: Subject,
-    opened: Any,
-    sources: list[list[int]],
-    given: list[list[str]],
-    targets: list[str],
-    beam: int,
+    subject: Subject, engine: Any, sources: list[list[int]], given: list[list[str]], targets: list[str], beam: int,
     tally: Tally,
-) -> list[list[int]]:
-    """Compare the targets of sources, as ids and as tokens, and their scores; the ids of the targets here.
+) -> list[list[int]]:  # fmt: skip
+    """Compare the targets that ``--engine ctranslate2`` finds for sources, and their scores; the ids of those here.
 
-    Greedy search must write the same targets.  Beams must have the scores that their targets have here, but they may
-    end at others: CTranslate2 ends a search when enough targets are finished, Headway when none can become better.
+    Greedy search must write the same targets.  Beams must have the scores that their targets have here, but may end at
+    others: CTranslate2 ends a search when as many are finished, Headway when none can become better.  None may score
+    lower than those that CTranslate2 itself finds for this score.
     """
     rules = subject.pipe.rules
     prefix = [targets[number] for number in rules.start[1:]]
+    how = Searching(replace(rules, end=rules.end[:1]), [NEW] * len(sources), beam)
     with timed(tally.seconds, THERE):
-        found = opened.translate_batch(
-            given, target_prefix=[prefix] * len(given) if prefix else None, beam_size=beam, length_penalty=1.0,
-            min_decoding_length=0, max_decoding_length=NEW + len(prefix), max_input_length=0, return_scores=True,
-        )  # fmt: skip
+        found = engine.search(sources, how)
     with timed(tally.seconds, HERE):
-        searched = subject.pipe.runtime.search(sources, rules, beam=beam, most=[NEW] * len(sources))
+        searched = subject.pipe.runtime.search(sources, rules, beam=beam, most=how.limits)
+    direct = engine.opened.translate_batch(
+        given, target_prefix=[prefix] * len(given) if prefix else None, beam_size=beam, length_penalty=1.0,
+        min_decoding_length=0, max_decoding_length=NEW + len(prefix), max_input_length=0,
+    )  # fmt: skip
     ours = [list(best[0].ids) for best in searched]
-    for source, one, other in zip(sources, ours, found, strict=True):
-        ids = [targets.index(token) for token in other.hypotheses[0]][len(prefix) :]
-        score = _score(subject, source, ids)
-        written = len(_finished(subject, ids))
-        there = other.scores[0] * (written + len(prefix)) / written  # it counts the prefix in the length
-        tally.compare(torch.tensor(score), torch.tensor(there))
-        tally.count(torch.tensor(ids == one))
-        if beam == 1:
-            tally.lag = worst(tally.lag, torch.tensor(_score(subject, source, one) - score).clamp(min=0))
+    for source, one, (other, *_), theirs in zip(sources, ours, found, direct, strict=True):
+        score = _score(subject, source, list(other.ids))
+        tally.compare(torch.tensor(score), torch.tensor(other.score))
+        tally.count(torch.tensor(list(other.ids) == one))
+        best = one if beam == 1 else [targets.index(token) for token in theirs.hypotheses[0]][len(prefix) :]
+        tally.lag = worst(tally.lag, torch.tensor(_score(subject, source, best) - score).clamp(min=0))
     return ours
 
 
 @torch.no_grad()
-def _encoder(subject: Subject, directory: Path, opened: Any, bound: float | None) -> Parity:
+def _encoder(subject: Subject, directory: Path, engine: Any, bound: float | None) -> Parity:
     """The vectors of the tokens of texts, and the vector or the logits of each text by ``head.json``."""
     model, tokenizer, tally = subject.model, subject.tokenizer, Tally()
     texts = own_texts(tokenizer, room(model), TEXTS) or ["a"]
@@ -220,7 +221,7 @@ def _encoder(subject: Subject, directory: Path, opened: Any, bound: float | None
     for text in texts:
         ids = tokenizer.encode(text, special=True)
         with timed(tally.seconds, THERE):
-            vectors = np.array(opened.forward_batch([ids]).last_hidden_state)[0]  # (T, D)
+            vectors = np.array(engine.opened.forward_batch([ids]).last_hidden_state)[0]  # (T, D)
             there = torch.from_numpy(apply_head(vectors, directory))
         with timed(tally.seconds, HERE):
             here = model(torch.tensor([ids]))[0] if classifies else torch.from_numpy(subject.pipe(text))

@@ -25,6 +25,7 @@ from headway.io.atomic_write import why_not, write_json, write_whole
 from headway.io.digest import sha256
 from headway.io.staged_directory import put_in_place, staged_directory
 from headway.io.strict_json import read_object
+from headway.nn.global_state import isolated
 from headway.runtime.engines.exported import RECORD
 from headway.tasks.registry import NAMES, room
 from headway.tasks.task import Pipeline
@@ -62,6 +63,7 @@ class Export:
         return self.parity.passed or not self.parity.checked
 
 
+@isolated()
 def export(
     source: str | Path,
     out: str | Path,
@@ -179,7 +181,7 @@ def check_free(out: Path, source: Path) -> None:
 
 def _instead(subject: Subject) -> str:
     """What to do with a model that a target refuses, as a sentence."""
-    refused = refusals(subject.model, subject.tokenizer)
+    refused = refusals(subject.model, subject.tokenizer, subject.pipe)
     possible = [
         name for name, reason in refused.items() if reason is None and (subject.pipe or not TARGETS[name].answers)
     ]

@@ -15,13 +15,14 @@ CLAUSE = re.compile(r", and |, so |; |\. ")
 """Where the first clause of a message ends."""
 
 
-def refusals(model: Any, processor: Any) -> dict[str, str | None]:
+def refusals(model: Any, processor: Any, pipe: Any = None) -> dict[str, str | None]:
     """By target: None if it can express the model, or why it cannot, in a few words.
 
-    ``processor`` is the model's tokenizer, or its image preprocessor.  No library of a target is imported.
+    ``processor`` is the model's tokenizer, or its image preprocessor; ``pipe`` its pipeline or, before it is trained,
+    the data of its task, of which only attributes are looked at.  No library of a target is imported.
     Adapters are left out where the model has no low-rank updates.
     """
-    subject = Subject(model, processor if isinstance(processor, Tokenizer) else None, None, ANYWHERE)
+    subject = Subject(model, processor if isinstance(processor, Tokenizer) else None, pipe, ANYWHERE)
     found: dict[str, str | None] = {}
     updates = any(isinstance(module, LowRankLinear) for module in model.modules())
     for name, spec in TARGETS.items():

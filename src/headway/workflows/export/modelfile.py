@@ -4,7 +4,7 @@ Ollama's templates are Go's: a chat template of ``tokenizer_config.json`` is ren
 text around each message becomes one.  A template that does more than put text around messages has no such form.
 """
 
-from headway.errors import InputError
+from headway.errors import InputError, printable
 from headway.text.chat import Message, render_chat
 from headway.text.chat.encode import encode_chat
 from headway.text.tokenizer import Tokenizer
@@ -21,7 +21,9 @@ def modelfile(subject: Subject, file: str, context: int, begins: bool) -> str:
     tokenizer = subject.tokenizer
     lines = [f"FROM ./{file}", f"PARAMETER num_ctx {context}"]
     if hasattr(subject.pipe, "ends"):  # it continues texts
-        lines += [f"PARAMETER stop {_quoted(tokenizer.tokens[number])}" for number in _stops(subject)]
+        stops = [tokenizer.tokens[number] for number in _stops(subject)]
+        # a Modelfile cannot escape a line break, after which another instruction would begin
+        lines += [f"PARAMETER stop {_quoted(stop)}" for stop in stops if printable(stop) == stop]
         template = "{{ .Prompt }}" if tokenizer.chat_template is None else chat_template(tokenizer, begins)
         lines += [] if template is None else [f'TEMPLATE """{template}"""']
     return "\n".join(lines) + "\n"

@@ -26,7 +26,7 @@ from headway.io.atomic_write import write_json
 from headway.models.baselines import BaselineConfig
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.runtime.engines.graph import PAST_NAME
-from headway.runtime.engines.onnxruntime_session import OnnxRuntimeSession
+from headway.runtime.engines.onnxruntime_session import OnnxRuntimeSession, opens
 from headway.runtime.engines.openvino_session import OpenVinoSession
 from headway.tasks.common.compare_answers import BOUND
 from headway.text.tokenizer import Tokenizer
@@ -192,12 +192,16 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
     )
     try:
         found = compare_graphs(subject, directory, OnnxRuntimeSession)
+        opened = opens(subject.model)  # as --engine onnxruntime reads it
+        by_engine = found if opened is OnnxRuntimeSession else compare_graphs(subject, directory, opened)
         line = different_line(subject.tokenizer, directory)
     except Exception as error:  # any error means that other programs cannot use the directory
         return replace(parity, problem=f"ONNX Runtime {parity.version} cannot use it: {one_line(error)}")
     kind = "texts" if subject.tokenizer is not None else "images"
     bound = BOUND * found.size if precision == FLOAT32 else None
-    problems = exceeding(found.difference, bound, "in ONNX Runtime the answers differ")
+    problems = exceeding(found.difference, bound, "in ONNX Runtime the answers differ") or exceeding(
+        by_engine.difference, bound, "by --engine onnxruntime the answers differ"
+    )
     problems += [f"the tokenizers give different ids for {line[:60]!r}"] if line else []
     notes = [*_cosines(found), *_tokenizer_note(subject.tokenizer, directory)]
     if find_spec("openvino") is not None:

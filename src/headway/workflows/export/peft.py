@@ -3,6 +3,7 @@
 It is compared by opening it as users of PEFT do: ``PeftModel.from_pretrained`` on the base in ``transformers``.
 """
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from headway.hub.adapters.merge import LABELS_FILE
 from headway.hub.directory import family_of, load_model
 from headway.hub.download import ADAPTER, ADAPTER_WEIGHTS, Download, locate, one_line
 from headway.hub.fingerprint import fingerprint
+from headway.hub.mean_pooling import has_block
 from headway.hub.sentence_transformers import without_modules, write_modules
 from headway.io.atomic_write import write_json, write_whole
 from headway.models.heads import MaskedTokenHead
@@ -36,14 +38,20 @@ def refuse(subject: Subject) -> None:
             f"{subject.directory}: a head of masked tokens shares its matrix with the embedding, which an adapter "
             "cannot hold."
         )
-    if any(isinstance(module, LowRankLinear) for module in subject.model.modules()):
-        return
-    facts = read_facts(subject.directory) or {}
-    if not facts.get("base") or not facts.get("plan", {}).get("lora"):
+    if not any(isinstance(module, LowRankLinear) for module in subject.model.modules()):
+        facts = read_facts(subject.directory) or {}
+        if not facts.get("base") or not facts.get("plan", {}).get("lora"):
+            raise InputError(
+                f"{subject.directory}: it was not trained with --lora, so it has no adapter; train it with --from BASE "
+                "--lora RANK."
+            )
+    if has_block(subject.model):
         raise InputError(
-            f"{subject.directory}: it was not trained with --lora, so it has no adapter; train it with --from BASE "
-            "--lora RANK."
+            f"{subject.directory}: a block that pools the mean was added to its base, which an adapter cannot hold; "
+            "export the whole model by --to hf."
         )
+    if any(getattr(p, "trained_rows", None) is not None for p in subject.model.parameters()):
+        raise InputError(f"{subject.directory}: tokens were added to its base, which an adapter cannot hold.")
 
 
 def write(subject: Subject, directory: Path, precision: str) -> None:
@@ -54,7 +62,7 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
         entries, tensors = adapter_of(model, without_modules(load_model(found.path))[0], rank)
     except ValueError as error:
         raise InputError(f"{subject.directory}: cannot be an adapter of {found.id or found.path}: {error}.") from None
-    place = {"base_model_name_or_path": found.id or str(found.path.absolute()), "revision": found.revision}
+    place = {"base_model_name_or_path": _name_of(found, directory), "revision": found.revision}
     write_json(directory / ADAPTER, {**place, **entries})
     write_whole(directory / ADAPTER_WEIGHTS, lambda file: save_file(tensors, file, metadata={"format": "pt"}))
     labels = getattr(subject.pipe, "labels", None)
@@ -63,6 +71,13 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
         write_json(directory / LABELS_FILE, {**named, "label2id": {label: i for i, label in enumerate(labels)}})
     write_modules(directory, model, head)
     write_processor(subject, directory)
+
+
+def _name_of(base: Download, directory: Path) -> str:
+    """The id of a base, or its path from the adapter's directory; its name alone where only the root is above both."""
+    here, there = directory.resolve(), base.path.resolve()
+    near = os.path.commonpath([here, there]) != here.anchor
+    return base.id or (os.path.relpath(there, here) if near else there.name)
 
 
 def compare(subject: Subject, directory: Path, precision: str) -> Parity:
@@ -81,9 +96,10 @@ def _compare(transformers: Any, peft: Any, subject: Subject, directory: Path) ->
     model = without_modules(subject.model)[0]
     architecture = family_of(model)[1]["architectures"][0]
     loader = class_of(architecture)
-    door = f"PeftModel.from_pretrained({loader}.from_pretrained(BASE), DIR)"
     classes = getattr(getattr(model.head, "out", None), "out_features", None)
     words = {} if classes is None else {"num_labels": classes}
+    given = "".join(f", {name}={value}" for name, value in words.items())
+    door = f"PeftModel.from_pretrained({loader}.from_pretrained(BASE{given}), DIR)"
     problems: list[str] = []
     difference, equal = None, None
     try:

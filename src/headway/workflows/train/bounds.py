@@ -7,7 +7,6 @@ from headway.training.monitor.progress import Progress
 from headway.training.options import TrainOptions
 from headway.training.store.run_directory import RunDirectory
 from headway.workflows.train.continuing import entry
-from headway.workflows.train.setup import ENDING
 
 
 def begin_cycle(
@@ -29,12 +28,12 @@ def begin_cycle(
 
 
 def budget_of(
-    options: TrainOptions, limit: float | None, started: float, since: int, spent: float, after: float
+    options: TrainOptions, limit: float | None, started: float, since: int, spent: float, after: dict[str, float]
 ) -> Budget:
-    """The bounds of the run, from step ``since`` on; ``after`` is the number of seconds needed after training."""
+    """The bounds of the run, from step ``since`` on; ``after`` are the seconds needed after training, and for what."""
     if limit is None:
         return StepBudget(options.run.more_steps or options.run.steps or 1, since)
     budget = TimeBudget(limit, started, spent)
     budget.begin(spent)
-    budget.keep(after + ENDING)
+    budget.keep(**after)
     return budget

@@ -12,48 +12,57 @@ from headway.errors import InputError
 from headway.training.evaluation.comparison import better_over_seeds, value_of
 from headway.training.evaluation.metric import Metric
 from headway.training.loop.state import Training
-from headway.training.options import OPTIONS, TrainOptions
+from headway.training.option_fields import flag
+from headway.training.options import TrainOptions
 from headway.training.store.run_directory import RunDirectory
+from headway.workflows.train.resume import same
 
 BOUNDS = ("more_time", "more_steps")
+OF_THE_WHOLE = ("time", "steps", "epochs")
+"""Bounds of a whole run, which a continuation does not have."""
 
 
 def as_continued(run: RunDirectory, earlier: dict[str, Any] | None, options: TrainOptions) -> tuple[TrainOptions, bool]:
-    """The options of the continued run, and whether this starts another continuation.
+    """The options of a run that goes on, and whether this starts another continuation.
 
-    Options that are not given keep their values.  A continued run that was stopped resumes with its own bound; another
-    continuation starts if the bound differs or if the run had ended.  Raises InputError if there is nothing to
-    continue.
+    In a continuation and with ``--allow-changes``, options that are not given keep their values.  A continued run that
+    was stopped resumes with its own bound; another continuation starts if the bound differs or if the run had ended.
+    Raises InputError if there is nothing to continue.
     """
     asked = {name: options.value(name) for name in BOUNDS}
     latest = (earlier or {}).get("continued", [])[-1:]
     stopped = latest[0] if latest and not (earlier or {}).get("finished") else None
     bound = None if stopped is None else {name: stopped.get(name) for name in BOUNDS}
     if not any(asked.values()):
+        if options.run.allow_changes and earlier is not None and "members" not in earlier:
+            options = _merged(earlier, options)
         return (options if bound is None else options.but(**bound)), False
-    flag = "--more-time" if asked["more_time"] else "--more-steps"
+    more = "--more-time" if asked["more_time"] else "--more-steps"
     if earlier is None:
-        raise InputError(f"{flag} continues a run, but {run.path} holds none; name its directory with --out.")
+        raise InputError(f"{more} continues a run, but {run.path} holds none; name its directory with --out.")
     if "members" in earlier:
         first = run.path / earlier["members"][0]
         raise InputError(
-            f"{flag} continues one run, but {run.path} holds several; continue each of them: --out {first}."
+            f"{more} continues one run, but {run.path} holds several; continue each of them: --out {first}."
         )
     if earlier["plan"].get("frozen"):
         raise InputError(
-            f"{flag} continues training, but the classifier in {run.path} was fitted without steps. Train the whole "
+            f"{more} continues training, but the classifier in {run.path} was fitted without steps. Train the whole "
             "model in another directory, for example with --epochs 3."
         )
+    before = earlier.get("options", {})
+    for name in options.given(OF_THE_WHOLE):
+        if not same(name, before.get(name), options.value(name)):
+            raise InputError(f"{more} bounds the continuation, --{flag(name)} a whole run; leave out --{flag(name)}.")
     return _merged(earlier, options).but(**asked), asked != bound
 
 
 def _merged(earlier: dict[str, Any], options: TrainOptions) -> TrainOptions:
     """The options of an earlier run, updated by those given now."""
-    before = {name: value for name, value in earlier.get("options", {}).items() if name in OPTIONS}
-    given = {name: options.value(name) for name in options.given(OPTIONS)}
+    before, given = TrainOptions.of_record(earlier.get("options", {})), options.named
     if {"time", "steps"} & given.keys():
-        before |= {"time": None, "steps": None}
-    return TrainOptions(**{**before, **given, **{name: options.value(name) for name in ("allow_changes", *BOUNDS)}})
+        before = before.but(time=None, steps=None)
+    return before.but(**{**given, **{name: options.value(name) for name in ("allow_changes", *BOUNDS)}})
 
 
 def entry(options: TrainOptions) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from headway.training.options import OPTIONS, TrainOptions
 from headway.training.sizing.presets import decoder_config, head_count
 from headway.training.store.run_directory import RunDirectory
 from headway.workflows.input import read_input, validation_input
-from headway.workflows.train.check import check_for_task
+from headway.workflows.train.check import check_effects, check_for_task
 from headway.workflows.train.setup import Prepared, prepare
 
 VOCABULARY, LENGTH = 32768, 2048
@@ -68,6 +68,7 @@ def decided(
     progress.phase("reading")
     source, found = read_input(inputs, options)
     check_for_task(options, found.task, found.reasons)
+    check_effects(options, source, found)
     held_out = validation_input(validation, options, found)
     if options.fine_tuning.adapt:
         progress.say("the plan does not include pretraining on the texts without labels (--adapt)")

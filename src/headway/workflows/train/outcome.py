@@ -5,16 +5,15 @@ import time
 from typing import Any
 
 import numpy as np
-import torch
 
-from headway.data.batches.batching import on_device
 from headway.io.quantities import metric
 from headway.tasks.common.data_profile import data_profile
 from headway.tasks.registry import known, spec
 from headway.tasks.task import SHOWN, Closing
-from headway.training.evaluation.comparison import BEFORE, in_order, is_number, judged
+from headway.training.evaluation.comparison import BEFORE, is_number, judged
 from headway.training.evaluation.metric import REPORTED
 from headway.training.loop.state import State, Training
+from headway.training.loop.trainer import held_out_metrics
 from headway.training.monitor.health import LEARNING
 from headway.training.monitor.progress import Progress
 from headway.training.monitor.run_statistics import DataProfile
@@ -44,10 +43,7 @@ def measured(run: RunDirectory, closing: Closing) -> dict[str, Any]:
 
 def finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progress: Progress) -> None:
     """Evaluate and save a model that was fitted without a loop."""
-    device = next(prepared.model.parameters()).device
-    each: list[np.ndarray] = []
-    metrics = prepared.objective.evaluate(prepared.model, on_device(prepared.batch_source.validation(), device), each)
-    units = in_order(each, prepared.batch_source.validation_order())
+    metrics, units = held_out_metrics(prepared.model, prepared.objective, prepared.batch_source)
     numbers = {key: value for key, value in metrics.items() if isinstance(value, float)}
     run.log("start", time=clock())
     health = State().examined(metrics, 1.0, 0.0, known_signs(prepared))
@@ -59,9 +55,10 @@ def finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progres
     progress.evaluated(1.0, prepared.objective.cost(metrics))
     if (closing := prepared.data.closing(prepared.model, None)) is not None:
         metrics |= measured(run, closing)
+    run.update(fitted=prepared.data.fitted)
     run.save_model(prepared.model, prepared.data.processor, prepared.data.labels)
     state = State(best_metrics=metrics, seconds=time.monotonic() - started)
-    now = Training(prepared.model, [], None, units={"best": torch.from_numpy(units)}, state=state)
+    now = Training(prepared.model, [], None, units={"best": units}, state=state)
     finish(run, now, prepared, None, prepared.data.baseline_units(prepared.plan), started)
 
 

@@ -13,7 +13,11 @@ from headway.training.grouped import entries
 from headway.training.option_fields import DEFAULT_TIME, flag
 from headway.training.options import CHANGEABLE, FREE, TrainOptions
 from headway.training.plan import OF_OPTIONS, Plan
+from headway.training.sizing.presets import tokens_of_rows
 from headway.training.store.run_directory import RunDirectory
+
+FORMER = {"warmup": 0.02}
+"""Defaults of earlier versions: a record cannot tell whether they were given."""
 
 
 def fingerprints(source: Corpus | Table, held_out: Corpus | Table | None) -> dict[str, str | None]:
@@ -34,7 +38,7 @@ def changes(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -
     """
     before, asked = dict(earlier.get("options", {})), recorded(options)
     changed = [
-        name for name in asked if name in before and name not in FREE and not _same(name, before[name], asked[name])
+        name for name in asked if name in before and name not in FREE and not same(name, before[name], asked[name])
     ]
     refused = [name for name in changed if name not in CHANGEABLE or not options.run.allow_changes]
     if not refused:
@@ -43,7 +47,7 @@ def changes(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -
     if set(refused) <= set(CHANGEABLE):
         raise InputError(
             f"{run.path}: holds a run with other options: {listed}. Give the same options to resume it, "
-            "--allow-changes to resume with the new ones, or another directory with --out."
+            "--allow-changes to resume with those given now, or another directory with --out."
         )
     raise InputError(
         f"{run.path}: holds a run with other options, which cannot change during a run: {listed}. "
@@ -51,21 +55,31 @@ def changes(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -
     )
 
 
-def _same(name: str, before: Any, asked: Any) -> bool:
-    """Whether two values of an option are equal: 90s is 1m30s."""
+def same(name: str, before: Any, asked: Any) -> bool:
+    """Whether a recorded value of an option and one asked for are equal: 90s is 1m30s."""
     if name == "time" and isinstance(before, str) and isinstance(asked, str):
         return parse_seconds(before) == parse_seconds(asked)
-    return bool(before == asked)
+    return bool(before == asked) or (asked is None and before == FORMER.get(name))
 
 
 def _said(value: Any) -> Any:
     return "not given" if value is None else value
 
 
-def changed_plan(plan: Plan, options: TrainOptions, changed: Collection[str]) -> Plan:
-    """The plan of an earlier run with the changed options."""
+def changed_plan(plan: Plan, options: TrainOptions, changed: Collection[str], texts: int) -> Plan:
+    """The plan of an earlier run with the changed options; a row of its data has so many ``texts``."""
     values = {OF_OPTIONS.get(name, name): options.value(name) for name in {*changed, "log_every"}}
-    return plan.but(**{name: value for name, value in values.items() if value is not None and name in entries(Plan)})
+    values = {name: value for name, value in values.items() if value is not None and name in entries(Plan)}
+    if "batch_size" in changed and options.optimisation.batch_tokens is None:
+        values["batch_tokens"] = tokens_of_rows(options, texts * plan.length, plan.batch_tokens)
+    bounds = options.run
+    if "steps" in changed and bounds.epochs is None:
+        values["epochs"] = None  # those that the time had
+    if {"steps", "epochs", "patience"} & set(changed) and (bounds.steps or bounds.epochs or bounds.patience):
+        values["patience_passes"] = 0.0
+    flags = {f"--{flag(name)}" for name in changed} | ({"--epochs"} if "steps" in changed else set())
+    decisions = [one for one in plan.decisions if not flags.intersection(one["option"].split(", "))]
+    return plan.but(**values, decisions=decisions)
 
 
 def check_same_base(earlier: dict[str, Any], base: Base, run: RunDirectory) -> None:

@@ -18,46 +18,65 @@ from headway.data.stream.batch_source import StreamBatches
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.io.quantities import parse_seconds
+from headway.io.staged_directory import staged_directory
 from headway.models.adapt.lora import count_parameters
 from headway.models.device import device_of
 from headway.models.freed_memory import keep_freed_memory
+from headway.nn.global_state import isolated
 from headway.nn.kernels.products import products_by
 from headway.tasks.registry import spec
+from headway.tasks.task import Closing
 from headway.training.distributed.ranks import Ranks
 from headway.training.distributed.sharding import put_together, recompute_activations, shard
-from headway.training.hardware.measure import evaluation_seconds
+from headway.training.hardware.measure import SAVED_IN_A_SECOND, evaluation_seconds
 from headway.training.hardware.memory import out_of_memory, try_longest
-from headway.training.loop.trainer import Interrupted, Job, Saved, train
+from headway.training.loop.budget import Load
+from headway.training.loop.trainer import Interrupted, Job, Saved, held_out_metrics, train
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.option_fields import DEFAULT_TIME, flag
 from headway.training.options import TrainOptions
-from headway.training.store.checkpoint import newest_checkpoint, put_back, saving, trained
+from headway.training.store.checkpoint import SaveFailed, newest_checkpoint, put_back, saving, trained
 from headway.training.store.cleaning import complete, keep_once
+from headway.training.store.facts import read_facts
 from headway.training.store.run_directory import ReadOnlyRun, RunDirectory, clock, machine, versions
 from headway.training.store.sizes import ADAPTED
 from headway.training.store.trained_texts import TEXTS, write_texts
 from headway.workflows.export.exportable import in_words, refusals
 from headway.workflows.input import read_input, validation_input
 from headway.workflows.train.bounds import begin_cycle, budget_of
-from headway.workflows.train.check import check_for_task
+from headway.workflows.train.check import check_effects, check_for_task
 from headway.workflows.train.continuing import BOUNDS, as_continued, entry, went_on
 from headway.workflows.train.outcome import finish, finish_fitted, known_signs, measured
 from headway.workflows.train.resume import changes, check_same_data, fingerprints, recorded
-from headway.workflows.train.setup import ENDING, Prepared, prepare
+from headway.workflows.train.setup import Prepared, prepare
 
 COMPLETE = "this run is complete. --more-time 5m continues it; name another directory with --out to start over."
 PREPARED = "prepared"
 """The signal of the first rank that the others can load the run."""
 RANK_SEED = 1_000_003
 """The distance between the seeds of two ranks, so that their dropout differs."""
+COPIES = 5
+"""How many times the trained weights are written at the end: two moments, the last and the best, and the model."""
 CROSS_VALIDATING = 0.1
 """The fraction of the time that the cross-validation of a small table may take."""
 ADAPTING, ADAPTING_EPOCHS = 0.4, 10
 """Of ``--adapt``: the fraction of the time that it may take, and its epochs (Gururangan et al. 2020: up to 100)."""
-SHARED = ("encoding", "delimiter", "on_bad_row", "length", "threads", "device", "steps", "precision", "seed")
+SHARED = (
+    "encoding",
+    "delimiter",
+    "on_bad_row",
+    "length",
+    "threads",
+    "device",
+    "steps",
+    "precision",
+    "products",
+    "seed",
+)
 """The options that it shares with the main run."""
 
 
+@isolated()
 def run_training(
     inputs: Sequence[str | Path],
     options: TrainOptions,
@@ -84,13 +103,13 @@ def run_training(
     options, once_more = as_continued(run, earlier, options)
     if earlier is not None:
         changed = changes(earlier, options, run)
-        if options.given(BOUNDS) and not validation:
+        if (options.given(BOUNDS) or options.run.allow_changes) and not validation:
             validation = earlier.get("validation") or ()
     if options.runtime.threads:
         torch.set_num_threads(options.runtime.threads)
     keep_freed_memory()
     progress.phase("reading")
-    source, found = _read(inputs, options, ranks.count)
+    source, found = _read(inputs, options, ranks.count, begins=earlier is None)
     held_out = validation_input(validation, options, found)
     prints = fingerprints(source, held_out)
     if earlier is not None:
@@ -99,10 +118,14 @@ def run_training(
             progress.say(f"{out}: {COMPLETE}")
             ranks.signal(PREPARED)
             return run
-    run.create()
+    run.create(found.task)
     run.warn = progress.warn
-    if options.fine_tuning.adapt and not options.given(BOUNDS):
-        _adapt(inputs, found, options, out, validation, started, progress)
+    if options.fine_tuning.adapt and earlier is None:
+        try:
+            _adapt(inputs, found, options, out, validation, started, progress)
+        except InputError:
+            run.discard()
+            raise
     with run.locked(), contextlib.ExitStack() as stack:
         try:
             prepared = prepare(run, earlier, changed, source, held_out, found, options, started, progress)
@@ -115,6 +138,8 @@ def run_training(
             if not (prepared.plan.fine_tuning.frozen or options.runtime.shard):  # sharded weights may not fit here
                 try_longest(prepared.model, prepared.objective, prepared.batch_source, prepared.plan, ranks)
             if earlier is None:
+                if ranks.first and prepared.base is None and not options.runtime.shard:
+                    _try_saving(run, prepared)
                 _record_start(run, prepared, options, found.task, inputs, validation, prints, command)
             if once_more:
                 run.update(continued=[*run.facts.get("continued", []), entry(options)], finished=False)
@@ -128,7 +153,10 @@ def run_training(
         if "cross_validation" not in run.facts:
             most = None if prepared.limit is None else CROSS_VALIDATING * prepared.limit
             run.update(cross_validation=prepared.data.cross_validation(prepared.plan, prepared.model, most))
-        left = None if prepared.limit is None else max(0.0, prepared.limit - (time.monotonic() - started) - ENDING)
+        left = None
+        if prepared.limit is not None and prepared.plan.fine_tuning.frozen:
+            after = _after(prepared, prepared.data.closing(prepared.model, prepared.limit), None)
+            left = max(0.0, prepared.limit - (time.monotonic() - started) - sum(after.values()))
         if _fitted(run, prepared, left, progress):
             finish_fitted(run, prepared, started, progress)
         else:
@@ -139,14 +167,35 @@ def run_training(
         return run
 
 
-def _read(inputs: Sequence[str | Path], options: TrainOptions, count: int) -> tuple[Corpus | Table, Detected]:
-    """The files and what they are for, checked against the options and the number of processes.  Raises InputError."""
+def _read(
+    inputs: Sequence[str | Path], options: TrainOptions, count: int, *, begins: bool
+) -> tuple[Corpus | Table, Detected]:
+    """The files and what they are for, checked against the options and the number of processes.  Raises InputError.
+
+    A run that ``begins`` takes no option that would have no effect; an earlier version may have taken it.
+    """
     source, found = read_input(inputs, options)
     check_for_task(options, found.task, found.reasons)
     _check_for_ranks(options, found.task, count)
-    if isinstance(source, Corpus) and options.optimisation.batch_size is not None:
-        raise InputError("--batch-size is for texts of different lengths; for running text use --batch-tokens.")
+    if begins:
+        check_effects(options, source, found)
     return source, found
+
+
+def _try_saving(run: RunDirectory, prepared: Prepared) -> None:
+    """Raise InputError, before a new model is trained, where it would be another one when it is loaded again.
+
+    What it computes must show, so that it is tried with other weights than those at the start, of which many are zero.
+    """
+    model, draw = deepcopy(prepared.model), torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.1 * torch.randn(p.shape, generator=draw).to(p.device))
+    with contextlib.suppress(SaveFailed), staged_directory(run.path / "tried") as place:
+        try:
+            RunDirectory(place).save_model(model, prepared.data.processor, prepared.data.labels)
+        except InputError as error:
+            raise InputError(str(error).replace(str(place), str(run.path))) from None
 
 
 def _record_start(
@@ -197,7 +246,10 @@ def _say_plan(prepared: Prepared, options: TrainOptions, progress: Progress) -> 
             continue  # a continued run trains for the time or steps given now
         change = f" ({decision['option']} to change)" if decision["option"] else ""
         progress.say(f"{decision['what']}: {decision['value']} - {decision['why']}{change}")
-    progress.say(in_words(refusals(prepared.model, prepared.data.processor)))
+    exports = refusals(prepared.model, prepared.data.processor, prepared.data)
+    if options.fine_tuning.adapt and "peft" in exports:
+        exports["peft"] = "--adapt changed the whole base"
+    progress.say(in_words(exports))
     whole, learning = count_parameters(prepared.model)
     if learning < whole:
         progress.say(f"training {learning:,} of {whole:,} parameters ({learning / whole:.2%})")
@@ -237,29 +289,27 @@ def _adapt(
     """Train the base on the same texts, without labels, as a separate run in ``out/adapted``.
 
     The task is the spec's ``pretrain_with``.  The run takes at most the fraction ADAPTING of the time, or as many steps
-    as the main run.
+    as the main run.  One that was stopped keeps its time, unless it may change.
     """
-    time_left = None
+    time_left, before = None, read_facts(out / ADAPTED)
     if options.run.steps is None:
         left = parse_seconds(options.run.time or DEFAULT_TIME) - time.monotonic() + started
         time_left = f"{max(5.0, ADAPTING * left):.3f}s"
+        if before is not None and not (options.run.allow_changes and options.run.time):
+            time_left = before.get("options", {}).get("time")
     task = spec(found.task).pretrain_with or found.task
     theirs = sorted(spec(task).options - spec(found.task).options - {"stream"})
     alone = TrainOptions(
         task=task,
         from_model=options.fine_tuning.from_model,
         text_column=found.text_column,
-        **{name: options.value(name) for name in (*SHARED, *theirs)},
+        **{name: value for name, value in options.named.items() if name in (*SHARED, *theirs)},
         time=time_left,
         epochs=ADAPTING_EPOCHS,
+        allow_changes=options.run.allow_changes,
     )
     progress.say("first: pretraining on the texts without labels (--adapt)")
-    try:
-        run_training(inputs, alone, out=out / ADAPTED, validation=validation, started=started, progress=progress)
-    except InputError:
-        with contextlib.suppress(OSError):
-            out.rmdir()  # empty if it was created here
-        raise
+    run_training(inputs, alone, out=out / ADAPTED, validation=validation, started=started, progress=progress)
     progress.say("now: training on the labels")
 
 
@@ -284,8 +334,8 @@ def _train(
     since, spent = begin_cycle(run, cycle, options, saved[1] if saved is not None else {}, progress)
     shown, closing = data.sampler(twin), data.closing(twin, prepared.limit)
     sample = None if shown is None else lambda: (put_together(model, twin), shown())[1]
-    after = evaluation_seconds(model, batch_source, prepared.objective, sample) * 1.25
-    budget = budget_of(options, prepared.limit, started, since, spent, after + (closing.seconds if closing else 0.0))
+    after = _after(prepared, closing, sample)
+    budget = budget_of(options, prepared.limit, started, since, spent, after)
     of_baselines = data.baseline_units(plan)
 
     def save(write: Callable[..., None], *where: int) -> None:
@@ -315,6 +365,8 @@ def _train(
     for name, p in trained(model).items():
         put_back(p, now.best[name])
     twin.eval()
+    if plan.evaluating.validation_part > 1:
+        now.state.best_metrics, now.units["best"] = held_out_metrics(model.eval(), prepared.objective, batch_source)
     keep_best()
     if closing is not None:
         progress.phase("measuring")
@@ -323,6 +375,17 @@ def _train(
     finish(run, now, prepared, options, of_baselines, started)
     if ranks.first:
         keep_once(run, progress)
+
+
+def _after(prepared: Prepared, closing: Closing | None, sample: Callable[[], str] | None) -> dict[str, float]:
+    """The seconds that the end of the run will need, by what for, as this machine is now."""
+    load = Load()
+    cost = evaluation_seconds(prepared.model, prepared.batch_source, prepared.objective, sample)
+    part = prepared.plan.evaluating.validation_part
+    evaluation = 1.25 * cost * (1 + 1 / part if part > 1 else 1)
+    saving = 4 * COPIES * count_parameters(prepared.model)[1] / SAVED_IN_A_SECOND
+    closing_seconds = closing.seconds if closing else 0.0
+    return {"evaluation": evaluation, "saving": saving, "ending": load.ending, "closing": closing_seconds}
 
 
 def _checkpoint(

@@ -57,10 +57,15 @@ def run_seeds(
         time = f"{parse_seconds(options.run.time or DEFAULT_TIME) / options.run.seeds:.3f}s"
     given: dict[str, Any] = {"validation": validation, "progress": progress, "command": command}
     members = []
-    for i, name in enumerate(names):
-        progress.say(f"seed {options.run.seed + i} ({i + 1} of {options.run.seeds})")
-        one = options.but(seeds=1, seed=options.run.seed + i, split_seed=options.seed_of_split, time=time)
-        members.append(run_training(inputs, one, out=out / name, **given))
+    run.create(found.task)
+    try:
+        for i, name in enumerate(names):
+            progress.say(f"seed {options.run.seed + i} ({i + 1} of {options.run.seeds})")
+            one = options.but(seeds=1, seed=options.run.seed + i, split_seed=options.seed_of_split, time=time)
+            members.append(run_training(inputs, one, out=out / name, **given))
+    except InputError:
+        run.discard()
+        raise
     return _combined(run, members, names, options)
 
 
@@ -71,7 +76,8 @@ def _combined(run: RunDirectory, members: list[RunDirectory], names: list[str], 
     keys = [metric.key for metric in spec(best.facts["task"]).metrics if metric.key in best.facts["metrics"]]
     each = {key: [member.facts["metrics"][key] for member in members] for key in keys}
     facts: dict[str, Any] = read_facts(best.path) or {}
-    facts |= {"members": names, "best_member": best.path.name, "options": recorded(options)}
+    one_of_all = {name: recorded(options)[name] for name in ("seeds", "seed", "split_seed", "time")}
+    facts |= {"members": names, "best_member": best.path.name, "options": {**facts["options"], **one_of_all}}
     facts["seeds"] = {
         key: {"mean": statistics.fmean(values), "spread": max(values) - min(values), "values": values}
         for key, values in each.items()
@@ -81,7 +87,7 @@ def _combined(run: RunDirectory, members: list[RunDirectory], names: list[str], 
     write_facts(run.path, facts)
     run.facts = facts
     together = evaluate(run.path)
-    named = ("task", "on", "examples", "verdict", "rows", "called")
+    named = ("task", "on", "examples", "verdict", "rows", "called", "precision", "engine", "stored")
     metrics = {key: value for key, value in together.items() if key not in named}
     run.update(metrics=metrics, verdict=together["verdict"], kept=None)
     return run

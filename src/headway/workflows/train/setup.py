@@ -17,7 +17,8 @@ from headway.data.records.dialogues import Dialogues
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.sentence_transformers import limit_sequences
-from headway.io.quantities import metric, rows_in_words
+from headway.io.quantities import count, metric, rows_in_words
+from headway.models.adapt.lora import count_parameters
 from headway.models.device import device_of
 from headway.models.own import OwnConfig
 from headway.tasks.registry import NAMES, recogniser, room, spec
@@ -26,20 +27,19 @@ from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base, take_stack
 from headway.training.hardware.measure import measured
 from headway.training.hardware.memory import check_room
+from headway.training.loop.budget import ENDING
 from headway.training.monitor.progress import Progress
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions, split_seed, time_limit
 from headway.training.plan import Plan
 from headway.training.sizing.presets import with_lora
-from headway.training.store.facts import ADVICE, FILE, OF_THE_READER, check_files, followed, read_facts
+from headway.training.store.facts import ADVICE, FILE, OF_THE_READER, check_files, check_labels, followed, read_facts
 from headway.training.store.run_directory import RunDirectory, best_member
 from headway.training.store.sizes import ADAPTED
 from headway.training.store.trained_texts import BEFORE, known_texts, read_texts
 from headway.workflows.train.resume import changed_plan, check_same_base, check_same_labels
 from headway.workflows.train.suggestions import advice, to_change
 
-ENDING = 1.5
-"""Seconds reserved for saving, the report and exit, in addition to the last evaluation."""
 MOST_LABELS = 100
 """Number of labels that are listed, with their rows, before training."""
 FIELDS = {
@@ -94,6 +94,7 @@ def prepare(
     given = TaskInputs(source, held_out, found, options, base, tokenizer, progress, earlier)
     given = _knowing(given, run)
     data = _opened(given)
+    check_labels(data.labels)
     if earlier is not None:
         check_same_labels(earlier, data.facts, run)
     if data.parts is not None:
@@ -106,7 +107,7 @@ def prepare(
     left = None if limit is None else max(1.0, limit - (time.monotonic() - started) - ENDING)
     try:
         if earlier is not None:
-            plan = changed_plan(followed(earlier["plan"]), options, changed)
+            plan = changed_plan(followed(earlier["plan"]), options, changed, data.texts_in_row)
             _check_own(plan, found.task, run)
         else:
             plan = with_lora(data.plan(left), options)
@@ -120,13 +121,16 @@ def prepare(
     batch_source, objective = data.batch_source(plan), data.objective(plan)
     if earlier is None:
         drawn = plan.model
-        windows = options.for_tasks.validation_windows
-        plan = measured(plan, model, batch_source, objective, data.sampler(model), limit, data.settling(left), windows)
+        windows, steps = options.for_tasks.validation_windows, options.run.steps
+        shown, settling = data.sampler(model), data.settling(left)
+        plan = measured(plan, model, batch_source, objective, shown, limit, settling, windows, steps)
         if plan.model != drawn:
             model = data.build(plan).to(device_of(options.runtime.device))
-        plan = plan.but(
-            decisions=[{**one, "option": to_change(options, found.task, one["option"])} for one in plan.decisions]
-        )
+        decisions = [{**one, "option": to_change(options, found.task, one["option"])} for one in plan.decisions]
+        for one in decisions:
+            if one["what"] == "model" and base is None:
+                one["value"] = f"{count(count_parameters(model)[0])} parameters: {one['value']}"
+        plan = plan.but(decisions=decisions)
     if not getattr(getattr(model, "head", None), "each_token", True):  # it answers each text once
         limit_sequences(model, plan.length)
     known = base.fingerprint if base is not None else None

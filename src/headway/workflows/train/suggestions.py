@@ -25,7 +25,7 @@ def advice(options: TrainOptions, task: str, flags: str) -> str:
 def accepts(options: TrainOptions, task: str, name: str) -> bool:
     """Whether the same options with another value of the option ``--name`` are valid."""
     field = BY_FLAG.get(name)
-    if field is None or options.value(field.name) != field.default:
+    if field is None or field.name in options.named:
         return field is not None  # it was given, and can be changed or left out
     for value in _values(field):
         try:

@@ -3,6 +3,7 @@
 batch           texts in one padded batch get the same answers as each alone
 accumulation    the gradient of a batch equals the sum of the gradients of its parts
 precision       outputs in the precision that a run answers in are near those in float32
+engines         inputs together get the same answers of each engine as each alone
 checkpoints     the files of a run's checkpoints are unchanged
 export          an exported model is the same model, read again here and as users of other programs open it
 """
@@ -34,6 +35,7 @@ from headway.training.loop.trainer import divide_and_clip
 from headway.training.objective import Objective
 from headway.training.store.checkpoint import damaged
 from headway.training.store.facts import read_facts
+from headway.workflows.engines import batch_differences
 from headway.workflows.export.export import export
 from headway.workflows.load import load
 from headway.workflows.verify.cache import beams
@@ -155,6 +157,19 @@ def check_precision(subject: Subject, place: Path) -> Check:
     apart, whole = torch.stack(found).norm(dim=0).tolist()
     what = f"{name} and float32: the outputs for {len(texts)} inputs"
     return Check("precision", what, apart / max(whole, 1e-30), PRECISION_BOUNDS[name])
+
+
+def check_engines(place: Path) -> Check:
+    """Answer inputs together and one by one by each engine whose export lies in the run."""
+    what = "answers of the engines to inputs together and one by one"
+    try:
+        found = batch_differences(str(place))
+    except InputError as error:
+        return Check("engines", what, skipped=str(error))
+    if not found:
+        return Check("engines", what, skipped="no export that an engine here can use lies in it")
+    (name, precision), value = max(found.items(), key=lambda one: one[1])
+    return Check("engines", f"{what}; most apart those of {name} in {precision}", value, BOUND)
 
 
 def check_checkpoints(directory: Path) -> Check:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from headway.errors import InputError
 from headway.hub.fingerprint import fingerprint
@@ -10,11 +10,10 @@ from headway.hub.preprocessor import ImagePreprocessor, save_preprocessor
 from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.registry import room, spec
 from headway.text.tokenizer import Tokenizer
-from headway.training.grouped import entries
 from headway.training.option_fields import flag
-from headway.training.options import OPTIONS, TrainOptions
+from headway.training.options import TrainOptions
 from headway.training.plan import Plan
-from headway.training.store.facts import FILE, read_facts, write_facts
+from headway.training.store.facts import FILE, followed, read_facts, write_facts
 from headway.training.store.run_directory import best_member
 from headway.workflows.evaluate import reading_options
 from headway.workflows.input import known_columns, read_input
@@ -127,7 +126,7 @@ def _of_model(subject: Subject, directory: Path, size: Size, folder: Path) -> Re
 
 def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size, folder: Path) -> Replay:
     """The replay of a run: with its plan, changed only in size."""
-    plan = _known(Plan, facts["plan"])
+    plan = followed(facts["plan"])
     if plan.fine_tuning.frozen:
         raise DoesNotApply("it was fitted in closed form, without steps to resume")
     plan = plan.but(
@@ -155,8 +154,6 @@ def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size
     return Replay(material, subject.processor, options, facts, size.weights * each * size.steps)
 
 
-T = TypeVar("T")
-
 OTHERWISE = (
     *("text_column", "label_column", "second_column", "encoding", "delimiter"),  # of the material's own
     *("on_bad_row", "merge_labels"),
@@ -167,8 +164,8 @@ OTHERWISE = (
 
 def _asked(facts: dict[str, Any], plan: Plan, common: dict[str, Any], directory: Path) -> dict[str, Any]:
     """The options of the run, for a few steps on other data."""
-    before = _known(TrainOptions, facts["options"])
-    kept = {name: before.value(name) for name in before.given(OPTIONS) if name not in OTHERWISE}
+    before = TrainOptions.of_record(facts["options"])
+    kept = {name: value for name, value in before.named.items() if name not in OTHERWISE}
     length = plan.length // 2 if before.architecture.model == "decoder" else plan.length
     asked = {**kept, **common, "batch_tokens": plan.batch_tokens}
     if plan.objective.patches is None:
@@ -187,16 +184,6 @@ def _facts(directory: Path) -> dict[str, Any]:
     if facts is not None and not {"options", "plan", "data"} <= set(facts):
         raise InputError(f"{directory / FILE}: this is not a file written by headway.")
     return facts or {}
-
-
-def _known(kind: type[T], values: dict[str, Any]) -> T:
-    """A dataclass from a record; fields of other versions are ignored."""
-    whole: Any = kind
-    names = entries(whole)
-    try:
-        return kind(**{name: value for name, value in values.items() if name in names})
-    except TypeError as error:
-        raise InputError(f"headway.json: {kind.__name__}: {error}.") from None
 
 
 def _print(material: Material, options: TrainOptions) -> str:

@@ -5,6 +5,7 @@
 
 cache           the KV cache changes the speed of generation, and nothing else
 batch           texts in one padded batch get the same answers as each alone
+engines         and so by each engine whose export lies in the run
 accumulation    the gradient of a batch equals the sum over its parts
 export          the exported model is the same model
 checkpoints     the files of the run's checkpoints are unchanged
@@ -27,6 +28,7 @@ from headway.workflows.verify.checks import (
     check_accumulation,
     check_batch,
     check_checkpoints,
+    check_engines,
     check_export,
     check_precision,
 )
@@ -56,6 +58,7 @@ def _checks(subject: Subject, place: Path, progress: Progress) -> Iterator[Check
             ("generating with the cache and without", lambda: check_cache(subject)),
             ("reading texts together and one by one", lambda: check_batch(subject)),
             ("answering in the precision of the run", lambda: check_precision(subject, place)),
+            ("answering by the engines of the run", lambda: check_engines(place)),
             ("summing gradients", lambda: check_accumulation(subject)),
             ("exporting it for other programs", lambda: check_export(subject, place, folder / "export")),
             ("reading its checkpoints", lambda: check_checkpoints(place)),

@@ -1,43 +1,28 @@
-"""The process that renders chat templates: lines of JSON in, lines of JSON out.
+"""Rendering a chat template, in a process with limits (``headway.text.safe.worker``).
 
 A template is a program written by the model's author.  The sandbox keeps it away from Python; a separate process with
-little memory, which the parent ends when the time is up, keeps it from taking down the main program.  This file is run
-as a script: it imports nothing from the package.
+little memory, which the parent ends when the time is up, keeps it from taking down the main program.
 """
 
 import datetime
 import functools
 import json
-import sys
+from collections.abc import Callable
 from typing import Any
 
-ROOM = 80 * 2**20
-"""Bytes of memory that a template may use in addition."""
-
 MAX_OUTPUT = 2**22
-"""Characters that a template may write in total, or put in one string."""
-
-
+"""Characters that a template may put in one string; a request says how many it may write in total."""
 MOST_STEPS = 1_000_000
 """Numbers that all calls of ``range`` in a template may return together."""
 
 
-def main() -> None:
-    environment = _environment()
-    _limit_memory()
-    compiled = functools.lru_cache(maxsize=8)(environment.from_string)
-    for line in sys.stdin.buffer:
-        try:
-            answer = _render(compiled, json.loads(line))
-        except MemoryError:
-            answer = {"error": "needs too much memory"}
-        except Exception as error:
-            answer = {"error": (str(error).splitlines() or [""])[0][:300] or type(error).__name__}
-        sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
-        sys.stdout.buffer.flush()
+def renderer() -> Callable[[str], Any]:
+    """What compiles a template; the latest ones are kept."""
+    return functools.lru_cache(maxsize=8)(_environment().from_string)
 
 
-def _render(compiled: Any, request: dict[str, Any]) -> dict[str, Any]:
+def render(compiled: Callable[[str], Any], request: dict[str, Any]) -> dict[str, Any]:
+    """{"text", "spans"} or {"error"} for {"template", "messages", "special", "add_generation_prompt", "most"}."""
     spans: list[list[int]] = []
     pieces: list[str] = []
     length = 0
@@ -46,8 +31,8 @@ def _render(compiled: Any, request: dict[str, Any]) -> dict[str, Any]:
     values |= {"range": _Range(), "_written": lambda: length, "_spans": spans}
     for piece in compiled(request["template"]).generate(values):
         length += len(piece)
-        if length > MAX_OUTPUT:
-            return {"error": f"writes more than {MAX_OUTPUT} characters"}
+        if length > request["most"]:
+            return {"error": f"writes more than {request['most']} characters for these messages"}
         pieces.append(piece)
     return {"text": "".join(pieces), "spans": spans}
 
@@ -122,18 +107,3 @@ def _environment() -> Any:
     environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
     environment.from_string("{{ messages | trim }}").render(messages="")  # load everything that the first use loads
     return environment
-
-
-def _limit_memory() -> None:
-    try:
-        import resource
-
-        with open("/proc/self/statm") as file:  # noqa: PTH123
-            used = int(file.read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, used + ROOM))
-    except (ImportError, OSError, ValueError):
-        pass  # other systems rely on the limits on time, output and repetition
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,116 @@
+"""A busy machine: runs end within their time, and the same steps give the same run: benchmarks/results/busy.json.
+
+    python benchmarks/busy.py DATA MODEL [--times 30s,60s,2m] [--runs 5] [--equal 8] [--tasks text,rows]
+
+Beside four processes that never rest, each kind of run is trained --runs times for each of --times, and --equal times
+by steps.  A run by time must end within its time and 5 % or 3 s, whichever is more, in all but one of a hundred; runs
+by steps must have the same weights and the same loss.  MODEL is a pretrained encoder.  The exit status is 1 unless all
+holds.
+"""
+
+import argparse
+import contextlib
+import csv
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import answers
+from machine import facts, headway, write
+
+from headway.io.quantities import parse_seconds
+
+BESIDE = 4
+"""Processes that never rest."""
+STEPS = "30"
+LATE, LATE_SECONDS, MOST_LATE = 0.05, 3.0, 0.01
+
+
+def kinds(data: Path, model: str, folder: Path) -> dict[str, tuple[str, ...]]:
+    """What ``train`` is told for each kind of run."""
+    made = {}
+    for name, job in answers.TASKS.items():
+        (folder / name).mkdir()
+        made[name] = job(data, folder / name, 50)
+    with made["classification"].train.open(encoding="utf-8", newline="") as file:
+        few = answers.table(folder / "few.csv", ("text", "label"), list(csv.reader(file))[1:100])
+    talk = folder / "talk.jsonl"
+    turns = [
+        [{"role": "user", "content": one}, {"role": "assistant", "content": other}]
+        for one, other in answers.captions(data, "train", 2000)
+    ]
+    talk.write_text("".join(json.dumps({"messages": both}) + "\n" for both in turns))
+    text, rows = str(data / "shakespeare.txt"), str(made["classification"].train)
+    return {
+        "text": (text,),
+        "masked": (text, "--task", "masked_lm"),
+        "talk": (str(talk),),
+        "rows": (rows,),
+        "rows from a model": (rows, "--from", model),
+        "few rows from a model": (str(few), "--from", model),
+        "images": (str(made["image_classification"].train),),
+        "translation": (str(made["translation"].train), "--task", "translation"),
+        "embedding": (str(made["embedding"].train), "--task", "embedding"),
+        "embedding from a model": (str(made["embedding"].train), "--task", "embedding", "--from", model),
+        "tags": (str(made["token_classification"].train),),
+    }
+
+
+@contextlib.contextmanager
+def busy() -> Iterator[None]:
+    """Other processes that compute all the time."""
+    others = [subprocess.Popen([sys.executable, "-c", "while True: sum(range(10**6))"]) for _ in range(BESIDE)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+
+
+def trained(words: tuple[str, ...], *bound: str) -> dict[str, Any]:
+    """What a run gave, and the digest of its weights."""
+    with tempfile.TemporaryDirectory(prefix="headway-busy-") as name:
+        out = Path(name) / "run"
+        found = headway("train", *words, *bound, "--out", str(out))
+        return {**found, "weights": hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest()}
+
+
+def main() -> None:
+    """Every kind of run, and the file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("model")
+    parser.add_argument("--times", default="30s,60s,2m")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--equal", type=int, default=8)
+    parser.add_argument("--tasks", default="")
+    given = parser.parse_args()
+    timed: list[dict[str, Any]] = []
+    equal: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="headway-busy-") as name, busy():
+        there = kinds(given.data, given.model, Path(name))
+        asked = given.tasks.split(",") if given.tasks else list(there)
+        for kind in asked:
+            for limit in given.times.split(","):
+                seconds = parse_seconds(limit)
+                walls = [trained(there[kind], "--time", limit)["wall"] for _ in range(given.runs)]
+                late = sum(wall > seconds + max(LATE * seconds, LATE_SECONDS) for wall in walls)
+                timed.append({"kind": kind, "time": limit, "seconds": walls, "late": late})
+                print(json.dumps(timed[-1]), flush=True)
+            runs = [trained(there[kind], "--steps", STEPS) for _ in range(given.equal)]
+            results = {(run["weights"], run.get("val_loss")) for run in runs}
+            equal.append({"kind": kind, "runs": len(runs), "results": len(results)})
+            print(json.dumps(equal[-1]), flush=True)
+    late, count = sum(row["late"] for row in timed), sum(len(row["seconds"]) for row in timed)
+    if not given.tasks:
+        write("busy", {**facts(), "beside": BESIDE, "late": late, "of": count, "timed": timed, "equal": equal})
+    sys.exit(late > MOST_LATE * count or any(row["results"] > 1 for row in equal))
+
+
+if __name__ == "__main__":
+    main()

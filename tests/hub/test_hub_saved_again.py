@@ -1,0 +1,185 @@
+"""A model is saved when its files were loaded again and are the same model: changed ones are refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import headway
+from headway import Decoder, Encoder, EncoderDecoder, TransformerConfig
+from headway.errors import InputError
+from headway.hub import directory as hub
+from headway.hub.directory import load_model, save_any
+from headway.models.baselines import BaselineConfig
+from headway.models.config import Positions
+from headway.models.heads import ClassificationHead, PoolingHead
+from headway.models.transformer import block
+from headway.models.wirings import wired
+from headway.nn.block import Block
+from headway.nn.positions import PositionEncoding
+
+CONFIG = TransformerConfig(97, d_model=24, n_heads=3, n_layers=2, max_length=31)
+NO_FAMILY = {"norm_order": "post", "positions": "alibi"}
+ENCODER = CONFIG.but(norm="layernorm", activation="gelu", embedding_norm=True, first_norm=False)
+
+
+class ParallelBlock(Block):
+    """The example of docs/block.md."""
+
+    def forward(self, x, *, mask=None, causal=False, rotation=None, cache=None, **source):
+        heads = self.attention.layer(self.attention.norm(x), mask=mask, causal=causal, rotation=rotation, cache=cache)
+        return self.feedforward(x) + self.attention.dropout(heads)
+
+
+class Fading(PositionEncoding):
+    """The example of docs/positions.md."""
+
+    def bias(self, queries, keys):
+        return -0.1 * (queries[:, None, :, None] - keys[:, None, None, :]).abs()
+
+
+class Summed(nn.Module):
+    """Attention without a softmax."""
+
+    def __init__(self, layer: nn.Module):
+        super().__init__()
+        self.qkv, self.out = layer.qkv, layer.out
+
+    def forward(self, x, **_: Any):
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        return self.out(torch.tril(q @ k.transpose(1, 2)) @ v)
+
+
+def parallel(model: Any) -> None:
+    blocks = [block(model.config, layer, None, ParallelBlock) for layer in range(model.config.n_layers)]
+    model.stack.blocks = nn.ModuleList(blocks)
+
+
+def faded(model: Any) -> None:
+    model.stack.embedding.position = Fading()
+
+
+def summed(model: Any) -> None:
+    model.stack.blocks[1].attention.layer = Summed(model.stack.blocks[1].attention.layer)
+
+
+def louder(model: Any) -> None:
+    """Another head, of the same weights."""
+    before = type(model.head)
+    model.head.__class__ = type(
+        "Louder", (before,), {"forward": lambda self, x, *more: 2 * before.forward(self, x, *more)}
+    )
+
+
+def classifier() -> Encoder:
+    head = ClassificationHead(ENCODER, 5, pooling="mean", dense=False)
+    return Encoder(ENCODER, head)
+
+
+@pytest.mark.parametrize("change", [parallel, faded, summed, louder])
+@pytest.mark.parametrize("make", [lambda: Decoder(CONFIG), lambda: Decoder(CONFIG.but(**NO_FAMILY)), classifier])
+def test_a_changed_model_is_refused_and_nothing_is_written(make: Any, change: Any, tmp_path: Path):
+    torch.manual_seed(3)
+    plain = make()
+    save_any(plain, tmp_path / "model")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir() if path.is_file()}
+    model = make()
+    change(model)
+    for save in (headway.save_model, save_any):
+        with pytest.raises(ValueError):
+            save(model, tmp_path / "model")
+    with pytest.raises(ValueError, match=r"another one, whose answer to a short input differs by \d"):
+        save_any(model, tmp_path / "model")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir() if path.is_file()} == before
+    with pytest.raises(ValueError):
+        save_any(model, tmp_path / "deep" / "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+
+
+def test_a_head_of_sentence_transformers_is_compared_too(tmp_path: Path):
+    model = Encoder(ENCODER, PoolingHead("mean"))
+    save_any(model, tmp_path / "a")
+    louder(model)
+    with pytest.raises(ValueError, match="another one"):
+        save_any(model, tmp_path / "a")
+
+
+MODELS = {
+    "decoder": lambda: Decoder(CONFIG),
+    "own format": lambda: Decoder(CONFIG.but(**NO_FAMILY)),
+    "classifier": classifier,
+    "encoder-decoder": lambda: EncoderDecoder(CONFIG.but(positions=Positions("relative"), norm_eps=1e-6)),
+    "embedder": lambda: Encoder(ENCODER, PoolingHead("mean")),
+    "lstm": lambda: wired(BaselineConfig("lstm", 97, 24, 2, 31), "encoder-decoder"),
+    "cnn": lambda: wired(BaselineConfig("cnn", 97, 24, 1, 31), "encoder", 3),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_saving_changes_nothing_of_the_model_and_of_the_callers_random_numbers(name: str, tmp_path: Path):
+    torch.manual_seed(5)
+    model = MODELS[name]().train()
+    next(model.children()).eval()
+    modes, weights = [one.training for one in model.modules()], [p.clone() for p in model.parameters()]
+    random = torch.get_rng_state()
+    save_any(model, tmp_path / "a")
+    assert torch.equal(torch.get_rng_state(), random) and [one.training for one in model.modules()] == modes
+    assert all(map(torch.equal, model.parameters(), weights)) and all(p.requires_grad for p in model.parameters())
+    assert not list(tmp_path.rglob(".*"))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_compared_shares_the_weights_of_the_model(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The memory of a large model is not needed twice."""
+    model, loaded = MODELS[name](), []
+
+    def watched(*given: Any, **more: Any) -> Any:
+        loaded.append(load_model(*given, **more))
+        return loaded[-1]
+
+    monkeypatch.setattr(hub, "load_model", watched)
+    save_any(model, tmp_path / "a")
+    (again,) = loaded
+    here = {p.data_ptr() for p in model.parameters()}
+    own = [p for name, p in again.named_parameters() if not name.startswith("head.")]
+    assert own and all(p.data_ptr() in here for p in own)
+
+
+def test_a_weight_that_is_not_what_was_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def damaged(weights: dict[str, torch.Tensor], file: Path, *, write: Any = hub.save_file, **more: Any) -> None:
+        weights["model.norm.weight"] = weights["model.norm.weight"] + 1e-3
+        write(weights, file, **more)
+
+    model = Decoder(CONFIG)
+    headway.save_model(model, tmp_path / "a")
+    before = (tmp_path / "a" / "model.safetensors").read_bytes()
+    monkeypatch.setattr(hub, "save_file", damaged)
+    with pytest.raises(InputError, match=rf"^{tmp_path}/a/model\.safetensors: .*norm.weight is not what was saved"):
+        headway.save_model(model, tmp_path / "a")
+    assert (tmp_path / "a" / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_weights_of_other_types_are_saved_as_before(dtype: torch.dtype, tmp_path: Path):
+    model = Decoder(CONFIG).to(dtype)
+    headway.save_model(model, tmp_path / "a")
+    saved = headway.load_model(tmp_path / "a")
+    assert all(
+        torch.equal(one, other.float()) for one, other in zip(saved.parameters(), model.parameters(), strict=True)
+    )
+
+
+def test_labels_may_be_named_like_keys_of_a_configuration(tmp_path: Path):
+    """Their numbers are no layers and no code: "players" ends like n_layers."""
+    labels = [f"label {number}" for number in range(599)] + ["players", "auto_map"]
+    model = Encoder(ENCODER, ClassificationHead(ENCODER, 601, dense=False))
+    names = {"id2label": {str(number): label for number, label in enumerate(labels)}}
+    headway.save_model(model, tmp_path / "a", **names, label2id={label: number for number, label in enumerate(labels)})
+    assert load_model(tmp_path / "a").kept["config.json"]["label2id"]["players"] == 599  # type: ignore[index, union-attr]
+    config = json.loads((tmp_path / "a" / "config.json").read_text())
+    (tmp_path / "a" / "config.json").write_text(json.dumps({**config, "auto_map": {"AutoModel": "x.X"}}))
+    with pytest.raises(InputError, match="auto_map"):
+        load_model(tmp_path / "a")

@@ -1,0 +1,123 @@
+"""A public call leaves torch's global settings as the caller had them, and does not depend on them."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import headway
+from headway.workflows.inside import look_inside
+
+EARLIER = Path(__file__).parent / "fixtures" / "earlier"
+TASKS = sorted(path.name for path in EARLIER.iterdir())
+
+
+@contextlib.contextmanager
+def disturbed(device: str = "cpu") -> Iterator[None]:
+    """Settings of a caller that nothing of ours may depend on."""
+    torch.manual_seed(99)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        with torch.autocast("cpu", torch.bfloat16), torch.no_grad(), torch.device(device):
+            yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def settings() -> list[Any]:
+    kinds = torch.is_autocast_enabled("cpu"), torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+    state = torch.get_rng_state().tolist()
+    return [torch.get_default_dtype(), torch.get_default_device(), torch.get_num_threads(), *kinds, state]
+
+
+def one_input(folder: Path) -> Any:
+    """An input for the run of a folder, of its own data."""
+    if (folder / "pictures.npz").exists():
+        with np.load(folder / "pictures.npz") as arrays:
+            return next(array for array in arrays.values() if array.ndim > 2)[0]
+    if folder.name == "masked_lm":
+        return "the [MASK] sat"
+    data = next(
+        folder / name for name in ("text.txt", "rows.csv", "pairs.csv", "talks.jsonl") if (folder / name).exists()
+    )
+    return "hello" if data.suffix == ".jsonl" else data.read_text().splitlines()[1].split(",")[0][:20]
+
+
+def answers(folder: Path) -> list[Any]:
+    pipe = headway.load(folder / "run")
+    given, options = one_input(folder), {"seed": 5, "max_tokens": 9} if pipe.task == "language_modeling" else {}
+    found = [pipe(given, **options), pipe([given] * 3, **options)]
+    if pipe.task == "language_modeling":
+        found.append(list(pipe.stream(given, **options)))
+    if pipe.task == "embedding":
+        found.append(pipe.similarity(given, [given, "another"]))
+    return found
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray):
+        return one.dtype == np.float32 and np.array_equal(one, other)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_answers_and_figures_of_every_task(task: str, monkeypatch: pytest.MonkeyPatch):
+    folder = EARLIER / task
+    monkeypatch.chdir(folder)
+    expected, measured = answers(folder), headway.evaluate("run")
+    with disturbed():
+        before = settings()
+        found, again = answers(folder), headway.evaluate("run")
+        assert settings() == before
+    assert same(found, expected)
+    assert {**again, "seconds": 0} == {**measured, "seconds": 0}
+
+
+@pytest.mark.parametrize("data", ["corpus", "rows"])
+def test_training(data: str, request: pytest.FixtureRequest, tmp_path: Path, tiny: dict):
+    file, asked = request.getfixturevalue(data), {**tiny, "steps": 5, "evaluations": 1, "quiet": True}
+    expected = headway.train(file, out=tmp_path / "calm", **asked)
+    with disturbed("meta"):
+        threads = torch.get_num_threads()
+        torch.set_num_threads(threads + 1)
+        before = settings()
+        found = headway.train(file, out=tmp_path / "disturbed", **asked)
+        after = settings()
+        torch.set_num_threads(threads)
+    assert after == before
+    assert found["val_loss"] == expected["val_loss"]
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("calm", "disturbed")]
+    assert weights[0] == weights[1]
+
+
+def test_the_generator_of_the_caller_is_not_drawn_from(lm_run: Path):
+    """Without ``seed`` each answer is another, whatever the caller's generator; nothing is drawn from it."""
+    pipe = headway.load(lm_run)
+    torch.manual_seed(7)
+    first = pipe("the cat", max_tokens=30)
+    drawn = torch.rand(3)
+    torch.manual_seed(7)
+    assert torch.equal(drawn, torch.rand(3))
+    torch.manual_seed(7)
+    assert pipe("the cat", max_tokens=30) != first
+
+
+def test_models_and_what_is_seen_inside_them(lm_run: Path, tmp_path: Path):
+    ids = torch.tensor([[5, 6, 7]])
+    expected = headway.load_model(lm_run)(ids)
+    maps = look_inside(headway.load(lm_run), "the cat")
+    with disturbed():
+        before = settings()
+        model = headway.load_model(lm_run)
+        headway.save_model(model, tmp_path / "saved")
+        seen = look_inside(headway.load(lm_run), "the cat")
+        assert settings() == before
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+    assert torch.equal(model(ids), expected) and torch.equal(headway.load_model(tmp_path / "saved")(ids), expected)
+    assert repr(seen) == repr(maps)

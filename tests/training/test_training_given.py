@@ -1,0 +1,276 @@
+"""Options that are given: with any value, also their default; what is recorded of a run is what was done."""
+
+import json
+import shutil
+import signal
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import headway
+from headway.errors import InputError
+from headway.hub.directory import load_model
+from headway.training.loop import trainer
+from headway.training.options import OPTIONS, TrainOptions
+from headway.training.store.facts import FILE, LEFT_BY_RUNS
+from headway.training.store.log import read_log
+from headway.workflows.train.dry_run import decided
+
+QUICK: dict[str, Any] = {"threads": 1, "precision": "float32", "quiet": True}
+LEFT = (FILE, *LEFT_BY_RUNS)
+SMALL: dict[str, Any] = {**QUICK, "d_model": 16, "layers": 1, "heads": 2, "length": 24, "evaluations": 1}
+
+
+def facts(run: Path) -> dict[str, Any]:
+    return json.loads((run / "headway.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def stopped(rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """A run of a classifier that was stopped before its fifth step, or another one."""
+
+    def make(at: int = 5, **options: Any) -> Path:
+        honest, seen = trainer.accumulation, []
+
+        def stopping(*given: Any) -> int:
+            seen.append(1)
+            if len(seen) == at:
+                signal.raise_signal(signal.SIGINT)
+            return honest(*given)
+
+        monkeypatch.setattr(trainer, "accumulation", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            headway.train(rows, out=tmp_path / "run", **{**QUICK, "log_every": 1, **options})
+        monkeypatch.undo()
+        return tmp_path / "run"
+
+    return make
+
+
+SHAPE = {"d_model": 16, "layers": 1, "heads": 2, "length": 24}
+
+
+def test_with_changes_allowed_the_number_of_rows_changes(stopped: Callable, rows: Path):
+    run = stopped(**SHAPE, steps=8, batch_size=8)
+    assert facts(run)["plan"]["batch_tokens"] == 8 * 24
+    headway.train(rows, out=run, **QUICK, log_every=1, **SHAPE, steps=8, batch_size=2, allow_changes=True)
+    plan, options = facts(run)["plan"], facts(run)["options"]
+    assert (plan["max_examples"], plan["batch_tokens"], options["batch_size"]) == (2, 48, 2)
+    tokens = [line["tokens"] for line in read_log(run, "step")]
+    assert all(0 < after - before <= 48 for before, after in pairwise(tokens[4:]))
+
+
+def test_what_is_left_out_with_changes_allowed_stays_and_is_recorded(stopped: Callable, rows: Path):
+    run = stopped(**SHAPE, steps=8, learning_rate=0.0123, epochs=7, schedule="constant_then_decay", warmup=0.0)
+    headway.train(rows, out=run, **QUICK, log_every=1, steps=12, allow_changes=True)
+    options, plan = facts(run)["options"], facts(run)["plan"]
+    assert (options["steps"], options["learning_rate"], options["epochs"], options["d_model"]) == (12, 0.0123, 7, 16)
+    assert (plan["learning_rate"], plan["epochs"], facts(run)["steps"]) == (0.0123, 7, 12)
+    assert read_log(run, "changed")[0]["options"] == {"steps": 12}
+    assert 0.011 < max(line["learning_rate"] for line in read_log(run, "step")[4:]) < 0.0123
+    with pytest.raises(InputError, match=r"--learning-rate 0\.0123 \(now not given\)"):
+        headway.train(rows, out=run, **QUICK, **SHAPE, steps=12)
+
+
+FORMER = {"accumulate": 3, "warmup": 0.4, "keep": "last", "patience": 5, "max_grad_norm": 0.5, "grow_batch": 2}
+DEFAULTS = {"accumulate": 1, "warmup": 0.02, "keep": "best", "patience": 0, "max_grad_norm": 1.0, "grow_batch": 1}
+
+
+@pytest.mark.parametrize("name", FORMER)
+@pytest.mark.parametrize("more", [{"more_steps": 2}, {}], ids=["continued", "resumed"])
+def test_an_option_with_its_default_value_is_given(name: str, more: dict[str, int], rows: Path, tmp_path: Path):
+    headway.train(rows, out=tmp_path, **SMALL, steps=3, **{name: FORMER[name]})
+    flag = f"--{name.replace('_', '-')}"
+    with pytest.raises(InputError, match=rf"{flag} {FORMER[name]} \(now {DEFAULTS[name]}\)"):
+        headway.train(rows, out=tmp_path, **SMALL, steps=3, **more, **{name: DEFAULTS[name]})
+    given = {**(more or {"steps": 5}), name: DEFAULTS[name]}
+    headway.train(rows, out=tmp_path, **QUICK, **given, allow_changes=True)
+    found, plan = facts(tmp_path), facts(tmp_path)["plan"]
+    assert found["options"][name] == DEFAULTS[name] and found["steps"] == 5
+    assert plan.get({"max_grad_norm": "clip"}.get(name, name), DEFAULTS[name]) == DEFAULTS[name]
+    if name == "keep":
+        assert found["kept"]["by"] == "best"
+
+
+def test_the_command_tells_a_default_that_is_given_from_one_that_is_not(
+    rows: Path, tmp_path: Path, in_process: Callable, tiny_words_but: Callable
+):
+    words = tiny_words_but(steps=3, accumulate=2)
+    assert in_process("train", rows, "--out", tmp_path, *words, "--quiet")[0] == 0
+    status, _, err = in_process("train", rows, "--out", tmp_path, "--more-steps", 2, "--accumulate", 1)
+    assert status == 2 and "--accumulate 2 (now 1)" in err
+    status, _, err = in_process("train", rows, "--out", tmp_path, "--more-steps", 2, "--quiet")
+    assert status == 0 and facts(tmp_path)["options"]["accumulate"] == 2, err
+
+
+@pytest.mark.parametrize("other", [{"epochs": 1}, {"steps": 9}, {"time": "9s"}], ids=str)
+def test_a_continuation_has_one_bound(other: dict[str, Any], rows: Path, tmp_path: Path):
+    headway.train(rows, out=tmp_path, **SMALL, steps=3)
+    name = next(iter(other))
+    with pytest.raises(InputError, match=f"--more-steps bounds the continuation, --{name} a whole run; leave out"):
+        headway.train(rows, out=tmp_path, **QUICK, more_steps=6, **other, allow_changes=True)
+    found = headway.train(rows, out=tmp_path, **SMALL, steps=3, more_steps=6)  # as the run has it: nothing changes
+    assert found["steps"] == 9 and facts(tmp_path)["options"]["epochs"] is None
+
+
+def test_steps_instead_of_a_time_have_no_epochs_of_its_own(stopped: Callable, rows: Path):
+    run = stopped(**SHAPE, time="20s")
+    assert facts(run)["plan"]["epochs"] == 20 and facts(run)["plan"]["patience_passes"] == 4.0
+    headway.train(rows, out=run, **QUICK, steps=6, allow_changes=True)
+    plan = facts(run)["plan"]
+    assert (plan["epochs"], plan["patience_passes"], facts(run)["options"]["time"]) == (None, 0.0, None)
+    assert not [one for one in plan["decisions"] if one["what"] == "passes"], "which was announced for the time"
+
+
+@pytest.fixture(scope="module")
+def encoder(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    place = tmp_path_factory.mktemp("bases") / "encoder"
+    headway.train(corpus, task="masked_lm", out=place, **SMALL, steps=2)
+    return str(place)
+
+
+@pytest.mark.parametrize("at", [2, 5], ids=["in the first part", "in the second part"])
+def test_a_run_that_adapts_goes_on_with_other_options(at: int, encoder: str, stopped: Callable, rows: Path):
+    options = {"from_model": encoder, "adapt": True}
+    run = stopped(at, **options, steps=3)
+    assert (run / "headway.json").exists() == (at == 5)
+    again = {**QUICK, **options, "steps": 4, "max_grad_norm": 0.5}
+    with pytest.raises(InputError, match=r"--steps 3 \(now 4\)"):
+        headway.train(rows, out=run, **again)
+    found = headway.train(rows, out=run, **again, allow_changes=True)
+    assert found["steps"] == 4 and facts(run)["plan"]["clip"] == 0.5
+    assert facts(run / "adapted")["steps"] == (4 if at == 2 else 3), "what is complete is left as it is"
+
+
+def test_a_run_that_adapts_for_a_time_is_resumed_by_the_same_command(encoder: str, stopped: Callable, rows: Path):
+    options = {"from_model": encoder, "adapt": True, "time": "8s", "max_grad_norm": 0.5}  # so that there are steps
+    run = stopped(2, **options)
+    time = facts(run / "adapted")["options"]["time"]
+    found = headway.train(rows, out=run, **QUICK, **options)
+    assert found["steps"] > 0 and facts(run / "adapted")["options"]["time"] == time
+
+
+PAIRS = "source,target\n" + "".join(f"the old cat {i} sat,a mat {i} while dogs ran\n" for i in range(40))
+CONLL = "\n\n".join(f"Anna\tB-PER\nsat\tO\n{i}\tO" for i in range(40)) + "\n"
+SAID = [{"role": "user", "content": "the old cat sat"}, {"role": "assistant", "content": "on a mat"}]
+
+
+@pytest.fixture(scope="module")
+def data(corpus: Path, rows: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, dict[str, Any]]]:
+    """A small file for each task, and the options with which it is read."""
+    place = tmp_path_factory.mktemp("data")
+    (place / "pairs.csv").write_text(PAIRS)
+    (place / "tags.conll").write_text(CONLL)
+    talks = [[{**one, "content": f"{one['content']} {i}"} for one in SAID] for i in range(40)]
+    (place / "talk.jsonl").write_text("".join(json.dumps({"messages": talk}) + "\n" for talk in talks))
+    images = np.random.default_rng(3).integers(0, 255, (59, 8, 8, 3), dtype=np.uint8)
+    np.savez(place / "images.npz", images=images, labels=np.arange(59) % 2)
+    return {
+        "language_modeling": (corpus, {}),
+        "masked_lm": (corpus, {"task": "masked_lm"}),
+        "classification": (rows, {}),
+        "embedding": (place / "pairs.csv", {"task": "embedding"}),
+        "translation": (place / "pairs.csv", {"task": "translation"}),
+        "token_classification": (place / "tags.conll", {}),
+        "dialogue": (place / "talk.jsonl", {}),
+        "image_classification": (place / "images.npz", {}),
+    }
+
+
+TASKS = (
+    *("language_modeling", "masked_lm", "classification", "embedding", "translation", "token_classification"),
+    *("dialogue", "image_classification"),
+)
+
+
+@pytest.fixture(scope="module")
+def bases(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """A run of a task, with a dropout of 0.4, made when it is first asked for."""
+    place = tmp_path_factory.mktemp("bases")
+
+    def made(task: str) -> str:
+        if not (place / task).exists():
+            file, options = data[task]
+            sizes = {"d_model": 16, "layers": 1, "heads": 2, "dropout": 0.4}
+            headway.train(file, out=place / task, **QUICK, **options, **sizes, steps=1, evaluations=1)
+        return str(place / task)
+
+    return made
+
+
+def plan_of(data: Any, task: str, **options: Any) -> Any:
+    file, own = data[task]
+    return decided([file], TrainOptions(**{"steps": 2, "threads": 1, "precision": "float32", **own, **options})).plan
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_warm_up_is_as_given(task: str, data: Any, bases: Callable):
+    """The usual one is what the help says."""
+    usual = 0.05 if task == "image_classification" else 0.02
+    for options, by_itself in (({}, usual), ({"from_model": bases(task)}, 0.06)):
+        found = [plan_of(data, task, **options, warmup=warmup).warmup for warmup in (0.0, 0.01, 0.02, 0.2, None)]
+        assert found == [0.0, 0.01, 0.02, 0.2, by_itself]
+    assert "0.02; of images 0.05; with --from 0.06" in OPTIONS["warmup"].metadata["help"]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_adam_has_no_weight_decay_unless_it_is_given(task: str, data: Any, bases: Callable):
+    for options in ({}, {"from_model": bases(task)}):
+        found = [plan_of(data, task, **options, optimizer="adam", weight_decay=decay) for decay in (None, 0.3)]
+        assert [plan.weight_decay for plan in found] == [0.0, 0.3]
+    images, rows = (plan_of(data, name, optimizer="adamw") for name in ("image_classification", "classification"))
+    assert images.weight_decay == rows.weight_decay == 0.1, "of AdamW as before"
+
+
+def test_the_help_says_what_adam_does_with_weight_decay(in_process: Callable):
+    status, out, _ = in_process("train", "--help-all")
+    said = " ".join(out.split())
+    assert status == 0
+    assert "with --optimizer adam an L2 penalty, added to the gradient [default: by task; with adam 0]" in said
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_dropout_is_that_of_the_run_it_begins_from(task: str, data: Any, bases: Callable):
+    assert plan_of(data, task, from_model=bases(task)).config.dropout == 0.4
+    plan = plan_of(data, task, from_model=bases(task), dropout=0.0)
+    assert plan.config.dropout == 0.0
+    (model,) = (one for one in plan.decisions if one["what"] == "model")
+    assert model["value"].endswith("dropout 0") and "--dropout" in model["option"]
+
+
+@pytest.mark.parametrize("task", ["classification", "token_classification", "image_classification"])
+def test_a_head_is_kept_by_the_names_of_its_classes(
+    task: str, data: Any, bases: Callable, tmp_path: Path, capsys: pytest.CaptureFixture
+):
+    """Also where a base, not a run, has them in another order: it answers as before its first step."""
+    run, (file, own) = Path(bases(task)), data[task]
+    turned = tmp_path / "turned"
+    shutil.copytree(run, turned, ignore=lambda *_: [*LEFT, "trained_texts"])
+    labels, model = headway.load(run).labels[::-1], load_model(run)
+    with torch.no_grad():
+        for p in model.head.out.parameters():
+            p.copy_(p.flip(0))
+    headway.save_model(model, turned)
+    config = json.loads((turned / "config.json").read_text())
+    named = {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
+    (turned / "config.json").write_text(json.dumps({**config, **named}))
+    found = {}
+    for place in (run, turned):
+        out = tmp_path / f"from-{place.name}"
+        options = {**own, "threads": 1, "precision": "float32", "steps": 1, "evaluations": 1, "known_to": str(run)}
+        headway.train(file, out=out, from_model=str(place), **options, learning_rate=1e-9, average=0.0)
+        assert f"head: the one of {place}, with its {len(labels)} classes" in capsys.readouterr().err
+        found[place] = facts(out)
+        before = found[place]["baselines"][-1]
+        assert before["name"] == "the model before training"
+        rows = {label: load_model(out).head.out.weight[i] for i, label in enumerate(found[place]["labels"])}
+        known = {label: model.head.out.weight[i] for i, label in enumerate(labels)}
+        assert all(torch.allclose(rows[label], known[label], atol=1e-6) for label in labels)
+    assert found[turned]["labels"] == labels and found[run]["labels"] == labels[::-1]
+    losses = [one["baselines"][-1]["val_loss"] for one in found.values()]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-6)

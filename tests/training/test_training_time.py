@@ -1,0 +1,58 @@
+"""The time that a run keeps to, from the beginning of its process, and the share of evaluation, by sizes."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import headway
+from headway.training.loop.budget import ENDING, MOST_LOAD, Load
+
+WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "over", "mat", "hill", "red", "blue", "slow", "quick"]
+SMALL = {"d_model": 16, "layers": 1, "heads": 2, "length": 32, "threads": 1, "quiet": True}
+
+
+def lines(count: int) -> list[str]:
+    draw = random.Random(5)
+    return [" ".join(draw.choices(WORDS, k=24)) for _ in range(count)]
+
+
+def test_the_clock_starts_with_the_process(headway_command: Callable, tmp_path: Path):
+    (tmp_path / "a.txt").write_text("\n".join(lines(60)))
+    words = ("train", tmp_path / "a.txt", "--out", tmp_path / "run", "--steps", 1, "--d-model", 16, "--layers", 1)
+    done = headway_command(*words, "--json", "--quiet", script="import time\ntime.sleep(1.5)")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["seconds"] > 1.5
+
+
+def test_a_busy_machine_gets_more_time_for_its_end(monkeypatch: pytest.MonkeyPatch):
+    wall, worked = [100.0], [7.0]
+    monkeypatch.setattr("headway.training.loop.budget.time.monotonic", lambda: wall[0])
+    monkeypatch.setattr("headway.training.loop.budget.time.thread_time", lambda: worked[0])
+    load, found = Load(), []
+    for wall[0], worked[0] in ((101.0, 8.0), (103.0, 8.0), (200.0, 8.0)):
+        found.append(load.ending)
+    assert found == [ENDING, 3 * ENDING, MOST_LOAD * ENDING]
+
+
+@pytest.mark.parametrize("kind", ["text", "rows"])
+def test_evaluation_keeps_to_its_share_of_the_tokens(kind: str, tmp_path: Path):
+    """Few steps and much that is held out: evaluations read a part of it, and the kept weights are measured on all."""
+    file, out, some = tmp_path / ("a.txt" if kind == "text" else "a.csv"), tmp_path / "run", lines(6000)
+    rows = ["text,label", *(f"{line},{'yes' if 'cat' in line else 'no'}" for line in some)]
+    file.write_text("\n".join(some if kind == "text" else rows))
+    headway.train(file, out=out, steps=20, batch_tokens=256, **SMALL)
+    facts = json.loads((out / "headway.json").read_text())
+    part = facts["plan"]["validation_part"]
+    assert part > 1 and any(f"one of every {part} batches" in one["value"] for one in facts["decisions"])
+    logged = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    losses = {one["step"]: one["val_loss"] for one in logged if one["event"] == "evaluation"}
+    assert len(losses) == 10 and facts["metrics"]["val_loss"] != losses[facts["best_step"]]
+    again = headway.evaluate(out)
+    assert again["val_loss"] == pytest.approx(facts["metrics"]["val_loss"], abs=1e-5)
+    few = tmp_path / ("few.txt" if kind == "text" else "few.csv")
+    few.write_text("\n".join(some[:99] if kind == "text" else rows[:100]))
+    headway.train(few, out=tmp_path / "few", steps=20, batch_tokens=256, **SMALL)
+    assert json.loads((tmp_path / "few" / "headway.json").read_text())["plan"]["validation_part"] == 1
