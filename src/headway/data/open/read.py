@@ -77,6 +77,7 @@ def read(
 def read_rows(path: Path, *, encoding: str | None = None) -> Table:
     """A file, or a folder of tables or of classes, as rows of any columns; lines of text are the column "text"."""
     check_encoding(encoding)
+    check_path(path)
     paths = [path] if kind(path) == "text" and not path.is_dir() else input_paths([path])
     if path.is_dir() and are_class_folders([path]):
         return _read_classes([path], paths, encoding, "error")
