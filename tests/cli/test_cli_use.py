@@ -334,7 +334,7 @@ def test_what_is_counted_is_named(classifier_run: Path, rows: Path, lm_run: Path
     head, *lines = rows.read_text().splitlines()
     (tmp_path / "one.csv").write_text("\n".join([head, lines[0]]))
     out = in_process("evaluate", classifier_run, tmp_path / "one.csv")[1]
-    assert "one.csv: 1 row\n" in out and ", 1 row\n" in out and "1 rows" not in out
+    assert "one.csv: 1 row, in float32\n" in out and ", 1 row\n" in out and "1 rows" not in out
     (tmp_path / "text.txt").write_text("the dog saw the cat and the bird saw the dog again and again\n" * 9)
     out = in_process("evaluate", lm_run, tmp_path / "text.txt")[1]
     assert " tokens\n" in out.splitlines(keepends=True)[0]

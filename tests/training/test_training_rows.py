@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 import headway
@@ -403,8 +404,11 @@ def test_tuning_of_vectors_ends_with_its_time(base: Path, rows: Path, tmp_path: 
 
 def test_weights_that_are_no_numbers_are_named(base: Path, rows: Path, tmp_path: Path):
     model = load_model(base)
-    model.stack.blocks[1].attention.norm.weight.data[3] = math.nan
     save_model(model, tmp_path / "base")
+    file = tmp_path / "base" / "model.safetensors"
+    weights = load_file(file)
+    next(value for name, value in weights.items() if "layer.1.attention" in name)[3] = math.nan
+    save_file(weights, file, metadata={"format": "pt"})
     Tokenizer.load(base).save(tmp_path / "base", max_length=64)
     with pytest.raises(InputError, match=r"model\.safetensors: \S+layer\S+1\.\S+: contains NaN or infinity"):
         headway.train(rows, from_model=str(tmp_path / "base"), steps=1, out=tmp_path / "run", **QUICK)

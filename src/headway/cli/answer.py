@@ -208,7 +208,7 @@ def _answer(context: click.Context, shared: SharedOptions, rooms: Rooms, options
         room.check(options, shared.to)
     check_output(shared.to, (*shared.words, "")[0], _all_endings(rooms, options))
     room, pipe, own = _room(context, shared, rooms, options)
-    found: dict[str, Any] = {"task": pipe.task, **pipe.runtime.described}
+    found: dict[str, Any] = {"task": pipe.task, **getattr(pipe.runtime, "described", {})}
     if room.interactive and own[room.interactive]:
         from headway.cli.chat import converse
 

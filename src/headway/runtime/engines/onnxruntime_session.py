@@ -16,15 +16,17 @@ ERRORS = 3
 
 
 class OnnxRuntimeSession:
-    """A graph, optimised once, that computes in as many threads as torch has now."""
+    """A graph, optimised once, that computes in as many threads as torch has now; ``folder`` has its large weights."""
 
-    def __init__(self, graph: Path | bytes):
+    def __init__(self, graph: Path | bytes, folder: Path | None = None):
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
         options.log_severity_level = ERRORS
         options.intra_op_num_threads = torch.get_num_threads()
         options.inter_op_num_threads = 1
+        if folder is not None:
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
         self._opened = onnxruntime.InferenceSession(
             graph if isinstance(graph, bytes) else str(graph), options, providers=["CPUExecutionProvider"]
         )
@@ -55,7 +57,7 @@ class OnnxRuntimeSession:
 def opens(model: Any) -> Open:
     """What opens the graphs of a model: those of an encoder of texts with each attention as one operation."""
     encoder = isinstance(model, Encoder) and model.patches is None
-    return (lambda path: OnnxRuntimeSession(fused(path))) if encoder else OnnxRuntimeSession
+    return (lambda path: OnnxRuntimeSession(fused(path), path.parent)) if encoder else OnnxRuntimeSession
 
 
 def open_engine(directory: Path, model: Any, precision: str) -> GraphEngine:

@@ -110,17 +110,26 @@ def _part(plan: Plan, batch_source: BatchSource, limit: float | None, cost: floa
     if limit is not None:
         much = count * cost / (EVALUATION_SHARE * limit)
     elif steps is not None:
-        position, trained = Position(), []
-        for _ in range(SAMPLED):
-            batch, position = batch_source.next(position)
-            trained.append(batch.places)
-        held_out = [batch.places for batch in itertools.islice(batch_source.validation(), SAMPLED)]
-        read = steps * mean_accumulation(plan.accumulate, plan.grow_batch) * statistics.mean(trained)
-        much = count * batches * statistics.mean(held_out) / (EVALUATED_TOKENS * read)
-        batches = min(batches, int(batches * statistics.mean(held_out) / LEAST_EVALUATED))
+        trained, held_out = _places(batch_source)
+        read = steps * mean_accumulation(plan.accumulate, plan.grow_batch) * trained
+        much = count * batches * held_out / (EVALUATED_TOKENS * read)
+        batches = min(batches, int(batches * held_out / LEAST_EVALUATED))
     else:
         return 1
     return max(1, min(batches, math.ceil(much)))
+
+
+def _places(batch_source: BatchSource) -> tuple[float, float]:
+    """The places for tokens in a batch, and in one of what is held out; those of rows are estimated by some batches."""
+    if isinstance(batch_source, HeldOutText):
+        each = batch_source.size * batch_source.length
+        return each, 2 * each
+    position, trained = Position(), []
+    for _ in range(SAMPLED):
+        batch, position = batch_source.next(position)
+        trained.append(batch.places)
+    held_out = [batch.places for batch in itertools.islice(batch_source.validation(), SAMPLED)]
+    return statistics.mean(trained), statistics.mean(held_out)
 
 
 def _chosen(what: str, value: str, quick: str, rates: dict[str, float]) -> dict[str, Any]:
