@@ -225,7 +225,7 @@ def test_nothing_is_brought_in_line_with_a_model_that_failed(rows_file: Path, tm
 
 def test_a_pretrained_model_keeps_its_tokenizer_and_reads_as_many_tokens():
     contest = Contest(["x.csv"], ["transformer", "a/b"], match="tokens", options={"tokenizer": "bpe"})
-    size = {"batch_tokens": 512, "d_model": 16}
+    size = {"batch_tokens": 512, "d_model": 16, "products": "torch"}
     own = comparing._options(contest, entrants(["transformer", "a/b"])[1], {"steps": 7, "size": size})
     assert own["steps"] == 7 and own["time"] is None and own["batch_tokens"] == 512 and "tokenizer" not in own
     with pytest.raises(RunFailed, match="no number of tokens to match"):

@@ -13,7 +13,7 @@ from headway.training.evaluation.comparison import better_over_seeds, value_of
 from headway.training.evaluation.metric import Metric
 from headway.training.loop.state import Training
 from headway.training.option_fields import flag
-from headway.training.options import TrainOptions
+from headway.training.options import FREE, TrainOptions
 from headway.training.store.run_directory import RunDirectory
 from headway.workflows.train.resume import same
 
@@ -35,7 +35,8 @@ def as_continued(run: RunDirectory, earlier: dict[str, Any] | None, options: Tra
     bound = None if stopped is None else {name: stopped.get(name) for name in BOUNDS}
     if not any(asked.values()):
         if options.run.allow_changes and earlier is not None and "members" not in earlier:
-            options = _merged(earlier, options)
+            kept = {name: value for name, value in earlier.get("options", {}).items() if name not in FREE}
+            options = _merged({"options": kept}, options)  # the others say how this command runs
         return (options if bound is None else options.but(**bound)), False
     more = "--more-time" if asked["more_time"] else "--more-steps"
     if earlier is None:
