@@ -337,7 +337,7 @@ def test_what_is_counted_is_named(classifier_run: Path, rows: Path, lm_run: Path
     assert "one.csv: 1 row, in float32\n" in out and ", 1 row\n" in out and "1 rows" not in out
     (tmp_path / "text.txt").write_text("the dog saw the cat and the bird saw the dog again and again\n" * 9)
     out = in_process("evaluate", lm_run, tmp_path / "text.txt")[1]
-    assert " tokens\n" in out.splitlines(keepends=True)[0]
+    assert " tokens, in float32\n" in out.splitlines(keepends=True)[0]
 
 
 def test_options_of_a_model_that_cannot_be_are_named_as_they_were_given(
