@@ -148,8 +148,8 @@ def main(arguments: list[str] | None = None) -> None:
 def _age() -> float:
     """Seconds since this process began; 0 where the system does not say, or where it did other things before."""
     with contextlib.suppress(OSError, AttributeError, ValueError, IndexError):
-        said = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
-        ticks = int(said.rpartition(")")[2].split()[19])
+        stat = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
+        ticks = int(stat.rpartition(")")[2].split()[19])
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
         return age if 0 <= age <= LONGEST_START else 0.0
     return 0.0

@@ -59,11 +59,11 @@ def faster() -> tuple[str, dict[str, float]]:
 
 def _least(products: dict[str, Callable[[], object]]) -> dict[str, float]:
     """The seconds of the fastest call of each, after one that is not timed; in turn, so that a busy moment hits all."""
-    found = dict.fromkeys(products, float("inf"))
+    seconds = dict.fromkeys(products, float("inf"))
     for number in range(1 + ROUNDS):
         for name, product in products.items():
             began = time.perf_counter()
             product()
             if number:
-                found[name] = min(found[name], time.perf_counter() - began)
-    return found
+                seconds[name] = min(seconds[name], time.perf_counter() - began)
+    return seconds

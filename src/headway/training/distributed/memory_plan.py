@@ -31,7 +31,7 @@ GPU_LINK = 400e9
 """Bytes a second: eight network cards of 400 Gb/s in each machine; inside, NVLink gives 450 (NVIDIA DGX H100, data
 sheet)."""
 AS_FAST = 1.02
-"""Layouts whose step takes up to so many times as long as the fastest are as fast: the simplest of them is taken."""
+"""Layouts whose step is within this factor of the fastest count as equally fast; the simplest of them is taken."""
 MOST_PROCESSES = 1 << 14
 """Numbers of processes that are tried when the given number is too small."""
 
