@@ -104,9 +104,8 @@ def test_a_name_is_on_the_disk_before_anything_is_removed_for_it(calls: list[tup
 
 
 def test_files_have_the_rights_that_the_user_wants(calls: list[tuple[str, list[str]]]):
-    run = Path(
-        next(paths[-1] for name, paths in calls if name.startswith("rename") and paths[-1].endswith("config.json"))
-    )
+    renamed = [Path(paths[-1]) for name, paths in calls if name.startswith("rename")]
+    run = next(path for path in renamed if path.match("run/config.json"))
     mask = os.umask(0)
     os.umask(mask)
     files = [path for path in run.parent.rglob("*") if path.is_file()]

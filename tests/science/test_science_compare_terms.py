@@ -51,7 +51,7 @@ def test_all_have_one_optimizer_and_precision(
 def test_a_pretrained_model_keeps_its_recipe(
     rows: Path, classifier_run: Path, tmp_path: Path, in_this_process: Asked, in_process: Callable
 ):
-    words = ("--models", f"{classifier_run},bow", "--optimizer", "muon", "--out", tmp_path / "out")
+    words = ("--models", f"{classifier_run},rnn", "--optimizer", "muon", "--out", tmp_path / "out")
     found = compared(in_process, rows, *words)
     assert [one.get("optimizer") for one in in_this_process] == [None, "muon"]
     assert [row["pretrained"] for row in found["rows"]] == [True, False]
