@@ -59,9 +59,9 @@ memory: .venv/installed  ## peak memory on 20 and on 400 MB of text: benchmarks/
 soak: .venv/installed  ## a server at four times its load for SOAK_SECONDS: benchmarks/results/soak.json
 	$(BIN)/python benchmarks/soak.py --seconds $(SOAK_SECONDS)
 
-fuzz: .venv/installed  ## damage models, and runs with their caches, at random and use them, each for half of FUZZ_SECONDS
-	$(BIN)/python tests/hostile/fuzz.py $$(($(FUZZ_SECONDS) / 2))
-	$(BIN)/python tests/hostile/fuzz_runs.py $$(($(FUZZ_SECONDS) / 2))
+fuzz: .venv/installed  ## damage models, runs with caches, tables, tokenizers and requests, each for a fifth of FUZZ_SECONDS
+	for one in fuzz fuzz_runs fuzz_tables fuzz_tokenizers fuzz_requests; do \
+		$(BIN)/python tests/hostile/$$one.py $$(($(FUZZ_SECONDS) / 5)) || exit 1; done
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache

@@ -35,7 +35,7 @@ from headway.science.scaling.law import Law
 from headway.tasks.translation.bleu import intervals_of_counts
 from headway.training.evaluation import intervals
 from headway.training.evaluation.comparison import SCORES, better_over_seeds, over_seeds
-from headway.workflows.exponents import power
+from headway.workflows.bench import power
 
 UNITS, VALUES = (30, 100, 1000), (0.5, 0.9, 0.98)
 SHAPES = ("gamma, shape 2", "lognormal, sigma 0.5", "near 0: gamma, shape 0.3", "lognormal, sigma 1")

@@ -43,8 +43,7 @@ from formulas import (
     with_normalised_residuals,
 )
 
-from headway.workflows.bench import peak_bytes
-from headway.workflows.exponents import power
+from headway.workflows.bench import peak_bytes, power
 
 EPS = 1e-5
 SENTENCES = [

@@ -118,7 +118,7 @@ def make_seeds(root: Path) -> list[Path]:
     return [one, two]
 
 
-def case(number: int, originals: list[Path], directory: Path) -> None:
+def spoil(number: int, originals: list[Path], directory: Path) -> None:
     """Make the directory of one case; its number decides everything."""
     choose = random.Random(number)
     seeds.copy(choose.choice(originals), directory)
@@ -130,46 +130,50 @@ def case(number: int, originals: list[Path], directory: Path) -> None:
             continue
 
 
-def run(first: int, go_on: Callable[[int], bool], root: Path) -> tuple[Counter, list[str]]:
-    """Cases from number ``first`` while ``go_on(how many were done)``: what happened how often, and what should not."""
-    originals = make_seeds(root)
-    counts: Counter = Counter()
-    wrong: list[str] = []
-    done = 0
-    while go_on(done):
-        directory = root / f"case-{first + done}"
-        case(first + done, originals, directory)
-        started = time.process_time()
-        try:
-            load_model(directory)
-            counts["loaded"] += 1
-        except InputError as error:
-            counts["refused"] += 1
-            if "\n" in str(error) or not str(error).startswith(str(directory)):
-                wrong.append(f"case {first + done}: the message is {error}")
-        except BaseException:
-            counts["crashed"] += 1
-            wrong.append(f"case {first + done}: {traceback.format_exc()}")
-        if (seconds := time.process_time() - started) > SECONDS:
-            wrong.append(f"case {first + done}: took {seconds:.1f} s")
-        for path in directory.iterdir():
-            path.unlink()
-        directory.rmdir()
-        done += 1
-    return counts, wrong
+def case(number: int, originals: list[Path], root: Path) -> tuple[str, str | None]:
+    """(what happened, what should not have): its number decides everything."""
+    directory, problem = root / f"case-{number}", None
+    spoil(number, originals, directory)
+    started = time.process_time()
+    try:
+        load_model(directory)
+        what = "loaded"
+    except InputError as error:
+        what = "refused"
+        if "\n" in str(error) or not str(error).startswith(str(directory)):
+            problem = f"the message is {error}"
+    except BaseException:
+        what, problem = "crashed", traceback.format_exc()
+    if (seconds := time.process_time() - started) > SECONDS:
+        problem = f"took {seconds:.1f} s"
+    for path in directory.iterdir():
+        path.unlink()
+    directory.rmdir()
+    return what, None if problem is None else f"case {number}: {problem}"
+
+
+def drive(case: Callable[[int], tuple[str, str | None]], seconds: float, first: int | None, least: int = 1) -> int:
+    """Cases for so long, each a word for what happened and what should not have; returns the exit status."""
+    first = random.SystemRandom().randrange(10**9) if first is None else int(first)
+    until = time.monotonic() + float(seconds)
+    counts: Counter[str] = Counter()
+    wrong = 0
+    while sum(counts.values()) < least or time.monotonic() < until:
+        what, problem = case(first + sum(counts.values()))
+        counts[what] += 1
+        if problem is not None:
+            wrong += 1
+            print(problem, flush=True)
+    print(f"cases {first} to {first + sum(counts.values()) - 1}: {dict(counts)}, {wrong} wrong")
+    return 1 if wrong else 0
 
 
 def main(seconds: float = 3600.0, first: int | None = None) -> int:
     """Fuzz for that long."""
-    first = random.SystemRandom().randrange(10**9) if first is None else first
-    until = time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as folder:
-        counts, wrong = run(first, lambda done: done == 0 or time.monotonic() < until, Path(folder))
-    print(f"cases {first} to {first + sum(counts.values()) - 1}: {dict(counts)}, {len(wrong)} wrong")
-    for line in wrong[:20]:
-        print(line)
-    return 1 if wrong else 0
+        originals = make_seeds(Path(folder))
+        return drive(lambda number: case(number, originals, Path(folder)), seconds, first)
 
 
 if __name__ == "__main__":
-    sys.exit(main(*(int(word) for word in sys.argv[1:])))
+    sys.exit(main(*map(int, sys.argv[1:])))

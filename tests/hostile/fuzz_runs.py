@@ -1,8 +1,8 @@
-"""Damage run directories and caches at random, and use them: fuzz_runs.py [SECONDS] [SEED] [FOLDER].
+"""Damage run directories and caches at random, and use them: fuzz_runs.py [SECONDS] [SEED].
 
 A case copies what a finished or a stopped training left, spoils one or two files of it, and runs one of the verbs that
 read it.  The verb must say what it says without the damage, to the last digit, or refuse with one message.  A
-traceback, an abort, a hang, too much memory or another answer is printed with the seed of its case, and kept in FOLDER;
+traceback, an abort, a hang, too much memory or another answer is printed with the seed of its case;
 ``fuzz_runs.py 0 SEED`` repeats that case alone.  Exit status 1 when there was any.
 """
 
@@ -16,9 +16,7 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 import traceback
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -132,8 +130,8 @@ def damage(path: Path, files: list[Path], choose: random.Random) -> str:
     return f"{path.name}: {what}"
 
 
-def attempt(words: Words, folder: Path, cache: Path, seconds: float = WAITED) -> tuple[int, str, str]:
-    """A command in a child: (exit status, or minus the signal; standard output; standard error)."""
+def attempt(do: Callable[[], None], folder: Path, seconds: float = WAITED) -> tuple[int, str, str]:
+    """Do something in a child, within limits: (exit status or minus the signal, standard output, standard error)."""
     out, err = folder / "out", folder / "err"
     child = os.fork()
     if child == 0:
@@ -143,9 +141,8 @@ def attempt(words: Words, folder: Path, cache: Path, seconds: float = WAITED) ->
             for descriptor, path in ((0, "/dev/null"), (1, out), (2, err)):
                 os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), descriptor)
             sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, "wr"[number == 0], 1) for number in range(3))
-            os.environ["HEADWAY_CACHE"] = str(cache)
             os.chdir(folder)
-            _run(words)
+            do()
             status = 0
         except SystemExit as leaving:
             status = int(leaving.code or 0)
@@ -173,10 +170,16 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**30, 2**30))
 
 
-def _run(words: Words) -> None:
-    from headway.cli import main
+def command(words: Words, folder: Path, cache: Path) -> tuple[int, str, str]:
+    """A command of Headway in a child."""
 
-    main.main(words)
+    def do() -> None:
+        from headway.cli import main
+
+        os.environ["HEADWAY_CACHE"] = str(cache)
+        main.main(words)
+
+    return attempt(do, folder)
 
 
 class Corpus:
@@ -190,7 +193,7 @@ class Corpus:
         for kind in self.kinds:
             place, cache = self.well(kind)
             cache.mkdir()
-            self._must(attempt(self.words(kind.train, place), folder, cache))
+            self._must(command(self.words(kind.train, place), folder, cache))
             for number in range(len(kind.verbs)):
                 work = folder / "work"
                 run = self._copy(kind, work)
@@ -206,7 +209,7 @@ class Corpus:
 
     def answer(self, words: Words, run: Path, work: Path, check: Callable[[tuple[int, str, str]], None]) -> str:
         """What a verb says, without what may differ."""
-        found = attempt(self.words(words, run), work, work / "cache")
+        found = command(self.words(words, run), work, work / "cache")
         check(found)
         return ANSWER.sub(r'"\1"', found[1].strip()).replace(str(work), "")
 
@@ -273,39 +276,16 @@ def preload() -> None:
     import headway.workflows.train.run  # noqa: F401
 
 
-def run(first: int, go_on: Callable[[int], bool], root: Path) -> tuple[Counter, list[str]]:
-    """Cases from number ``first`` while ``go_on(how many were done)``: what happened how often, and what should not."""
-    preload()
-    corpus = Corpus(root)
-    counts: Counter = Counter()
-    wrong: list[str] = []
-    done = 0
-    while go_on(done):
-        what, problem = corpus.case(first + done)
-        counts[what] += 1
-        if problem is not None:
-            wrong.append(problem)
-            print(problem, flush=True)
-        done += 1
-    return counts, wrong
-
-
 LEAST = 8
 """Cases that are tried however slow the machine is."""
 
 
-def main(seconds: float = 3600.0, first: int | None = None, kept: str | None = None) -> int:
+def main(seconds: float = 3600.0, first: int | None = None) -> int:
     """Fuzz for that long."""
-    first = random.SystemRandom().randrange(10**9) if first is None else int(first)
-    until = time.monotonic() + float(seconds)
+    preload()
     with tempfile.TemporaryDirectory() as folder:
-        counts, wrong = run(first, lambda done: done < LEAST or time.monotonic() < until, Path(folder))
-    print(f"cases {first} to {first + sum(counts.values()) - 1}: {dict(counts)}, {len(wrong)} wrong")
-    if wrong and kept:
-        Path(kept).mkdir(parents=True, exist_ok=True)
-        (Path(kept) / f"runs-{first}.txt").write_text("\n\n".join(wrong))
-    return 1 if wrong else 0
+        return fuzz.drive(Corpus(Path(folder)).case, seconds, first, LEAST)
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(*map(int, sys.argv[1:])))

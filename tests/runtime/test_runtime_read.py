@@ -1,10 +1,13 @@
 """Rows that are read together: every one once, as many at once as the model's size allows."""
 
+import pytest
 import torch
 
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
+from headway.models.transformer import Encoder
 from headway.runtime.batching import LEAST, MOST, ON_A_GPU, tokens_at_once, tokens_for_each
+from headway.runtime.precision import available
 from headway.runtime.runtime import Runtime
 
 WIDE = TransformerConfig(vocab_size=99, d_model=4096, n_heads=4, n_layers=1, d_ff=16384)
@@ -81,3 +84,26 @@ def test_threads_divide_what_would_be_one_batch():
         assert len(sizes) == batches
     assert tokens_for_each([10] * 7, 999, 2) == 999 and tokens_for_each([10] * 8, 999, 2) == 60
     assert tokens_for_each([10] * 80, 99, 2) == 99
+
+
+@pytest.mark.parametrize("precision", available(torch.device("cpu"))[1:])
+@pytest.mark.parametrize("count", [1, 2])
+def test_below_float32_an_answer_depends_on_no_other_row(precision, count):
+    torch.manual_seed(3)
+    runtime = Runtime(
+        Encoder(TransformerConfig(99, d_model=128, n_layers=2, n_heads=4, d_ff=512, max_length=64)).eval()
+    )
+    runtime.prepare(precision)
+    rows = [[1 + (7 * n + place) % 98 for place in range(2 + 11 * n % 40)] for n in range(50)]
+
+    def answer(output, ids, mask, index):
+        return output(ids, mask).mean(dim=1)
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        together = runtime.read(rows, answer)
+        alone = [runtime.read([row], answer)[0] for row in rows]
+    finally:
+        torch.set_num_threads(threads)
+    assert max(float((one - other).abs().max()) for one, other in zip(together, alone, strict=True)) < 1e-6

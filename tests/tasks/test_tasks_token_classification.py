@@ -15,12 +15,12 @@ import headway
 from headway.data.batches.batching import IGNORED, Batch
 from headway.data.open.read import read
 from headway.errors import InputError
+from headway.runtime.windows import read_in_windows
 from headway.tasks.detect import detect
 from headway.tasks.token_classification.encoding import WordTags, encoded
 from headway.tasks.token_classification.objective import Counts, TokenClassification
 from headway.tasks.token_classification.schemes import entities, in_labels, iob2, labels_for
 from headway.tasks.token_classification.sentences import Tagged, read_tagged
-from headway.tasks.token_classification.windows import read_in_windows
 from headway.tasks.token_classification.words import PLAIN, first_tokens
 from headway.text.train import train_tokenizer
 

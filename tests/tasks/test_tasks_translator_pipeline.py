@@ -14,9 +14,9 @@ import transformers
 import headway
 from headway.cli import answer, answers
 from headway.errors import InputError
-from headway.generation import targets
 from headway.generation.beam import Hypothesis
 from headway.models.analysis.maps import attention_maps
+from headway.runtime import runtime
 from headway.tasks.translation.alignment import align, words_of
 from headway.tasks.translation.pipeline import SENTENCE, Translator
 from headway.text.train import train_tokenizer
@@ -80,7 +80,7 @@ def test_translations_are_those_of_transformers(mt: Translator, directory: Path)
     words = transformers.AutoTokenizer.from_pretrained(directory)
     for line in LINES:
         given = words(line, return_tensors="pt")
-        limit = targets.longest_target(mt.model, mt.rules, given["input_ids"].shape[1])
+        limit = runtime.longest_target(mt.model, mt.rules, given["input_ids"].shape[1])
         ids = theirs.generate(input_ids=given["input_ids"], num_beams=1, max_new_tokens=limit, do_sample=False)[0]
         assert mt(line, beam=1) == words.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
@@ -159,7 +159,7 @@ def test_what_is_broken_off_is_said(mt: Translator):
 def test_batches_side_by_side_are_put_back_in_order(mt: Translator, monkeypatch: pytest.MonkeyPatch):
     sources = [mt.tokenizer.encode(line, special=True) for line in [*LINES, *LINES[::-1], LINES[2]]]
     alone = [mt.runtime.search([source], mt.rules, beam=3)[0][0].ids for source in sources]
-    monkeypatch.setattr(targets, "BATCH_TOKENS", 40)
+    monkeypatch.setattr(runtime, "BATCH_TOKENS", 40)
     threads, grads = torch.get_num_threads(), []
     watch = mt.model.head.register_forward_hook(lambda *given: grads.append(given[2].requires_grad))
     torch.set_num_threads(4)

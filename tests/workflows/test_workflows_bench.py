@@ -17,7 +17,7 @@ from headway.models.config import TransformerConfig
 from headway.models.size import forward_flops
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.workflows import bench
-from headway.workflows.exponents import power, slope
+from headway.workflows.bench import power, slope
 
 KINDS = ("full", "windowed", "gru")
 TINY = TransformerConfig(

@@ -65,9 +65,8 @@ def command(
     exponents. The models are new: Transformers with full or windowed attention and recurrent networks, with the sizes
     of RUN's model or, without RUN, small decoders.
     """
-    from headway.cli.engines import measured_engines
     from headway.cli.main import STARTED
-    from headway.cli.precisions import measured_precisions
+    from headway.cli.measured import measured_engines, measured_precisions
     from headway.io.quantities import parse_seconds
     from headway.runtime.precision import PRECISIONS
     from headway.training.monitor.progress import shown_to

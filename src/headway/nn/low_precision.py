@@ -120,7 +120,7 @@ class Int8DynamicLinear(LowPrecisionLinear):
 
     def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
         """(..., I) -> (..., O), with an activation by its name if one is given."""
-        if self.takes_one_row and x.numel() == self.in_features:
+        if self.takes_one_row and x.dim() == 3 and x.numel() == self.in_features:  # a text that is continued
             return self._of_one_row(x, activation)
         numbers, scales = int8.rounded_rows(self.rows(x))
         y = int8.int8_product(numbers, self._laid_out, self.scale, self.no_zeros)

@@ -7,8 +7,9 @@
 
 A runtime follows its model: after ``model.to("cuda")`` it computes there.  On the CPU, engines may compute in the
 model's place (``runtime.engines``), one where few inputs are given and one where many are; what an engine lacks, the
-model does, and that is said once.  Below float32 an engine computes each input by itself, so that no answer depends on
-the inputs beside it: whole numbers get their scale from all that is read together, and roundings differ by the shape.
+model does, and that is said once.  Below float32 an engine computes each input by itself, and the model reads those of
+one length together, so that no answer depends on the inputs beside it: whole numbers get their scale from all that is
+read together, and roundings differ by the shape.  (Texts that are continued together are equal up to rounding.)
 
 Letters: B rows read together, T length of the longest of them, S source length.
 """
@@ -24,7 +25,6 @@ import torch
 from torch import Tensor
 
 from headway.data.batches.batching import Batch, length_batches, on_device, padded
-from headway.generation import targets
 from headway.generation.beam import Hypothesis, beam_search
 from headway.generation.conditional import Conditional
 from headway.generation.decode import Model, Steps, decode
@@ -46,6 +46,8 @@ from headway.runtime.precision import FLOAT32, prepare
 T = TypeVar("T")
 FEW = 5
 """Inputs up to which they are few: between 1 and 32, with which engines are measured, by their ratio."""
+BATCH_TOKENS = 8192
+"""Source tokens that each thread searches targets of at once, counted once per hypothesis of a beam."""
 Answers = Tensor | tuple[Tensor, ...]
 """The result of a batch: the first axis of each tensor is the rows."""
 
@@ -131,6 +133,7 @@ class Runtime:
         elif len(rows) > 1:
             lengths, threads_at_most = [len(row) for row in rows], 1 if engine is not None else self._threads(len(rows))
             groups = length_batches(lengths, tokens_for_each(lengths, self.tokens, threads_at_most), 0, 0)
+            groups = self._of_one_length(groups, lengths)
         output = partial(self._output, engine)
 
         def one(index: np.ndarray) -> Answers:
@@ -259,7 +262,7 @@ class Runtime:
             same: dict[str, Any] = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty}
             each = [None] * len(sources) if most is None else [[limit] for limit in most]
             return [self.search([one], rules, most=own, **same)[0] for one, own in zip(sources, each, strict=True)]
-        limits = [targets.longest_target(self.model, rules, len(source)) for source in sources]
+        limits = [longest_target(self.model, rules, len(source)) for source in sources]
         if most is not None:
             limits = [min(pair) for pair in zip(limits, most, strict=True)]
         how = Searching(rules, limits, beam, n_best, length_penalty)
@@ -268,7 +271,7 @@ class Runtime:
             return by_engine
         device = self.device
         sizes = [beam * len(source) for source in sources]
-        batches = length_batches(sizes, targets.BATCH_TOKENS, 0, 0) if sources else []
+        batches = self._of_one_length(length_batches(sizes, BATCH_TOKENS, 0, 0) if sources else [], sizes)
         batches.sort(key=lambda index: -sum(len(sources[i]) for i in index))  # then the last to end is small
 
         def write(index: Sequence[int]) -> list[list[Hypothesis]]:
@@ -298,6 +301,13 @@ class Runtime:
     def _pause(self) -> None:
         if self.between is not None:
             self.between()
+
+    def _of_one_length(self, batches: list[np.ndarray], lengths: Sequence[int]) -> list[np.ndarray]:
+        """Batches of rows; below float32 on a processor each of one length, as padding would change how it rounds."""
+        if self.precision == FLOAT32 or self.engine is not None or self.device.type != "cpu":
+            return batches
+        changes = [1 + np.flatnonzero(np.diff(np.take(lengths, index))) for index in batches]  # which are in order
+        return [part for index, at in zip(batches, changes, strict=True) for part in np.split(index, at)]
 
     def _threads(self, batches: int) -> int:
         """The number of batches computed at a time."""
@@ -350,3 +360,11 @@ def _in_turn(texts: Sequence[Steps]) -> Steps:
         for step in steps:
             if row in ((yield {row: step[0]}) or ()):
                 steps.close()
+
+
+def longest_target(model: EncoderDecoder | Decoder, rules: TargetRules, n_source: int) -> int:
+    """The maximum length of the target of a source of ``n_source`` tokens, its ending token counted, its start not."""
+    room = min(model.config.max_length, rules.max_length or model.config.max_length) - len(rules.start)
+    if isinstance(model, Decoder):
+        room -= n_source
+    return max(1, room)

@@ -36,11 +36,10 @@ from headway.nn.recurrent import CELLS
 from headway.runtime.precision import FLOAT32
 from headway.science.advice import HELD_OUT, advice
 from headway.science.candidate import Candidate, curve, entrants, fitting, trained, words_of
-from headway.science.contest import RATES, WRITERS, Contest, remember, with_text
+from headway.science.contest import RATES, WRITERS, Contest, remember, varied, with_text
 from headway.science.longer import held_out_tokens, loss_by_length
 from headway.science.recall import recall_by_distance
 from headway.science.speeds import speeds, token_seconds
-from headway.science.variants import varied
 from headway.tasks.registry import recogniser, room, spec
 from headway.training.evaluation.comparison import SCORES, better_over_seeds, over_seeds
 from headway.training.evaluation.metric import VAL_LOSS, Metric

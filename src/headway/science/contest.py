@@ -9,8 +9,8 @@ from headway.errors import InputError
 from headway.io.atomic_write import write_json, write_whole
 from headway.io.quantities import parse_seconds, time_text
 from headway.models.baselines import KINDS as BASELINES
+from headway.science.candidate import Candidate
 from headway.science.recall import WINDOW, recall_text
-from headway.science.variants import VARIED
 from headway.training.option_fields import flag
 
 WRITERS = ("transformer", "rnn", "lstm", "gru")
@@ -20,6 +20,25 @@ OF_INPUTS = ("task", "tokenizer", "length", "text_column", "label_column", "merg
 MATCHES = ("time", "parameters", "tokens")
 RATES = (1.0, 2.0, 0.5, 4.0, 0.25, 8.0, 0.125)
 """Learning rates over that of the preset, in the order in which they are tried."""
+
+ORDER = {"pre": "norm_order=pre", "post": "norm_order=post"}
+NORMS = {"layernorm": "norm=layernorm,norm_parameters=both", "rmsnorm": "norm=rmsnorm,norm_parameters=weight"}
+PARTS: dict[str, dict[str, str]] = {
+    "ffn": {
+        "relu": "activation=relu,gated=false",
+        "relu2": "activation=relu2,gated=false",
+        "gelu": "activation=gelu,gated=false",
+        "geglu": "activation=gelu,gated=true",
+        "swiglu": "activation=silu,gated=true",
+    },
+    "norm": {f"{order}-{norm}": f"{ORDER[order]},{NORMS[norm]}" for order in ORDER for norm in NORMS},
+    "positions": {
+        kind: f"positions={kind}" for kind in ("rotary", "learned", "sinusoidal", "alibi", "relative", "none")
+    },
+}
+"""By part, what it may be and the overrides of the configuration that make it so."""
+HEADS = (1, 2, 4, 8)
+VARIED = (*PARTS, "heads")
 
 
 @dataclass(frozen=True)
@@ -109,3 +128,12 @@ def remember(contest: Contest, out: Path) -> None:
         raise InputError(f"{out}: this directory is not empty and holds no comparison; name another with --out.")
     out.mkdir(parents=True, exist_ok=True)
     write_json(path, words)
+
+
+def varied(part: str) -> list[Candidate]:
+    """The Transformers that differ in one part.  Raises InputError for an unknown part."""
+    if part == "heads":
+        return [Candidate(f"{count}-heads" if count > 1 else "1-head", {"heads": count}) for count in HEADS]
+    if part not in PARTS:
+        raise InputError(f"--vary is {part!r}; it can be {', '.join(VARIED)}.")
+    return [Candidate(name, {"config_overrides": changes}) for name, changes in PARTS[part].items()]

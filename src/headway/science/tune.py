@@ -30,9 +30,8 @@ from headway.training.hardware.memory import out_of_memory
 from headway.training.loop.trainer import Interrupted
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.options import FREE, TrainOptions
-from headway.training.store.copies import copy_run
 from headway.training.store.facts import read_facts
-from headway.training.store.run_directory import RunDirectory
+from headway.training.store.run_directory import RunDirectory, copy_run
 from headway.workflows.input import read_input, validation_input
 from headway.workflows.train.check import check_effects, check_for_task
 from headway.workflows.train.outcome import result

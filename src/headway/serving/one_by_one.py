@@ -40,18 +40,15 @@ class OneByOne:
         prompt: Sequence[int],
         sampling: Sampling,
         *,
-        max_tokens: int,
         ends: Collection[int] = (),
-        forbidden: Sequence[int] = (),
-        seed: int | None = None,
         penalties: Penalties | None = None,
         likely: int | None = None,
+        **how: Any,
     ) -> Request:
         """Continue a prompt, as ``Batcher.submit``; penalties and probabilities are not offered."""
         if penalties is not None or likely is not None:
             raise ValueError("penalties and probabilities need a model that is batched continuously")
-        how = {"max_tokens": max_tokens, "end": ends, "forbidden": forbidden, "seed": seed}
-        request = Request({"prompts": [prompt], "sampling": sampling, **how})
+        request = Request({"prompts": [prompt], "sampling": sampling, "end": ends, **how})
         self.waiting.append(request)
         return request
 

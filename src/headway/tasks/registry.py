@@ -81,10 +81,9 @@ def spec(name: str) -> TaskSpec:
     Raises KeyError for an unknown task, and InputError for one of another package that is unusable.
     """
     if name in NAMES:
-        found: TaskSpec = import_module(f"headway.tasks.{name}.spec").SPEC
-        return found
+        return _part(name, "spec", "SPEC")
     plugin: Plugin = _plugins()[name]
-    found = plugin.part("spec", "SPEC", lambda one: isinstance(one, TaskSpec), "a TaskSpec")
+    found: TaskSpec = plugin.part("spec", "SPEC", lambda one: isinstance(one, TaskSpec), "a TaskSpec")
     if found.name != name:
         raise plugin.unusable(f"its spec is named {found.name!r}, its entry point {name!r}")
     if found.verb in {spec(one).verb for one in NAMES}:
@@ -144,32 +143,10 @@ def supporting(what: str) -> tuple[str, ...]:
 @cache
 def command(name: str) -> "type[Command]":
     """The command that runs a task's models, without torch.  Raises as ``spec`` does."""
-    if name not in NAMES:
-        return _command_of_another(name)
-    found: type[Command] = import_module(f"headway.tasks.{name}.command").COMMAND
-    return found
-
-
-@cache
-def recogniser(name: str) -> "Recogniser":
-    """How a task recognises its data, without torch.  Raises as ``spec`` does."""
-    if name not in NAMES:
-        return _recogniser_of_another(name)
-    found: Recogniser = import_module(f"headway.tasks.{name}.recognise").RECOGNISER
-    return found
-
-
-@cache
-def room(name: str) -> "Task":
-    """A task.  Raises as ``spec`` does."""
-    if name not in NAMES:
-        return _task_of_another(name)
-    found: Task = import_module(f"headway.tasks.{name}.room").TASK
-    return found
-
-
-def _command_of_another(name: str) -> Any:
     from headway.tasks.command import Command, plain_command
+
+    if name in NAMES:
+        return _part(name, "command", "COMMAND")
 
     def fits(found: Any) -> bool:
         return isinstance(found, type) and issubclass(found, Command)
@@ -178,9 +155,14 @@ def _command_of_another(name: str) -> Any:
     return _plugins()[name].part("command", "COMMAND", fits, "a subclass of Command", plain)
 
 
-def _recogniser_of_another(name: str) -> Any:
+@cache
+def recogniser(name: str) -> "Recogniser":
+    """How a task recognises its data, without torch.  Raises as ``spec`` does."""
     from headway.tasks.common.recognise_value import TextAndValue
     from headway.tasks.recognise import Recogniser
+
+    if name in NAMES:
+        return _part(name, "recognise", "RECOGNISER")
 
     def fits(found: Any) -> bool:
         return isinstance(found, Recogniser) and found.task == name
@@ -189,12 +171,20 @@ def _recogniser_of_another(name: str) -> Any:
     return _plugins()[name].part("recognise", "RECOGNISER", fits, "a Recogniser of this task", TextAndValue(name))
 
 
-def _task_of_another(name: str) -> Any:
+@cache
+def room(name: str) -> "Task":
+    """A task.  Raises as ``spec`` does."""
     from headway.tasks.task import Task
 
+    if name in NAMES:
+        return _part(name, "room", "TASK")
     own = spec(name)
 
     def fits(found: Any) -> bool:
         return isinstance(found, Task) and getattr(found, "spec", None) == own
 
     return _plugins()[name].part("room", "TASK", fits, "an instance of a subclass of Task, with SPEC as its spec")
+
+
+def _part(name: str, module: str, what: str) -> Any:
+    return getattr(import_module(f"headway.tasks.{name}.{module}"), what)

@@ -310,12 +310,8 @@ class Tokenizer:
 
     def encode_each(self, texts: Iterable[str], *, special: bool = False) -> Iterator[list[int]]:
         """The same as an iterator, some texts at a time: the library uses a kilobyte per text while it encodes."""
-        start, rest = 0, iter(texts)
-        while part := list(islice(rest, TEXTS_AT_ONCE)):
-            for row, text in enumerate(part, start):
-                check_unicode(text, row if start or len(part) > 1 else None)
+        for start, part in _parts(texts):
             yield from self._encode_part(part, start, special)
-            start += len(part)
 
     def _encode_part(self, texts: list[str], start: int, special: bool) -> list[list[int]]:
         """The ids of each text; ``start`` is the index of the first among all texts."""
@@ -331,12 +327,8 @@ class Tokenizer:
 
         A token may begin with the blank space before a word.  Raises InputError naming the text that fails, from 0.
         """
-        start, rest = 0, iter(texts)
-        while part := list(islice(rest, TEXTS_AT_ONCE)):
-            for row, text in enumerate(part, start):
-                check_unicode(text, row if start or len(part) > 1 else None)
+        for _, part in _parts(texts):
             yield from guarded(partial(self._backend.encode_places, part), "these texts cannot be encoded")
-            start += len(part)
 
     def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int]]:
         """(ids, type ids) of two texts with the special tokens around them; types are 0, then 1.  Raises InputError."""
@@ -391,22 +383,19 @@ class Tokenizer:
         return f"Tokenizer(kind={self.kind!r}, role={self.role!r}, vocab_size={self.vocab_size})"
 
     def __reduce__(self) -> tuple[Callable[..., "Tokenizer"], tuple[Any, ...]]:
-        facts = (self.trained_on_characters, self.sampled)
-        return _restore, (self._backend, self._names, self._config, self._target, *facts)
+        rest: dict[str, Any] = {"trained_on_characters": self.trained_on_characters, "sampled": self.sampled}
+        return partial(Tokenizer, target=self._target, **rest), (self._backend, self._names, self._config)
 
     def _named(self, name: str) -> int | None:
         token = self._names.get(name)
         return None if token is None else self._backend.vocabulary.get(token)
 
 
-def _restore(
-    backend: Backend,
-    names: dict[str, str],
-    config: dict[str, Any],
-    target: Tokenizer | None,
-    trained_on_characters: int | None,
-    sampled: bool,
-) -> Tokenizer:
-    return Tokenizer(
-        backend, names, config, target=target, trained_on_characters=trained_on_characters, sampled=sampled
-    )
+def _parts(texts: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """Some texts at a time, checked, each part with the index of its first text."""
+    start, rest = 0, iter(texts)
+    while part := list(islice(rest, TEXTS_AT_ONCE)):
+        for row, text in enumerate(part, start):
+            check_unicode(text, row if start or len(part) > 1 else None)
+        yield start, part
+        start += len(part)

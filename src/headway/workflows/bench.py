@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import exp, log, sqrt
 from typing import Any
 
 import torch
@@ -32,8 +33,8 @@ from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.recurrent import CELLS
 from headway.tasks.registry import spec
 from headway.tasks.task import Pipeline
+from headway.training.evaluation.intervals import student
 from headway.training.monitor.progress import NoProgress, Progress
-from headway.workflows.exponents import power
 
 SMALL = TransformerConfig(256, d_model=128, n_layers=2, n_heads=4)
 """The default model: a decoder with Llama's layout and 0.4 million parameters."""
@@ -343,3 +344,33 @@ def peak_bytes(call: Callable[[], object], device: torch.device = PROCESSOR) -> 
             held += event.nbytes()
             highest = max(highest, held)
     return highest
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """The slope of the least-squares line through the points."""
+    return statistics.linear_regression(x, y).slope
+
+
+def power(sizes: Sequence[int], repeats: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """The exponent e and factor c of c sizeᵉ through the geometric means of the repeated measurements at each size.
+
+    The repeats are rounds, each over all sizes in turn, so each round has an exponent of its own, and what is slow for
+    a whole round moves none of them.  ``interval`` is Student's 95 % interval of their mean: how far noise moves the
+    exponent (None for a single round).  The other two show whether the points lie on a straight line: ``without_one``
+    is the minimum and maximum exponent with one size left out (None below three sizes), ``last`` the exponent between
+    the last two sizes.
+    """
+    x = [log(size) for size in sizes]
+    rounds = [[log(value) for value in one] for one in zip(*repeats, strict=True)]
+    y = [statistics.fmean(values) for values in zip(*rounds, strict=True)]
+    exponent, count = slope(x, y), len(rounds)
+    half = student(count) * statistics.stdev(slope(x, one) for one in rounds) / sqrt(count) if count > 1 else None
+    left_out = [slope([*x[:i], *x[i + 1 :]], [*y[:i], *y[i + 1 :]]) for i in range(len(x))] if len(x) > 2 else []
+    return {
+        "exponent": exponent,
+        "factor": exp(statistics.fmean(y) - exponent * statistics.fmean(x)),
+        "interval": None if half is None else [exponent - half, exponent + half],
+        "without_one": [min(left_out), max(left_out)] if left_out else None,
+        "last": slope(x[-2:], y[-2:]),
+        "sizes": list(sizes),
+    }

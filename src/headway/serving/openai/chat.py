@@ -12,7 +12,7 @@ from headway.serving.generation import Generation, check_fits
 from headway.serving.in_thread import in_thread
 from headway.serving.models import Served
 from headway.serving.openai.completions import streamed, writer
-from headway.serving.openai.ways import SAMPLING, check_count, check_stream, unsupported, ways
+from headway.serving.openai.ways import SAMPLING, check_count, check_stream, unread, unsupported, ways
 from headway.serving.schema import Schema, optional
 from headway.serving.state import State
 from headway.serving.text import Token
@@ -57,7 +57,7 @@ REFUSED = (
     *("tools", "tool_choice", "functions", "function_call", "audio", "modalities", "web_search_options"),
     *("prediction", "chat_template", "chat_template_kwargs"),
 )
-"""What would change the answer.  Other fields that are not known are ignored."""
+"""What would change the answer.  An answer names other fields that are not known."""
 
 
 async def chat(request: Any, state: State) -> Any:
@@ -96,12 +96,12 @@ class _Work:
     """The answer to one request, whole or as events."""
 
     def __init__(self, served: Served, body: dict[str, Any], generation: Generation):
-        self.body, self.generation = body, generation
+        self.body, self.generation, self.unread = body, generation, unread(body, SCHEMA)
         self.id, self.created, self.name = f"chatcmpl-{uuid.uuid4().hex}", int(time.time()), served.name
 
     def _head(self, kind: str) -> dict[str, Any]:
         about = {"created": self.created, "model": self.name, "system_fingerprint": None}
-        return {"id": self.id, "object": kind, **about}
+        return {"id": self.id, "object": kind, **about, **({"warnings": self.unread} if self.unread else {})}
 
     async def whole(self) -> dict[str, Any]:
         """The whole answer."""

@@ -11,7 +11,7 @@ from headway.serving.errors import invalid
 from headway.serving.generation import Generation, check_fits
 from headway.serving.in_thread import in_thread
 from headway.serving.models import Served
-from headway.serving.openai.ways import SAMPLING, check_count, check_stream, unsupported, ways
+from headway.serving.openai.ways import SAMPLING, check_count, check_stream, unread, unsupported, ways
 from headway.serving.schema import Schema, optional
 from headway.serving.state import State
 from headway.serving.text import Token
@@ -124,6 +124,7 @@ class _Work:
         self.head = {
             **{"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion"},
             **{"created": int(time.time()), "model": served.name},
+            **({"warnings": told} if (told := unread(body, SCHEMA)) else {}),
         }
 
     async def whole(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from headway.serving.in_thread import in_thread
 from headway.serving.jobs import answered, characters, parts
 from headway.serving.models import Served
 from headway.serving.openai.completions import ID
-from headway.serving.openai.ways import unsupported
+from headway.serving.openai.ways import unread, unsupported
 from headway.serving.schema import Schema, optional
 from headway.serving.state import State
 from headway.serving.warned import heard
@@ -52,7 +52,7 @@ async def embeddings(request: Any, state: State) -> Any:
     given = [given] if isinstance(given, str) or isinstance(given[0], int) else given
     with served.places.held():
         count = await unless_gone(request, in_thread(_count, served, given))
-    said: list[str] = []
+    said = unread(body, SCHEMA)
 
     def answer(part: list[Any]) -> Any:
         with heard() as of_part:

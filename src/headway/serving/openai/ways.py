@@ -6,8 +6,9 @@ from headway.errors import InputError
 from headway.generation.sampling import Penalties, Sampling
 from headway.serving.errors import RequestError, invalid
 from headway.serving.models import Served
-from headway.serving.schema import Schema, optional
+from headway.serving.schema import Schema, optional, shown_key
 from headway.serving.text import Ways
+from headway.text.chat.template import MEANT
 
 MOST_TEXTS = 64
 """Texts that one request may ask for, n for each prompt."""
@@ -52,6 +53,13 @@ CHANGING = (
     *("verbosity"),
 )
 BEGINNINGS = ("dry_", "dynatemp_", "guided_", "xtc_")
+WITHOUT_EFFECT = (
+    *("include_obfuscation", "metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention"),
+    *("safety_identifier", "service_tier", "store"),
+)
+"""OpenAI's fields that change nothing here."""
+EMPTY: tuple[Any, ...] = (None, [], {}, "", "none", False)
+"""Values by which clients say that they do not use a field."""
 
 
 def check_stream(body: dict[str, Any]) -> None:
@@ -120,6 +128,22 @@ def unsupported(body: dict[str, Any], names: tuple[str, ...]) -> None:
     others = [name for name in body if name in NEUTRAL or name in CHANGING or name.startswith(BEGINNINGS)]
     for name in (*names, *others):
         value = body.get(name)
-        neutral: tuple[Any, ...] = (None, NEUTRAL[name]) if name in NEUTRAL else (None, [], {}, "none", False)
-        if value not in neutral:
+        if value not in ((None, NEUTRAL[name]) if name in NEUTRAL else EMPTY):
             raise RequestError(400, f"{name} is not supported", "unsupported_parameter", name)
+
+
+def unread(value: Any, schema: Schema, where: str = "") -> list[str]:
+    """What the answer to a request warns of: its fields that are not known, and not empty."""
+    found = []
+    for one in schema.get("anyOf", [schema]):
+        if isinstance(value, list) and "items" in one:
+            for at, item in enumerate(value):
+                found += unread(item, one["items"], f"{where}[{at}]")
+        elif isinstance(value, dict) and "properties" in one:
+            for key, inside in value.items():
+                place = f"{where}.{key}" if where else key
+                if key in one["properties"]:
+                    found += unread(inside, one["properties"][key], place)
+                elif inside not in EMPTY and key not in (*WITHOUT_EFFECT, *(MEANT if where else ())):
+                    found.append(f"{shown_key(place)} is not known here, and not read")
+    return found

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from headway.data.batches.batching import Batch, ImageBatch
 from headway.data.images.image_table import IMAGE
+from headway.data.images.preprocessing import normalised
 from headway.data.open.detected import Detected
 from headway.data.records.sample import few
 from headway.errors import InputError
@@ -22,7 +24,7 @@ from headway.models.transformer import Encoder
 from headway.tasks.common.folder_task import FolderTask
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.labels import labels_of
-from headway.tasks.common.material import Material, MaterialInputs
+from headway.tasks.common.material import ROWS, Material, MaterialInputs
 from headway.tasks.image_classification.pipeline import ImageClassifier
 from headway.tasks.image_classification.spec import SPEC
 from headway.tasks.task import TaskData, TaskInputs
@@ -71,9 +73,17 @@ class ImageClassificationTask(FolderTask):
         )
 
     def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
-        from headway.tasks.image_classification.inspect import inspect
+        """The tokens are patches, named by row and column, after one for all."""
+        from headway.tasks.common.inspection import check_no_target, look
 
-        return inspect(pipe, given, target)
+        check_no_target(pipe, target)
+        pixels = pipe.pixels(given)  # (H, W, 3)
+        height, width = pipe.model.stack.embedding.patch_size
+        rows, columns = pixels.shape[0] // height, pixels.shape[1] // width
+        cut = pixels[: rows * height, : columns * width].reshape(rows, height, columns, width, 3).swapaxes(1, 2)
+        names = ["[CLS]", *(f"r{row + 1} c{column + 1}" for row in range(rows) for column in range(columns))]
+        inputs = [normalised(pixels[None], pipe.preprocessor).to(pipe.runtime.device)]
+        return look(pipe.task, pipe.model, inputs, {"picture": names}, patches=cut)
 
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         from headway.tasks.image_classification.objective import ImageClassification
@@ -89,9 +99,13 @@ class ImageClassificationTask(FolderTask):
         return None  # what is learnt from images in a few steps does not matter
 
     def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
-        from headway.tasks.image_classification.material import made_up
-
-        return made_up(pipe, given.folder)
+        """Random images in the size that the model reads, with its own classes in turn."""
+        labels = (pipe.labels * ROWS)[: max(ROWS, 2 * len(pipe.labels))]
+        draw = np.random.default_rng(0)
+        images = draw.integers(0, 256, (len(labels), *pipe.preprocessor.size, 3), dtype=np.uint8)
+        file = given.folder / "made-up.npz"
+        np.savez(file, images=images, labels=np.array(labels))
+        return Material(file, origin="made-up images")
 
 
 TASK = ImageClassificationTask()

@@ -2,16 +2,26 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+import torch
 from torch import nn
 
 from headway.data.batches.batch_source import BatchSource, TextBatches
+from headway.data.batches.batching import Batch
 from headway.data.records.corpus import Corpus
+from headway.data.stream.batch_source import StreamBatches
 from headway.errors import InputError
+from headway.generation.sampling import Sampling
+from headway.hub.directory import model_config
+from headway.models.initialise import initialise
+from headway.models.size import parameters
+from headway.models.transformer import Decoder
+from headway.runtime.runtime import Runtime
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.common.ngram import LossAlong, ngram_baselines
+from headway.tasks.common.prompt import forbidden_ids
 from headway.tasks.common.running_text import (
     around_documents,
     bpe_size,
@@ -20,10 +30,10 @@ from headway.tasks.common.running_text import (
     text_facts,
     text_parts,
 )
-from headway.tasks.common.sample import sampled
+from headway.tasks.common.streaming import Streaming
 from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.language_modeling.documents import begin_tokens, inputs_as_recorded
-from headway.tasks.task import TaskData, TaskInputs
+from headway.tasks.task import Scaling, TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import base_decoder, prepared_base
@@ -33,7 +43,10 @@ from headway.training.options import TrainOptions
 from headway.training.plan import Plan
 from headway.training.sizing.architecture import architecture, built
 from headway.training.sizing.baseline_models import reference
-from headway.training.sizing.presets import decoder_plan, fine_tune_text_plan, regularised
+from headway.training.sizing.presets import decoder_config, decoder_plan, fine_tune_text_plan, regularised
+
+SAMPLE = 80
+"""Tokens of a sample."""
 
 
 class LanguageModelData(TaskData):
@@ -109,6 +122,36 @@ class LanguageModelData(TaskData):
         ends = set() if tokenizer.end_of_text is None else {tokenizer.end_of_text}
         start = around_documents(tokenizer)[0] or tokenizer.encode("\n") or [tokenizer.end_of_text or 0]
         return lambda: re.sub(r"\n\s*\n+", "\n", sampled(model, tokenizer, start, ends)).strip("\n")
+
+
+class StreamedLanguageModelData(Streaming, LanguageModelData):
+    """A decoder on shards, which are read while it is trained."""
+
+    def batch_source(self, plan: Plan) -> BatchSource:
+        batch_source = StreamBatches(**self.what_is_read(plan, *around_documents(self.tokenizer)))
+        batch_source.every = plan.evaluating.validation_every
+        return batch_source
+
+
+def _trial(ids: torch.Tensor, vocab_size: int) -> tuple[LanguageModeling, Batch]:
+    return LanguageModeling(), Batch(ids, None, ids)
+
+
+SCALING = Scaling(decoder_config, parameters, lambda config: initialise(Decoder(config), 0), _trial)
+
+
+def sampled(model: nn.Module, tokenizer: Tokenizer, prompt: Sequence[int], ends: set[int]) -> str:
+    """A continuation of the prompt's ids, always drawn with the same seed so that samples can be compared."""
+    steps = Runtime(model).write(
+        [list(prompt)],
+        Sampling(temperature=0.8),
+        max_tokens=SAMPLE,
+        end=ends,
+        forbidden=forbidden_ids(tokenizer, model_config(model).vocab_size, ends),
+        seed=1,
+    )
+    text = tokenizer.stream(prompt)
+    return "".join(text.push(step[0]) for step in steps) + text.finish()
 
 
 def text_tokenizer(corpus: Corpus, train_text: Iterable[tuple[str, bool]], options: TrainOptions) -> Tokenizer:

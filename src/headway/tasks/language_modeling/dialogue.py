@@ -27,9 +27,8 @@ from headway.tasks.common.next_token import LanguageModeling, bytes_per_token, u
 from headway.tasks.common.ngram import mean_loss, unigrams
 from headway.tasks.common.parts import in_parts
 from headway.tasks.common.running_text import bpe_size
-from headway.tasks.common.sample import sampled
 from headway.tasks.common.vocabulary import base_vocabulary
-from headway.tasks.language_modeling.data import LanguageModelData
+from headway.tasks.language_modeling.data import LanguageModelData, sampled
 from headway.tasks.language_modeling.documents import begin_tokens, inputs_as_recorded
 from headway.tasks.task import TaskInputs
 from headway.text.chat import END, START, with_chat

@@ -45,9 +45,8 @@ class LanguageModelingTask(FolderTask):
     pipeline_tag = "text-generation"
 
     def open_data(self, given: TaskInputs) -> TaskData:
-        from headway.tasks.language_modeling.data import LanguageModelData
+        from headway.tasks.language_modeling.data import LanguageModelData, StreamedLanguageModelData
         from headway.tasks.language_modeling.dialogue import DialogueData
-        from headway.tasks.language_modeling.streamed import StreamedLanguageModelData
 
         if isinstance(given.source, Dialogues):
             return DialogueData(given)
@@ -76,7 +75,7 @@ class LanguageModelingTask(FolderTask):
         return isinstance(model, Decoder) and not isinstance(model.head, ClassificationHead)
 
     def scaling(self) -> Scaling:
-        from headway.tasks.language_modeling.scaling import SCALING
+        from headway.tasks.language_modeling.data import SCALING
 
         return SCALING
 

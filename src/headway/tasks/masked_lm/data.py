@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
 import numpy as np
+import torch
 from torch import nn
 
 from headway.data.batches.batch_source import BatchSource, FramedBatches, framed, text_batches
@@ -12,6 +13,7 @@ from headway.data.batches.cache import cache_key, tokenised
 from headway.data.batches.tokens import TokenFile, Tokens
 from headway.data.records.corpus import Corpus
 from headway.data.records.split import HELD_OUT
+from headway.data.stream.batch_source import FramedStreamBatches
 from headway.errors import InputError
 from headway.hub.families import family_named
 from headway.hub.fine_tune import for_masked_tokens
@@ -19,13 +21,15 @@ from headway.io.cache_directory import cache_directory
 from headway.models.config import TransformerConfig
 from headway.models.heads import MaskedTokenHead
 from headway.models.initialise import initialise
+from headway.models.size import parameters
 from headway.models.transformer import Encoder
 from headway.tasks.common.next_token import unknown_in
 from headway.tasks.common.ngram import token_counts, unigrams
 from headway.tasks.common.running_text import Text, bpe_size, text_facts, text_parts
+from headway.tasks.common.streaming import Streaming
 from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.masked_lm.objective import MaskedLM, masked_baselines, word_starts
-from headway.tasks.task import TaskData, TaskInputs
+from headway.tasks.task import Scaling, TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import prepared_base
@@ -149,6 +153,16 @@ class MaskedLMData(TaskData):
         return masked_baselines(counts[ordinary], targets[ordinary])
 
 
+class StreamedMaskedLMData(Streaming, MaskedLMData):
+    """An encoder with a masked-token head on shards, which are read while it is trained."""
+
+    def batch_source(self, plan: Plan) -> BatchSource:
+        read = self.what_is_read(plan, [], self.tokenizer.sep)
+        batch_source = FramedStreamBatches(**read, frame=frame_of(self.tokenizer))
+        batch_source.every = plan.evaluating.validation_every
+        return batch_source
+
+
 def frame_of(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     """What stands before and after a window: [CLS] and [SEP], where the tokenizer has them."""
     first, last = ([] if number is None else [number] for number in (tokenizer.cls, tokenizer.sep))
@@ -230,3 +244,14 @@ def _with_encoder(plan: Plan, options: TrainOptions) -> Plan:
     decisions = [decision for decision in plan.decisions if decision["what"] not in ("dropout", "decay")]
     decisions[0] = {**decisions[0], "value": shape}
     return plan.but(model=asdict(config), weight_decay=options.optimisation.weight_decay or 0.0, decisions=decisions)
+
+
+def _parameters(config: TransformerConfig) -> dict[str, int]:
+    return parameters(config, wiring="encoder", head=MaskedTokenHead.size_of(config, dense_bias=False))
+
+
+def _trial(ids: torch.Tensor, vocab_size: int) -> tuple[MaskedLM, Batch]:
+    return MaskedLM(0, {0}, vocab_size, share=MASK_SHARE_FROM_SCRATCH), Batch(ids, None, ids)
+
+
+SCALING = Scaling(encoder_config, _parameters, lambda config: new_model(config, 0), _trial)

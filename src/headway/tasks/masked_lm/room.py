@@ -31,8 +31,7 @@ class MaskedLMTask(FolderTask):
     pipeline_tag = "fill-mask"
 
     def open_data(self, given: TaskInputs) -> TaskData:
-        from headway.tasks.masked_lm.data import MaskedLMData
-        from headway.tasks.masked_lm.streamed import StreamedMaskedLMData
+        from headway.tasks.masked_lm.data import MaskedLMData, StreamedMaskedLMData
 
         return StreamedMaskedLMData(given) if isinstance(given.source, Streamed) else MaskedLMData(given)
 
@@ -52,7 +51,7 @@ class MaskedLMTask(FolderTask):
         return isinstance(getattr(model, "head", None), MaskedTokenHead)
 
     def scaling(self) -> Scaling:
-        from headway.tasks.masked_lm.scaling import SCALING
+        from headway.tasks.masked_lm.data import SCALING
 
         return SCALING
 

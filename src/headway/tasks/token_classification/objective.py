@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from headway.data.batches.batching import IGNORED, Batch, padded
 from headway.nn.random import generator
+from headway.runtime.windows import read_in_windows
 from headway.tasks.token_classification.schemes import OUTSIDE, entities
-from headway.tasks.token_classification.windows import read_in_windows
 
 
 class TokenClassification:

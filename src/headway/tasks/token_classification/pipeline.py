@@ -13,10 +13,9 @@ from torch import Tensor
 from headway.errors import InputError, shown
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
-from headway.runtime.windows import frame
+from headway.runtime.windows import frame, read_in_windows
 from headway.tasks.common.as_list import as_list
 from headway.tasks.token_classification.schemes import OUTSIDE, entities
-from headway.tasks.token_classification.windows import read_in_windows
 from headway.tasks.token_classification.words import PLAIN, Place, Words, first_tokens, joined
 from headway.text.tokenizer import Tokenizer
 

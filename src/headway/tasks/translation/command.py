@@ -65,7 +65,7 @@ class Translate(Command):
 
     @property
     def tokens(self) -> int:
-        from headway.generation.targets import BATCH_TOKENS
+        from headway.runtime.runtime import BATCH_TOKENS
 
         return max(1, int(BATCH_TOKENS // self.given["beam"] // SMALLER))
 

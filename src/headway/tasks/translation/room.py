@@ -66,9 +66,30 @@ class TranslationTask(FolderTask):
         return OF_A_DECODER if isinstance(model, Decoder) else LOADER
 
     def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
-        from headway.tasks.translation.inspect import inspect
+        """The attention over a source and its target, by default the translation that greedy search finds."""
+        from headway.tasks.common.inspection import check_length, check_text, look, rows, token_names
 
-        return inspect(pipe, given, target)
+        check_text(pipe, given)
+        pipe.hypotheses([])  # says when a language is to be chosen first
+        source = pipe.tokenizer.encode(given, special=True) if given.strip() else []
+        check_length("text", source, pipe.longest_source)
+        if target is None:
+            written = pipe.runtime.search([source], pipe.rules, beam=1)[0][0].ids
+            target = pipe.tokenizer.target.decode(written)
+        else:
+            written = tuple(pipe.tokenizer.target.encode(target))
+        before, end = [*pipe.rules.start, *written], pipe.rules.end[0]
+        if isinstance(pipe.model, Decoder):  # which goes on from the source itself
+            both = [*source, *before]
+            check_length("text with its target", both, pipe.model.config.max_length)
+            names = token_names(pipe.tokenizer, [*both, end])
+            inputs, tokens = rows(pipe.model, both), {"text": names[:-1]}
+        else:
+            check_length("target", before, pipe.model.config.max_length)
+            names = token_names(pipe.tokenizer.target, [*before, end])
+            tokens = {"source": token_names(pipe.tokenizer, source), "target": names[:-1]}
+            inputs = rows(pipe.model, source, before)
+        return look(pipe.task, pipe.model, inputs, tokens, following=names[1:], target=target)
 
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         ids, mask = pad(inputs)

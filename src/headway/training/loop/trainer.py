@@ -91,14 +91,12 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
     parameters = [p for p in job.model.parameters() if p.requires_grad]
     watch = LossGuard(state, batch_source, job.run, progress, skip=plan.on_spike == "skip")
     spread = any(isinstance(p, DTensor) for p in parameters)
-    saver: Saver | SharedSaver = Saver(job.run.checkpoints, progress.warn, job.on_save_error)
-    if spread:
-        saver = SharedSaver(job.run.checkpoints, ranks)
+    place = job.run.checkpoints
+    saver = SharedSaver(place, ranks) if spread else Saver(place, progress.warn, job.on_save_error)
     state.evaluations = min(state.evaluations, int(_share(job, budget, state) * plan.evaluating.evaluations + 1e-9))
     began, last_save, shown = time.monotonic() - state.seconds, time.monotonic(), 0.0
-    named = out_of_memory(lambda: f"at step {state.step + 1}", plan)
     with (
-        named,
+        out_of_memory(lambda: f"at step {state.step + 1}", plan),
         ranks.named(),
         saver,
         Stop(ranks) as stop,
@@ -160,9 +158,7 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
             budget.keep(step=step.seconds)  # so that the last one ends in time
             if state.seconds - shown >= 0.5 or state.step % plan.log_every == 0:
                 shown = state.seconds
-                used = state.seconds - (state.since_seconds if job.cycle else 0.0)
-                left = used * (1 / max(_share(job, budget, state), 1e-9) - 1)
-                progress.step(share, state.step, state.train_loss, left, state.tokens / max(state.seconds, 1e-9))
+                _show_step(job, state, share, _share(job, budget, state), progress)
             if state.step % plan.log_every == 0 or state.step == 1:
                 _log_step(job, state, plan.learning_rate * rate, norm)
     _check_end(job, now, saver, progress)
@@ -223,6 +219,13 @@ def _gradient(
         set_random_state(device, random)
         return None
     return total, count, positions
+
+
+def _show_step(job: Job, state: State, share: float, now: float, progress: Progress) -> None:
+    """Show a step; the time that is left is reckoned with the progress ``now``, behind it."""
+    used = state.seconds - (state.since_seconds if job.cycle else 0.0)
+    left = used * (1 / max(now, 1e-9) - 1)
+    progress.step(share, state.step, state.train_loss, left, state.tokens / max(state.seconds, 1e-9))
 
 
 def _log_step(job: Job, state: State, rate: float, norm: float) -> None:

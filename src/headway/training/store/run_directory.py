@@ -4,9 +4,11 @@ import contextlib
 import json
 import os
 import platform
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from headway.hub.directory import batch_settings, padding_entry, save_any
 from headway.hub.kept_entries import CONFIG, GENERATION
 from headway.hub.preprocessor import ImagePreprocessor, save_preprocessor
 from headway.hub.sentence_transformers import sequence_length
-from headway.io.atomic_write import TEMPORARY, append_line, remove_left_behind, temporary, write_json
+from headway.io.atomic_write import TEMPORARY, append_line, remove_left_behind, temporary, write_json, write_whole
 from headway.models.adapt.lora import merged
 from headway.models.device import PROCESSOR, gpu_name
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
@@ -41,6 +43,8 @@ WAIT = "wait for it, or use another --out"
 """What to do where another command trains in the same directory."""
 WRITTEN = (FILE, LOG, "report.html", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 """Files that training writes."""
+LEFT = ("checkpoints", "adapted", "snapshots", "report.html", "headway.json")
+"""Files that are not copied: a copy cannot be resumed, and has its own headway.json."""
 
 
 _held: set[int] = set()
@@ -307,6 +311,20 @@ def _token_ids(tokenizer: Tokenizer, known: dict[str, Any]) -> dict[str, Any]:
     if isinstance(ends, list) and found["eos_token_id"] in ends:
         found["eos_token_id"] = ends
     return found
+
+
+def copy_run(source: Path, target: Path) -> list[str]:
+    """Copy the model, its tokenizer and its log, each file atomically; returns the names in ``target``."""
+    names = []
+    for path in sorted(source.iterdir()):
+        if path.name in LEFT or path.name.startswith("."):
+            continue
+        names.append(path.name)
+        if path.is_dir():
+            shutil.copytree(path, target / path.name, dirs_exist_ok=True)
+        else:
+            write_whole(target / path.name, partial(shutil.copyfile, path))
+    return names
 
 
 def machine(device: torch.device = PROCESSOR) -> dict[str, Any]:

@@ -1,6 +1,11 @@
-"""Check the options against the task: each task's spec lists the options that it reads."""
+"""Check the options against the task: each task's spec lists the options that it reads.
 
+To change its decisions a run suggests only options that it would accept.
+"""
+
+import re
 from collections.abc import Sequence
+from typing import Any
 
 from headway.data.open.detected import Detected
 from headway.data.open.files import kind
@@ -9,9 +14,11 @@ from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.tasks.registry import NAMES, recogniser, spec
 from headway.tasks.spec import OF_TEXTS
-from headway.training.option_fields import flag
+from headway.training.option_fields import flag, kind_of
 from headway.training.options import OPTIONS, TrainOptions
 from headway.training.sizing.presets import FITTED_IN
+
+BY_FLAG = {flag(field.name): field for field in OPTIONS.values()}
 
 
 def check_for_task(options: TrainOptions, task: str, reasons: Sequence[str] = ()) -> None:
@@ -51,3 +58,47 @@ def check_effects(options: TrainOptions, source: Corpus | Table, found: Detected
         without_effect, why = refused[name]
         if without_effect:
             raise InputError(f"--{flag(name)} {why}.")
+
+
+def check_for_ranks(options: TrainOptions, task: str, count: int) -> None:
+    """Raise InputError for options that do not work with this number of processes."""
+    if options.runtime.shard and count == 1:
+        raise InputError("--shard spreads the weights over several processes; start them with torchrun.")
+    if options.runtime.shard and (parts := options.given(("lora", "extend_vocab", "freeze"))):
+        raise InputError(f"--shard trains whole models, --{flag(parts[0])} only a part; leave one of them out.")
+    alone = options.given(("adapt", "frozen", "contrastive", "seeds"))
+    if count > 1 and ("ranks" not in spec(task).supports or alone):
+        what = f"--{flag(alone[0])}" if alone else f"--task {task}, which compares the texts of a whole batch,"
+        raise InputError(f"{what} is for one process; start it without torchrun.")
+
+
+def to_change(options: TrainOptions, task: str, flags: str) -> str:
+    """The flags, out of "--preset, --d-model" and the like, that a run with these options and task also accepts."""
+    return ", ".join(f"--{name}" for name in re.findall(r"--([a-z-]+)", flags) if accepts(options, task, name))
+
+
+def advice(options: TrainOptions, task: str, flags: str) -> str:
+    """ " (--preset to change)" with the flags that the run accepts; nothing where it accepts none."""
+    found = to_change(options, task, flags)
+    return f" ({found} to change)" if found else ""
+
+
+def accepts(options: TrainOptions, task: str, name: str) -> bool:
+    """Whether the same options with another value of the option ``--name`` are valid."""
+    field = BY_FLAG.get(name)
+    if field is None or field.name in options.named:
+        return field is not None  # it was given, and can be changed or left out
+    for value in _values(field):
+        try:
+            check_for_task(options.but(**{field.name: value}), task)
+        except InputError:
+            continue
+        return True
+    return False
+
+
+def _values(field: Any) -> list[Any]:
+    """Sample values of an option; if it accepts any value, it accepts one of these."""
+    some: dict[str, list[Any]] = {"bool": [True], "int": [2, 1], "float": [0.5, 0.1], "str": ["2s", "2"]}
+    choices = [choice for choice in field.metadata["choices"] if choice != field.default]
+    return choices or some[kind_of(field)[0]]

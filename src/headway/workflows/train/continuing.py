@@ -11,7 +11,9 @@ from typing import Any
 from headway.errors import InputError
 from headway.training.evaluation.comparison import better_over_seeds, value_of
 from headway.training.evaluation.metric import Metric
+from headway.training.loop.budget import Budget, StepBudget, TimeBudget
 from headway.training.loop.state import Training
+from headway.training.monitor.progress import Progress
 from headway.training.option_fields import flag
 from headway.training.options import FREE, TrainOptions
 from headway.training.store.run_directory import RunDirectory
@@ -69,6 +71,36 @@ def _merged(earlier: dict[str, Any], options: TrainOptions) -> TrainOptions:
 def entry(options: TrainOptions) -> dict[str, Any]:
     """The entry of a continuation in headway.json."""
     return {name: options.value(name) for name in BOUNDS}
+
+
+def begin_cycle(
+    run: RunDirectory, cycle: int, options: TrainOptions, state: dict[str, Any], progress: Progress
+) -> tuple[int, float]:
+    """The step at which the budget begins and the seconds already spent, from the state of a checkpoint."""
+    spent = float(state.get("seconds", 0.0))
+    if not cycle or not state:
+        return 0, spent
+    if state.get("cycle", 0) == cycle:
+        return state["since"], spent - state["since_seconds"]
+    step, from_step = state["step"], state["best_step"]
+    bound = options.run.more_time or f"{options.run.more_steps:,} steps"
+    progress.say(
+        f"{run.path}: continuing for {bound} from the weights of step {from_step:,}; the learning rate restarts"
+    )
+    run.log("continued", step=step, **entry(options))
+    return step, 0.0
+
+
+def budget_of(
+    options: TrainOptions, limit: float | None, started: float, since: int, spent: float, after: dict[str, float]
+) -> Budget:
+    """The bounds of the run, from step ``since`` on; ``after`` are the seconds needed after training, and for what."""
+    if limit is None:
+        return StepBudget(options.run.more_steps or options.run.steps or 1, since)
+    budget = TimeBudget(limit, started, spent)
+    budget.begin(spent)
+    budget.keep(**after)
+    return budget
 
 
 def went_on(state: dict[str, Any]) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -16,9 +15,7 @@ from headway.data.records.corpus import Corpus
 from headway.data.records.table import Table
 from headway.data.stream.batch_source import StreamBatches
 from headway.errors import InputError
-from headway.hub.dataset import dataset_id
 from headway.io.quantities import parse_seconds
-from headway.io.staged_directory import staged_directory
 from headway.models.adapt.lora import count_parameters
 from headway.models.device import device_of
 from headway.models.freed_memory import keep_freed_memory
@@ -33,19 +30,17 @@ from headway.training.hardware.memory import out_of_memory, try_longest
 from headway.training.loop.budget import Load
 from headway.training.loop.trainer import Interrupted, Job, Saved, held_out_metrics, train
 from headway.training.monitor.progress import NoProgress, Progress
-from headway.training.option_fields import DEFAULT_TIME, flag
+from headway.training.option_fields import DEFAULT_TIME
 from headway.training.options import TrainOptions
-from headway.training.store.checkpoint import SaveFailed, newest_checkpoint, put_back, saving, trained
+from headway.training.store.checkpoint import newest_checkpoint, put_back, trained
 from headway.training.store.cleaning import complete, keep_once
 from headway.training.store.facts import read_facts
-from headway.training.store.run_directory import ReadOnlyRun, RunDirectory, clock, machine, versions
+from headway.training.store.run_directory import ReadOnlyRun, RunDirectory, clock
 from headway.training.store.sizes import ADAPTED
-from headway.training.store.trained_texts import TEXTS, write_texts
-from headway.workflows.export.exportable import in_words, refusals
 from headway.workflows.input import read_input, validation_input
-from headway.workflows.train.bounds import begin_cycle, budget_of
-from headway.workflows.train.check import check_effects, check_for_task
-from headway.workflows.train.continuing import BOUNDS, as_continued, entry, went_on
+from headway.workflows.train.begin import record_start, say_plan, try_saving
+from headway.workflows.train.check import check_effects, check_for_ranks, check_for_task
+from headway.workflows.train.continuing import BOUNDS, as_continued, begin_cycle, budget_of, entry, went_on
 from headway.workflows.train.outcome import finish, finish_fitted, known_signs, measured
 from headway.workflows.train.resume import changes, check_same_data, fingerprints, recorded
 from headway.workflows.train.setup import Prepared, prepare
@@ -139,8 +134,8 @@ def run_training(
                 try_longest(prepared.model, prepared.objective, prepared.batch_source, prepared.plan, ranks)
             if earlier is None:
                 if ranks.first and prepared.base is None and not options.runtime.shard:
-                    _try_saving(run, prepared)
-                _record_start(run, prepared, options, found.task, inputs, validation, prints, command)
+                    try_saving(run, prepared)
+                record_start(run, prepared, options, found.task, inputs, validation, prints, command)
             if once_more:
                 run.update(continued=[*run.facts.get("continued", []), entry(options)], finished=False)
         except BaseException:
@@ -149,7 +144,7 @@ def run_training(
         ranks.signal(PREPARED)
         if options.run.tensorboard:
             run.open_board()
-        _say_plan(prepared, options, progress)
+        say_plan(prepared, options, progress)
         if "cross_validation" not in run.facts:
             most = None if prepared.limit is None else CROSS_VALIDATING * prepared.limit
             run.update(cross_validation=prepared.data.cross_validation(prepared.plan, prepared.model, most))
@@ -176,105 +171,10 @@ def _read(
     """
     source, found = read_input(inputs, options)
     check_for_task(options, found.task, found.reasons)
-    _check_for_ranks(options, found.task, count)
+    check_for_ranks(options, found.task, count)
     if begins:
         check_effects(options, source, found)
     return source, found
-
-
-def _try_saving(run: RunDirectory, prepared: Prepared) -> None:
-    """Raise InputError, before a new model is trained, where it would be another one when it is loaded again.
-
-    What it computes must show, so that it is tried with other weights than those at the start, of which many are zero.
-    """
-    model, draw = deepcopy(prepared.model), torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for p in model.parameters():
-            p.add_(0.1 * torch.randn(p.shape, generator=draw).to(p.device))
-    with contextlib.suppress(SaveFailed), staged_directory(run.path / "tried") as place:
-        try:
-            RunDirectory(place).save_model(model, prepared.data.processor, prepared.data.labels)
-        except InputError as error:
-            raise InputError(str(error).replace(str(place), str(run.path))) from None
-
-
-def _record_start(
-    run: RunDirectory,
-    prepared: Prepared,
-    options: TrainOptions,
-    task: str,
-    inputs: Sequence[Any],
-    validation: Sequence[Any],
-    prints: dict[str, Any],
-    command: Sequence[str],
-) -> None:
-    """Save the tokenizer or preprocessor, and what headway.json says of a run that begins."""
-    plan, data = prepared.plan, prepared.data
-    whole, learning = count_parameters(prepared.model)
-    own = {} if data.parts is None else {task: data.parts.train.hashes}
-    before = prepared.before if data.parts is None else {**prepared.before, task: data.parts.known}
-    if own or before:
-        with saving(run.path / TEXTS):
-            write_texts(run.path, own, before)
-    run.save_processor(data.processor, prepared.model)
-    run.update(
-        headway=versions()["headway"],
-        task=task,
-        command=list(command),
-        options=recorded(options),
-        validation=[one.name if isinstance(one, Table) else str(one) for one in validation],
-        validation_fingerprint=prints["validation"],
-        plan=plan.flat(),
-        decisions=plan.decisions,
-        data=_as_given(data.facts, inputs),
-        labels=data.labels,
-        base={"path": options.fine_tuning.from_model, "fingerprint": prepared.base} if prepared.base else None,
-        parameters=whole,
-        trained_parameters=learning,
-        baselines=data.baselines,
-        machine=machine(device_of(options.runtime.device)),
-        versions=versions(),
-        started=clock(),
-        finished=False,
-    )
-
-
-def _say_plan(prepared: Prepared, options: TrainOptions, progress: Progress) -> None:
-    """Say what was decided, each with the option that changes it, and how much of the model is trained."""
-    for decision in prepared.plan.decisions:
-        if decision["what"] == "passes" and options.given(BOUNDS):
-            continue  # a continued run trains for the time or steps given now
-        change = f" ({decision['option']} to change)" if decision["option"] else ""
-        progress.say(f"{decision['what']}: {decision['value']} - {decision['why']}{change}")
-    exports = refusals(prepared.model, prepared.data.processor, prepared.data)
-    if options.fine_tuning.adapt and "peft" in exports:
-        exports["peft"] = "--adapt changed the whole base"
-    progress.say(in_words(exports))
-    whole, learning = count_parameters(prepared.model)
-    if learning < whole:
-        progress.say(f"training {learning:,} of {whole:,} parameters ({learning / whole:.2%})")
-
-
-def _as_given(facts: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
-    """The facts of the data; data from the hub are named by their ids, so that they can be found again.
-
-    For data in memory, their description is recorded.
-    """
-    if any(isinstance(one, Table) for one in inputs):
-        return {**facts, "in_memory": True}
-    return {**facts, "inputs": list(map(str, inputs))} if any(map(dataset_id, inputs)) else facts
-
-
-def _check_for_ranks(options: TrainOptions, task: str, count: int) -> None:
-    """Raise InputError for options that do not work with this number of processes."""
-    if options.runtime.shard and count == 1:
-        raise InputError("--shard spreads the weights over several processes; start them with torchrun.")
-    if options.runtime.shard and (parts := options.given(("lora", "extend_vocab", "freeze"))):
-        raise InputError(f"--shard trains whole models, --{flag(parts[0])} only a part; leave one of them out.")
-    alone = options.given(("adapt", "frozen", "contrastive", "seeds"))
-    if count > 1 and ("ranks" not in spec(task).supports or alone):
-        what = f"--{flag(alone[0])}" if alone else f"--task {task}, which compares the texts of a whole batch,"
-        raise InputError(f"{what} is for one process; start it without torchrun.")
 
 
 def _adapt(

@@ -11,9 +11,8 @@ from headway.tasks.registry import spec, supporting
 from headway.training.monitor.progress import Progress
 from headway.training.option_fields import DEFAULT_TIME, flag
 from headway.training.options import TrainOptions
-from headway.training.store.copies import copy_run
 from headway.training.store.facts import read_facts, write_facts
-from headway.training.store.run_directory import RunDirectory
+from headway.training.store.run_directory import RunDirectory, copy_run
 from headway.workflows.evaluate import evaluate
 from headway.workflows.input import read_input, validation_input
 from headway.workflows.train.continuing import BOUNDS

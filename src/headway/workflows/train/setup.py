@@ -37,8 +37,8 @@ from headway.training.store.facts import ADVICE, FILE, OF_THE_READER, check_file
 from headway.training.store.run_directory import RunDirectory, best_member
 from headway.training.store.sizes import ADAPTED
 from headway.training.store.trained_texts import BEFORE, known_texts, read_texts
+from headway.workflows.train.check import advice, to_change
 from headway.workflows.train.resume import changed_plan, check_same_base, check_same_labels
-from headway.workflows.train.suggestions import advice, to_change
 
 MOST_LABELS = 100
 """Number of labels that are listed, with their rows, before training."""
