@@ -144,6 +144,8 @@ def test_generate_and_predict_read_prompts_by_one_rule(
     assert "the file" in in_process("generate", lm_run, "a", prompts)[2]
     status, out, err = in_process("generate", lm_run, "a", "--chat", "--to", tmp_path / "x.txt")
     assert (status, out) == (2, "") and "leave out --to, or --chat" in err and not (tmp_path / "x.txt").exists()
+    for option in ("--text-column", "--encoding"):
+        assert "a conversation reads none" in in_process("generate", lm_run, "--chat", option, "utf-8")[2]
 
 
 def test_what_predict_refuses(classifier_run: Path, tmp_path: Path, in_process: Callable):

@@ -17,8 +17,7 @@ from headway.models.adapt.vocabulary import resize_vocabulary, train_new_rows
 from headway.models.config import TransformerConfig
 from headway.models.transformer import Encoder, EncoderDecoder
 from headway.text.chat import with_chat
-from headway.text.extend import extend
-from headway.text.merged_tokens import merged_from
+from headway.text.extend import extend, merged_from
 from headway.text.tokenizer import Tokenizer
 from headway.training.optim import optimizers as optim
 

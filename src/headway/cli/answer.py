@@ -212,6 +212,8 @@ def _answer(context: click.Context, shared: SharedOptions, rooms: Rooms, options
     if room.interactive and own[room.interactive]:
         from headway.cli.chat import converse
 
+        if shared.text_column is not None or shared.encoding is not None:
+            raise InputError("--text-column and --encoding are for files; a conversation reads none.")
         first = [word for word in shared.words if word != "-"]
         begin = functools.partial(room.conversation, pipe, own)
         results, interrupted = converse(begin, first, as_json=shared.as_json, quiet=shared.quiet)

@@ -1,7 +1,9 @@
-"""Add tokens learned from new texts to a tokenizer; all old ids stay the same."""
+"""Add tokens learned from new texts to a tokenizer; all old ids stay the same, and spell the new tokens."""
 
+import heapq
+import itertools
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +12,13 @@ import tokenizers
 
 from headway.errors import InputError
 from headway.text.backend import RustBackend
-from headway.text.pair_counts import PairCounts
+from headway.text.safe.expansion import LONGEST_TOKEN
 from headway.text.tokenizer import Tokenizer
 from headway.text.training_sample import MOST_CHARACTERS, Sample
+
+CONTINUES = "##"
+"""WordPiece's prefix of a token that continues a word."""
+Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,59 @@ def extend(
     grown = tokenizer.with_backend(tokenizers.Tokenizer.from_str(json.dumps(spec)))
     before, after = (sum(map(len, each.encode_batch(sample))) / n_words for each in (tokenizer, grown))
     return Extended(grown, added, before, after)
+
+
+class PairCounts:
+    """Words, each a list of tokens with its count; pairs are counted once and then updated (Sennrich et al., 2016)."""
+
+    def __init__(self, words: Iterable[tuple[list[str], int]]) -> None:
+        self._words = [(list(tokens), times) for tokens, times in words]
+        self._counts: Counter[Pair] = Counter()
+        self._rows: defaultdict[Pair, set[int]] = defaultdict(set)
+        for row in range(len(self._words)):
+            self._tally(row, 1)
+        self._queue = [(-times, pair) for pair, times in self._counts.items()]
+        heapq.heapify(self._queue)
+
+    def best(self) -> Pair | None:
+        """The most frequent pair that may be a token, the first in order of several; None when no pair occurs twice."""
+        while self._queue:
+            times, pair = self._queue[0]
+            if -times == self._counts[pair] and len("".join(pair).encode()) <= LONGEST_TOKEN:
+                return pair if -times > 1 else None
+            heapq.heappop(self._queue)
+        return None
+
+    def join(self, first: str, second: str, joined: str) -> None:
+        """Replace a pair by one token wherever it occurs."""
+        touched: set[Pair] = set()
+        for row in sorted(self._rows[first, second]):
+            touched |= self._tally(row, -1)
+            tokens, times = self._words[row]
+            new: list[str] = []
+            for token in tokens:
+                if new and new[-1] == first and token == second:
+                    new[-1] = joined
+                else:
+                    new.append(token)
+            self._words[row] = new, times
+            touched |= self._tally(row, 1)
+        for pair in touched:
+            if self._counts[pair] > 0:
+                heapq.heappush(self._queue, (-self._counts[pair], pair))
+        self._counts[first, second] = 0
+        del self._rows[first, second]
+
+    def _tally(self, row: int, sign: int) -> set[Pair]:
+        tokens, times = self._words[row]
+        pairs = list(itertools.pairwise(tokens))
+        for pair in pairs:
+            self._counts[pair] += sign * times
+            if sign > 0:
+                self._rows[pair].add(row)
+            else:
+                self._rows[pair].discard(row)
+        return set(pairs)
 
 
 def _extend_bpe(backend: tokenizers.Tokenizer, spec: dict[str, Any], counts: Counter[str], n: int) -> list[str]:
@@ -118,3 +177,35 @@ def _whole_vocabulary(spec: dict[str, Any]) -> dict[str, int]:
             "expected ids without a gap to put new ones after"
         )
     return vocabulary
+
+
+def merged_from(old: Tokenizer, new: Tokenizer) -> dict[int, list[int]]:
+    """For the id of each token that only ``new`` has: the ids of the old tokens that spell it.
+
+    The list is empty for a special token, and for a character that the old vocabulary lacks.
+    """
+    added = range(old.vocab_size, new.vocab_size)
+    return {number: [] if number in new.special_ids else _parts(old, new.tokens[number]) for number in added}
+
+
+def _parts(old: Tokenizer, token: str) -> list[int]:
+    backend = old.backend
+    if not isinstance(backend, RustBackend) or not token:
+        return []
+    if old.kind == "wordpiece":
+        return _pieces(backend.vocabulary, token)
+    return [part.id for part in backend.tokenizer.model.tokenize(token) if part.id != old.unknown]
+
+
+def _pieces(vocabulary: dict[str, int], token: str) -> list[int]:
+    """The longest matching old piece, repeatedly, as WordPiece splits a word; empty where no piece matches."""
+    inside = token.startswith(CONTINUES)
+    rest, found = token.removeprefix(CONTINUES), []
+    while rest:
+        prefix = CONTINUES if inside else ""
+        length = next((n for n in range(len(rest), 0, -1) if prefix + rest[:n] in vocabulary), 0)
+        if not length:
+            return []
+        found.append(vocabulary[prefix + rest[:length]])
+        rest, inside = rest[length:], True
+    return found

@@ -9,8 +9,7 @@ from headway.models.adapt.vocabulary import resize_vocabulary
 from headway.tasks.common.lengths import lost_characters
 from headway.tasks.task import TaskInputs
 from headway.text.chat import with_chat
-from headway.text.extend import extend
-from headway.text.merged_tokens import merged_from
+from headway.text.extend import extend, merged_from
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base
 
