@@ -38,7 +38,7 @@ ENTRIES: dict[str, list[Any]] = {
     **{name: [True, False] for name in ("do_lower_case", "strip_accents", "tokenize_chinese_chars")},
     **{name: [True, False] for name in ("add_prefix_space", "add_bos_token", "add_eos_token", "legacy")},
     "model_max_length": [8, 10**30],
-    "unk_token": ["[UNK]", "<unk>", "a"],
+    "unk_token": ["[UNK]", "<unk>"],
     "cls_token": ["[CLS]", "[SEP]"],
     "additional_special_tokens": [["<extra>"]],
     "tokenizer_class": ["BertTokenizer", "GPT2Tokenizer", "PreTrainedTokenizerFast", "LlamaTokenizer"],

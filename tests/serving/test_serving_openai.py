@@ -246,6 +246,24 @@ def test_what_changes_nothing_is_accepted(client):
         response_format={"type": "text"}, modalities=["text"],
     )  # fmt: skip
     assert more.choices == plain.choices
+    assert more.warnings == ["never_heard_of is not known here, and not read"] and not hasattr(plain, "warnings")
+
+
+def test_what_is_not_read_is_named(client):
+    messages = [{"role": "user", "content": [{"type": "text", "text": "a", "cache_control": 1}], "weight": 1}]
+    asked = {"max_tokens": 2, "temperature": 0, "extra_body": {"temprature": 1, "metadata": {"a": "b"}}}
+    said = ["temprature is not known here, and not read"]
+    found = client.chat.completions.create(model="chat", messages=messages, **asked).warnings
+    assert {one.split()[0] for one in found} == {
+        "temprature",
+        "messages[0].weight",
+        "messages[0].content[0].cache_control",
+    }
+    assert client.completions.create(model="text", prompt="a", **asked).warnings == said
+    streamed = client.completions.create(model="text", prompt="a", stream=True, **asked)
+    assert all(piece.warnings == said for piece in streamed)
+    vectors = client.embeddings.create(model="vectors", input=["a"], extra_body={"dimension": 3})
+    assert vectors.warnings == ["dimension is not known here, and not read"]
 
 
 def test_top_p_of_nothing_is_greedy(client):

@@ -101,6 +101,8 @@ def test_words_that_only_the_configuration_names(family: str, kind: str | None, 
         ("gpt2", {"added_tokens_decoder": {"9" * 5000: token("x!")}}, "added_tokens_decoder"),
         ("bert", {"additional_special_tokens": True}, "additional_special_tokens: found True"),
         ("bert", {"extra_special_tokens": 7}, "extra_special_tokens: found 7"),
+        ("t5", {"tokenizer_class": "LlamaTokenizer"}, "tokenizer_class: found Llama.*, expected a class for a Unigram"),
+        ("llama", {"tokenizer_class": "BertTokenizer"}, "tokenizer_class: found Bert.*, expected a class for a BPE"),
     ],
     ids=lambda value: str(value)[:60],
 )

@@ -43,6 +43,9 @@ def test_a_language_must_be_chosen_and_then_begins_every_target(many: Path, in_p
     assert (status, out.rstrip("\n")) == (0, french("the fox"))
     with pytest.raises(InputError, match="target language: found 'xx'"):
         pipe.between(target="xx")
+    (many / "tokenizer_config.json").write_text(json.dumps({"tgt_lang": "xx"}))
+    with pytest.raises(InputError, match=r"tokenizer_config\.json: target language: found 'xx'"):
+        headway.load(many)
 
 
 def test_training_for_a_language_is_kept_in_the_run(many: Path, tmp_path: Path):

@@ -144,6 +144,6 @@ def unread(value: Any, schema: Schema, where: str = "") -> list[str]:
                 place = f"{where}.{key}" if where else key
                 if key in one["properties"]:
                     found += unread(inside, one["properties"][key], place)
-                elif inside not in EMPTY and key not in (*WITHOUT_EFFECT, *(MEANT if where else ())):
+                elif inside not in EMPTY and key not in (*WITHOUT_EFFECT, *(MEANT if where else NEUTRAL)):
                     found.append(f"{shown_key(place)} is not known here, and not read")
     return found

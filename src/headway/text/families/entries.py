@@ -39,18 +39,20 @@ def follow(spec: dict[str, Any], family: str, config: dict[str, Any], path: Path
     """
     if family not in (*BERT, *BYTE_LEVEL, LLAMA):
         return False
+    if (kind := spec["model"].get("type")) not in (None, "WordPiece" if family in BERT else "BPE"):
+        raise _refused(path, "tokenizer_class", family, f"a class for a {kind}")
     _check_tokens(spec, family, config, path)
     if family == LLAMA:
         return _follow_llama(spec, config, path)
-    component, kind, keys = "normalizer", "BertNormalizer", _BERT
+    component, part_type, keys = "normalizer", "BertNormalizer", _BERT
     if family in BYTE_LEVEL:
-        component, kind, keys = "pre_tokenizer", "ByteLevel", {"add_prefix_space": ("add_prefix_space", False)}
-    parts = [part for part in parts_of(spec.get(component), component) if part.get("type") == kind]
+        component, part_type, keys = "pre_tokenizer", "ByteLevel", {"add_prefix_space": ("add_prefix_space", False)}
+    parts = [part for part in parts_of(spec.get(component), component) if part.get("type") == part_type]
     changed = False
     for entry, (key, default) in keys.items():
         value = flag(config, entry, default, path)
         if entry in config and not parts:
-            raise _refused(path, entry, value, f"a tokenizer.json whose {component} has a {kind}")
+            raise _refused(path, entry, value, f"a tokenizer.json whose {component} has a {part_type}")
         for part in parts:
             changed |= part.get(key) is not value
             part[key] = value

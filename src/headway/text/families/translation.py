@@ -66,7 +66,8 @@ def load_marian(folder: Path, config: dict[str, Any]) -> Sides:
     source, target = sides
     chosen = config.get(TARGET_CODE)
     if chosen is not None:
-        source = source.with_prefix((language(source.languages, chosen, "target"),))
+        at = folder / "tokenizer_config.json"
+        source = source.with_prefix((language(source.languages, chosen, f"{at}: target"),))
     return source, target, names
 
 
@@ -84,11 +85,9 @@ def load_m2m100(folder: Path, config: dict[str, Any]) -> Sides:
             f"{len(vocabulary) - 1}: the ids of languages follow"
         )
     names, specials = _specials(config, M2M100, vocabulary, paths["vocab.json"])
-    family = config.get("language_codes", "m2m100")
+    at, family = folder / "tokenizer_config.json", config.get("language_codes", "m2m100")
     if not isinstance(family, str) or family not in _LANGUAGES:
-        expected = " or ".join(_LANGUAGES)
-        config_path = folder / "tokenizer_config.json"
-        raise InputError(f"{config_path}: language_codes: found {str(family)[:40]!r}, expected {expected}")
+        raise InputError(f"{at}: language_codes: found {str(family)[:40]!r}, expected {' or '.join(_LANGUAGES)}")
     languages = {code: number for number, code in enumerate(_LANGUAGES[family], start=len(vocabulary))}
     source = SentencePieceBackend(
         Segmenter(read_model(paths["sentencepiece.bpe.model"])),
@@ -101,8 +100,8 @@ def load_m2m100(folder: Path, config: dict[str, Any]) -> Sides:
         transformers_class="M2M100Tokenizer",
     )
     to = config.get("tgt_lang")
-    target = source.with_prefix(()) if to is None else source.with_prefix((language(languages, to, "target"),))
-    return source.with_prefix((language(languages, config.get("src_lang", "en"), "source"),)), target, names
+    target = source.with_prefix(() if to is None else (language(languages, to, f"{at}: target"),))
+    return source.with_prefix((language(languages, config.get("src_lang", "en"), f"{at}: source"),)), target, names
 
 
 def language(languages: Mapping[str, int], code: Any, side: str) -> int:
