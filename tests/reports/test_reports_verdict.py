@@ -129,6 +129,17 @@ def test_pairing_decides_what_the_spread_of_the_windows_would_hide():
     assert high - low > 1.0
 
 
+def test_a_baseline_is_compared_on_the_windows_that_the_model_read():
+    """Its own figure is of all windows; the difference and its interval are of those that both read."""
+    hard = np.linspace(1.0, 5.0, 20)
+    ours = hard - 0.1 + 0.01 * np.cos(hard)
+    metrics, rival = {"val_loss": float(ours.mean())}, {"name": "bigram", "val_loss": 2.901}
+    units = {"units": losses(*ours), "of_baselines": {"bigram": losses(*hard)}}
+    found = judged(spec("language_modeling").headline, metrics, [rival], **units)
+    low, high = found["difference_interval"]
+    assert found["against_value"] == pytest.approx(3.0) and low <= found["difference"] <= high
+
+
 def test_the_model_before_training_is_a_baseline():
     for ours, start in ((0.5, "The Transformer beats the model before training: a validation loss of 0.50"),):
         units = {"units": losses(*np.linspace(0.4, 0.6, 9)), "of_baselines": {BEFORE: losses(*np.linspace(1, 2, 9))}}

@@ -71,7 +71,7 @@ def test_pictures(page, models, tmp_path):
 def test_a_language_model_streams_its_text_from_the_prompt_on(page, models):
     found = page(models["text"])
     pieces = list(found.fn("the cat"))
-    assert found.shows == "Textbox" and len(pieces) > 20
+    assert found.shows == "Textbox" and len(pieces) > 1
     assert all(later.startswith(earlier) for earlier, later in zip(["the cat", *pieces], pieces, strict=False))
 
 

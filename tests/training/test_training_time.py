@@ -52,6 +52,10 @@ def test_evaluation_keeps_to_its_share_of_the_tokens(kind: str, tmp_path: Path):
     assert len(losses) == 10 and facts["metrics"]["val_loss"] != losses[facts["best_step"]]
     again = headway.evaluate(out)
     assert again["val_loss"] == pytest.approx(facts["metrics"]["val_loss"], abs=1e-5)
+    assert facts["kept"]["val_loss"] == facts["metrics"]["val_loss"]
+    assert facts["kept"]["evaluated_loss"] == losses[facts["best_step"]]
+    headway.train(file, out=tmp_path / "asked", steps=20, batch_tokens=256, evaluations=10, **SMALL)
+    assert json.loads((tmp_path / "asked" / "headway.json").read_text())["plan"]["validation_part"] == 1
     few = tmp_path / ("few.txt" if kind == "text" else "few.csv")
     few.write_text("\n".join(some[:99] if kind == "text" else rows[:100]))
     headway.train(few, out=tmp_path / "few", steps=20, batch_tokens=256, **SMALL)

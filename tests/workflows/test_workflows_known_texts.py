@@ -210,3 +210,12 @@ def test_rows_that_there_was_no_time_for_are_not_counted(tmp_path: Path):
     headway.train(data, out=tmp_path / "a", batch_size=4, **SMALL)  # one step
     facts = read_facts(tmp_path / "a") or {}
     assert facts["data"]["rows"]["trained"] == 4 and facts["data"]["train"] == "4 of 270 rows"
+
+
+def test_a_text_that_a_run_was_trained_on_is_named_where_it_is_measured(tmp_path: Path):
+    draw = random.Random(0)
+    for name in ("train", "other"):
+        (tmp_path / f"{name}.txt").write_text("".join(f"{text(draw)}\n" for _ in range(200)))
+    headway.train(tmp_path / "train.txt", validation=tmp_path / "other.txt", out=tmp_path / "run", **SMALL)
+    with pytest.warns(UserWarning, match=r"train\.txt: the run was trained on all of this text"):
+        evaluate(tmp_path / "run", tmp_path / "train.txt")

@@ -96,6 +96,8 @@ def kept_in_words(kept: object) -> list[str]:
     step, loss, last = number(found.get("step")), number(found.get("val_loss")), mapping(found.get("last"))
     if step is None or loss is None:
         return []
+    seen = number(found.get("evaluated_loss"))
+    whole, loss = loss, loss if seen is None else seen  # as each evaluation measured it, to compare with others
     lowest, since = mapping(found.get("lowest")), number(found.get("since"))
     end, end_loss = number(last.get("step")), number(last.get("val_loss"))
     said = f"The weights of step {step:,.0f} are kept"
@@ -116,7 +118,7 @@ def kept_in_words(kept: object) -> list[str]:
             said += f"; {rose} at step {end:,.0f}"
         elif not lower:
             said += f"; no later evaluation was better, up to the last at step {end:,.0f}"
-    return [f"{said}.", *_gained(found, since, loss)]
+    return [f"{said}.", *_gained(found, since, whole)]
 
 
 def _gained(found: Mapping[str, Any], since: float | None, loss: float) -> list[str]:

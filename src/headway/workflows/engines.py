@@ -22,8 +22,7 @@ from headway.hub.adapters.locate import locate_model
 from headway.models.device import PROCESSOR
 from headway.runtime.engines.choose import FEW, MANY
 from headway.runtime.engines.engine import Engine
-from headway.runtime.engines.exported import place_of
-from headway.runtime.engines.load import open_engine
+from headway.runtime.engines.exported import open_engine, place_of
 from headway.runtime.engines.registry import FLOAT32, SPECS, TORCH
 from headway.runtime.precision import available
 from headway.tasks.common.compare_answers import BOUND, apart

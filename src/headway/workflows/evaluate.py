@@ -116,6 +116,8 @@ def given_for(
     if not inputs and facts.get("validation") and facts.get("validation_fingerprint") != source.fingerprint:
         warnings.warn(f"{source.name}: it has changed since the run was measured on it", stacklevel=2)
     same = not facts.get("validation") and source.fingerprint == facts.get("data", {}).get("fingerprint")
+    if not same and isinstance(source, Corpus) and source.fingerprint == facts.get("data", {}).get("fingerprint"):
+        warnings.warn(f"{source.name}: the run was trained on all of this text: its scores are too high", stacklevel=2)
     learnt = partial(trained_on, facts, options)
     validation = bool(facts.get("validation")) and source.fingerprint == facts.get("validation_fingerprint")
     texts = read_texts(Path(run))

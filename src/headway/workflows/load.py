@@ -16,7 +16,7 @@ from headway.models.own import OwnConfig
 from headway.nn.global_state import isolated
 from headway.runtime.engines.choose import choose, engine_device
 from headway.runtime.engines.engine import Engine
-from headway.runtime.engines.load import open_engine
+from headway.runtime.engines.exported import open_engine
 from headway.runtime.engines.registry import AUTO, SPECS, TORCH, check_engine
 from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.embedding.pipeline import Embedder

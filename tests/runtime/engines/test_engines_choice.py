@@ -165,7 +165,7 @@ def test_auto_says_how_to_measure_where_nothing_was(exported: Callable):
 
 def test_several_models_together_have_no_engine(exported: Callable):
     from headway.models.adapt.ensemble import Ensemble
-    from headway.runtime.engines.load import open_engine
+    from headway.runtime.engines.exported import open_engine
 
     run = exported("classification")
     with pytest.raises(InputError, match="answers by several models together; name one of them, or torch"):

@@ -1,4 +1,4 @@
-"""Where the exports of a run lie, and whether they are still the model of the run.
+"""Where the exports of a run lie, whether they are still the model of the run, and the engines that read them.
 
     RUN/exports/onnx            headway export RUN --to onnx
     RUN/exports/onnx-int8       headway export RUN --to onnx --precision int8
@@ -7,14 +7,19 @@ Each holds its record, ``headway_export.json``, with the SHA-256 of its files an
 exported.  An export of other weights, or one whose files have changed, is refused: it would give other answers.
 """
 
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from headway.errors import InputError
+from headway.hub.download import one_line
 from headway.hub.fingerprint import full_fingerprint
 from headway.io.digest import sha256
 from headway.io.strict_json import read_object
-from headway.runtime.engines.registry import FLOAT32, EngineSpec
+from headway.models.adapt.ensemble import Ensemble
+from headway.models.transformer import Decoder
+from headway.runtime.engines.engine import Engine
+from headway.runtime.engines.registry import FLOAT32, SPECS, EngineSpec
 
 FOLDER = "exports"
 RECORD = "headway_export.json"
@@ -59,6 +64,28 @@ def checked_export(run: Path, spec: EngineSpec, precision: str) -> Path:
                 "replaces it."
             )
     return place
+
+
+def open_engine(name: str, run: Path, model: Any, precision: str) -> Engine:
+    """The engine ``name`` for the model of a directory, from the export that lies in it.
+
+    Raises InputError where the library is not installed or cannot use the export, and where that is missing, damaged
+    or of another model.
+    """
+    spec = SPECS[name]
+    if isinstance(model, Ensemble):
+        raise InputError(f"--engine {name}: {run} answers by several models together; name one of them, or torch.")
+    if spec.decoders and not isinstance(model, Decoder):
+        raise InputError(f"--engine {name} continues texts by decoders; name another engine for this model.")
+    spec.check()
+    place = checked_export(run, spec, precision)
+    module = import_module(f"headway.runtime.engines.{spec.module}")
+    try:
+        return cast(Engine, module.open_engine(place, model, precision))
+    except InputError:
+        raise
+    except Exception as error:  # whatever a library raises for files that it cannot use
+        raise InputError(f"--engine {name} cannot use {place}: {one_line(error)}") from None
 
 
 def _is_inside(name: str) -> bool:

@@ -1,6 +1,6 @@
 """The engines: what can compute a model's answers instead of torch, readable without torch or any of their libraries.
 
-To add an engine, add its module to this folder, with a function ``open_engine`` (``engines.load``), and its spec here.
+To add an engine, add its module to this folder, with a function ``open_engine`` (``exported``), and its spec here.
 """
 
 from dataclasses import dataclass

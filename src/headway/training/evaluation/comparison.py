@@ -55,6 +55,8 @@ def judged(
         return {**found, "result": "constant" if constant else "alone"}
     other = float(best[key])
     theirs = (of_baselines or {}).get(str(best.get("name")))
+    if theirs is not None and units is not None and len(theirs) == len(units) and value_of(metric, theirs) is not None:
+        other = float(value_of(metric, theirs) or 0.0)  # on the same units, which may be some of all
     apart, paired = _difference(metric, metrics, units, theirs, other, n)
     found |= {"against": best.get("name"), "against_value": other, "difference": metric.better(value, other)}
     found |= {"difference_interval": apart, "paired": paired, "result": "unknown"}

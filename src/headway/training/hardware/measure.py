@@ -59,10 +59,11 @@ def measured(
     """The plan with the measured precision, shares, the decisions of ``settle``, and the evaluations.
 
     Of a held-out text, evaluations read ``windows`` windows at most; by default as many as the time allows.  Where
-    ``steps`` bound the run, sizes alone decide.
+    ``steps`` bound the run, sizes alone decide.  As many evaluations as were asked for read all batches each time, so
+    that runs with other batches, such as the trials of a search, are compared by the same.
     """
     device = next(model.parameters()).device
-    decisions, timed = list(plan.decisions), limit is not None
+    decisions, timed, asked = list(plan.decisions), limit is not None, plan.evaluating.evaluations > 0
     if plan.hardware.products == AUTO:
         quick, rates = faster() if device.type == "cpu" else (TORCH, {})
         plan = plan.but(products=quick if timed else TORCH)
@@ -94,7 +95,7 @@ def measured(
         plan = plan.but(evaluations=evaluations, samples=samples)
     elif plan.evaluating.evaluations == 0:
         plan = plan.but(evaluations=10)
-    part = 1 if windows is not None else _part(plan, batch_source, limit, cost, steps)
+    part = 1 if windows is not None or asked else _part(plan, batch_source, limit, cost, steps)
     if part > 1:
         value = f"{plan.evaluating.evaluations}, each on one of every {part} batches held out"
         why = "all of them would take too large a share of the run; the kept weights are measured on all"

@@ -48,10 +48,6 @@ def check_effects(options: TrainOptions, source: Corpus | Table, found: Detected
     fitted = bool(options.given(("frozen", "contrastive"))) and options.runtime.precision != FITTED_IN
     refused = {
         "batch_size": (running, "is for texts of different lengths; for running text use --batch-tokens"),
-        "preset": (
-            len(options.given(("d_model", "layers"))) == 2,
-            "says what --d-model and --layers say",
-        ),
         "split_seed": (running, "is for rows: of running text the end is held out; leave it out"),
         "validation_windows": (not running, "is for running text; leave it out"),
         "delimiter": (not kinds & {"csv", "tsv"}, "is for .csv and .tsv files; leave it out"),

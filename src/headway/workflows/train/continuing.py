@@ -103,10 +103,13 @@ def budget_of(
     return budget
 
 
-def went_on(state: dict[str, Any]) -> None:
-    """Record in the plain state of a checkpoint that the run continues here with other options."""
+def went_on(state: dict[str, Any], part: int) -> None:
+    """Record in the plain state of a checkpoint that the run continues here with other options.
+
+    Where evaluations read one of every ``part`` batches, the loss there is none of all, with which the last compares.
+    """
     metrics = state["best_metrics"]
-    if metrics:
+    if metrics and part == 1:
         state["before"] = {"step": state["best_step"], "cost": state["best_loss"], "val_loss": metrics["val_loss"]}
     state["since"] = state["step"]
 
@@ -114,6 +117,7 @@ def went_on(state: dict[str, Any]) -> None:
 def kept(now: Training, keep: str, metric: Metric | None) -> dict[str, Any]:
     """The entry ``kept`` of headway.json: the step whose weights the run keeps, and what came after it.
 
+    ``val_loss`` is on all that is held out, ``evaluated_loss`` on what each evaluation reads, which may be a part.
     ``last`` is the last evaluation, ``lowest`` the one with the lowest loss.  ``since`` is the step from which an
     earlier run was continued, 0 for a run that began from a model of its own task, and None for all others; ``before``
     is the loss there, ``gained`` whether a later step is kept, and ``gain`` by how much that step is better in
@@ -123,10 +127,12 @@ def kept(now: Training, keep: str, metric: Metric | None) -> dict[str, Any]:
     evaluations = state.signs.evaluations
     last = {"step": int(evaluations[-1]["step"]), "val_loss": evaluations[-1]["loss"]} if evaluations else None
     lowest = state.signs.best
+    known = [one["loss"] for one in (*evaluations, *filter(None, [lowest])) if one["step"] == state.best_step]
     found: dict[str, Any] = {
         "by": keep,
         "step": state.best_step,
         "val_loss": state.best_metrics.get("val_loss"),
+        "evaluated_loss": known[0] if known else None,
         "last": last,
         "lowest": {"step": int(lowest["step"]), "val_loss": lowest["loss"]} if lowest else None,
         "since": None,

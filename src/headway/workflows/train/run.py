@@ -325,7 +325,7 @@ def _checkpoint(
             if regrouped and position["consumed"]:
                 saved[1]["position"] = {"epoch": position["epoch"] + 1, "consumed": 0}
                 progress.warn("the batch size changed: the rest of this epoch is skipped")
-            went_on(saved[1])
+            went_on(saved[1], plan.evaluating.validation_part)
     if changed:
         run.update(options=recorded(options), plan=plan.flat(), finished=False)
     return saved
