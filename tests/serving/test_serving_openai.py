@@ -251,7 +251,7 @@ def test_what_changes_nothing_is_accepted(client):
 
 def test_what_is_not_read_is_named(client):
     messages = [{"role": "user", "content": [{"type": "text", "text": "a", "cache_control": 1}], "weight": 1}]
-    asked = {"max_tokens": 2, "temperature": 0, "extra_body": {"temprature": 1, "metadata": {"a": "b"}}}
+    asked = {"max_tokens": 2, "temperature": 0, "extra_body": {"temprature": 0, "metadata": {"a": "b"}}}
     said = ["temprature is not known here, and not read"]
     found = client.chat.completions.create(model="chat", messages=messages, **asked).warnings
     assert {one.split()[0] for one in found} == {

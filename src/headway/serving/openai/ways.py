@@ -133,17 +133,18 @@ def unsupported(body: dict[str, Any], names: tuple[str, ...]) -> None:
 
 
 def unread(value: Any, schema: Schema, where: str = "") -> list[str]:
-    """What the answer to a request warns of: its fields that are not known, and not empty."""
-    found = []
-    for one in schema.get("anyOf", [schema]):
-        if isinstance(value, list) and "items" in one:
-            for at, item in enumerate(value):
-                found += unread(item, one["items"], f"{where}[{at}]")
-        elif isinstance(value, dict) and "properties" in one:
+    """What the answer to a request warns of: its fields that are not known, and not empty (0 is a value)."""
+    warnings = []
+    for choice in schema.get("anyOf", [schema]):
+        if isinstance(value, list) and "items" in choice:
+            for index, item in enumerate(value):
+                warnings += unread(item, choice["items"], f"{where}[{index}]")
+        elif isinstance(value, dict) and "properties" in choice:
             for key, inside in value.items():
-                place = f"{where}.{key}" if where else key
-                if key in one["properties"]:
-                    found += unread(inside, one["properties"][key], place)
-                elif inside not in EMPTY and key not in (*WITHOUT_EFFECT, *(MEANT if where else NEUTRAL)):
-                    found.append(f"{shown_key(place)} is not known here, and not read")
-    return found
+                path = f"{where}.{key}" if where else key
+                if key in choice["properties"]:
+                    warnings += unread(inside, choice["properties"][key], path)
+                elif key not in (*WITHOUT_EFFECT, *(MEANT if where else (*NEUTRAL, *CHANGING))):
+                    used = inside not in EMPTY or type(inside) in (int, float)
+                    warnings += [f"{shown_key(path)} is not known here, and not read"] if used else []
+    return warnings

@@ -91,8 +91,8 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
     parameters = [p for p in job.model.parameters() if p.requires_grad]
     watch = LossGuard(state, batch_source, job.run, progress, skip=plan.on_spike == "skip")
     spread = any(isinstance(p, DTensor) for p in parameters)
-    place = job.run.checkpoints
-    saver = SharedSaver(place, ranks) if spread else Saver(place, progress.warn, job.on_save_error)
+    path = job.run.checkpoints
+    saver = SharedSaver(path, ranks) if spread else Saver(path, progress.warn, job.on_save_error)
     state.evaluations = min(state.evaluations, int(_share(job, budget, state) * plan.evaluating.evaluations + 1e-9))
     began, last_save, shown = time.monotonic() - state.seconds, time.monotonic(), 0.0
     with (

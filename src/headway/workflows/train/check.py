@@ -79,8 +79,8 @@ def to_change(options: TrainOptions, task: str, flags: str) -> str:
 
 def advice(options: TrainOptions, task: str, flags: str) -> str:
     """ " (--preset to change)" with the flags that the run accepts; nothing where it accepts none."""
-    found = to_change(options, task, flags)
-    return f" ({found} to change)" if found else ""
+    accepted = to_change(options, task, flags)
+    return f" ({accepted} to change)" if accepted else ""
 
 
 def accepts(options: TrainOptions, task: str, name: str) -> bool:
