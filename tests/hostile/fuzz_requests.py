@@ -70,11 +70,9 @@ def fields(known: dict[str, Check], needed: tuple[str, ...] = ()) -> Check:
 def wrong(value: dict[str, Any], known: dict[str, Check]) -> list[str]:
     """The fields that no value of theirs excuses."""
     empty = ([], {}, False, "", "none")
-    return [
-        name
-        for name, one in value.items()
-        if one is not None and not (known[name](one) if name in known else one in empty)
-    ]
+    given = {name: one for name, one in value.items() if one is not None}
+    off = {name for name, one in given.items() if one in empty and (name in OFF or type(one) not in (int, float))}
+    return [name for name, one in given.items() if not (known[name](one) if name in known else name in off)]
 
 
 def biases(value: Any) -> bool:
@@ -162,6 +160,8 @@ ROUTES: dict[str, tuple[dict[str, Any], dict[str, Check], tuple[str, ...]]] = {
     ),
 }
 """By route: a request, what its fields may be, and which it needs."""
+OFF = ("grammar", "min_tokens", "ignore_eos", "guided_json", "tools", "functions", "suffix", "dimensions", "top_a")
+"""Fields of other servers that 0 turns off."""
 UNKNOWN = (
     *(
         "guided_json",
