@@ -1,11 +1,11 @@
 """A busy machine: runs end within their time, and the same steps give the same run: benchmarks/results/busy.json.
 
-    python benchmarks/busy.py DATA MODEL [--times 30s,60s,2m] [--runs 5] [--equal 8] [--kinds text,rows]
+    python benchmarks/busy.py DATA MODEL [--times 30s,60s,2m] [--runs 5] [--equal 8] [--kinds text,rows] [--together 1]
 
 Beside four processes that never rest, each kind of run is trained --runs times for each of --times, and --equal times
-by steps.  A run by time must end within its time and 5 % or 3 s, whichever is more, in all but one of a hundred; runs
-by steps must have the same weights and the same loss.  MODEL is a pretrained encoder.  The exit status is 1 unless all
-holds.
+by steps; with --together 3, three kinds at once, whose runs then have two others beside them as well.
+A run by time must end within its time and 5 % or 3 s, whichever is more, in all but one of a hundred; runs by steps
+must have the same weights and the same loss.  MODEL is a pretrained encoder.  The exit status is 1 unless all holds.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent import futures
 from pathlib import Path
 from typing import Any
 
@@ -80,20 +81,22 @@ def trained(words: tuple[str, ...], *bound: str) -> dict[str, Any]:
         return {**found, "weights": hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest()}
 
 
-def measured(words: tuple[str, ...], times: list[str], runs: int, equal: int) -> dict[str, Any]:
-    """The runs of one kind: seconds by time, how many were late, and how many results there were by steps."""
+def measured(
+    kind: str, words: tuple[str, ...], times: list[str], runs: int, equal: int, together: int
+) -> tuple[str, dict[str, Any]]:
+    """The kind, and its runs: seconds by time, how many were late, and how many results there were by steps."""
     timed = []
     for limit in times:
         seconds = parse_seconds(limit)
         walls = [trained(words, "--time", limit)["wall"] for _ in range(runs)]
         late = sum(wall > seconds + max(LATE * seconds, LATE_SECONDS) for wall in walls)
         timed.append({"time": limit, "seconds": walls, "late": late})
-        print(json.dumps(timed[-1]), flush=True)
+        print(kind, json.dumps(timed[-1]), flush=True)
     results = {
         (run["weights"], run.get("val_loss")) for run in (trained(words, "--steps", STEPS) for _ in range(equal))
     }
-    print(f"{equal} runs by steps, {len(results)} results", flush=True)
-    return {**facts(), "timed": timed, "equal": {"runs": equal, "results": len(results)}}
+    print(f"{kind}: {equal} runs by steps, {len(results)} results", flush=True)
+    return kind, {**facts(), "together": together, "timed": timed, "equal": {"runs": equal, "results": len(results)}}
 
 
 def main() -> None:
@@ -105,14 +108,17 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--equal", type=int, default=8)
     parser.add_argument("--kinds", default="", help="those that are measured; the others in the file stay")
+    parser.add_argument("--together", type=int, default=1, help="kinds that are measured at once")
     given = parser.parse_args()
     file = RESULTS / "busy.json"
     found = json.loads(file.read_text())["kinds"] if given.kinds and file.exists() else {}
     with tempfile.TemporaryDirectory(prefix="headway-busy-") as name, busy():
         there = kinds(given.data, given.model, Path(name))
-        for kind in given.kinds.split(",") if given.kinds else there:
-            print(kind, flush=True)
-            found[kind] = measured(there[kind], given.times.split(","), given.runs, given.equal)
+        names = given.kinds.split(",") if given.kinds else list(there)
+        how = (given.times.split(","), given.runs, given.equal, given.together)
+        pool = futures.ThreadPoolExecutor(given.together)
+        for job in futures.as_completed(pool.submit(measured, one, there[one], *how) for one in names):
+            kind, found[kind] = job.result()
             timed = [row for one in found.values() for row in one["timed"]]
             late, count = sum(row["late"] for row in timed), sum(len(row["seconds"]) for row in timed)
             write("busy", {"beside": BESIDE, "late": late, "of": count, "kinds": found})
