@@ -3,7 +3,7 @@
     python benchmarks/busy.py DATA MODEL [--times 30s,60s,2m] [--runs 5] [--equal 8] [--kinds text,rows] [--together 1]
 
 Beside four processes that never rest, each kind of run is trained --runs times for each of --times, and --equal times
-by steps; with --together 3, three kinds at once, whose runs then have two others beside them as well.
+by steps; with --together 3, three kinds at once, beside three such processes, so that each run has four or more.
 A run by time must end within its time and 5 % or 3 s, whichever is more, in all but one of a hundred; runs by steps
 must have the same weights and the same loss.  MODEL is a pretrained encoder.  The exit status is 1 unless all holds.
 """
@@ -27,7 +27,7 @@ from machine import RESULTS, facts, headway, write
 from headway.io.quantities import parse_seconds
 
 BESIDE = 4
-"""Processes that never rest."""
+"""Processes that are busy beside a run."""
 STEPS = "30"
 LATE, LATE_SECONDS, MOST_LATE = 0.05, 3.0, 0.01
 
@@ -63,9 +63,9 @@ def kinds(data: Path, model: str, folder: Path) -> dict[str, tuple[str, ...]]:
 
 
 @contextlib.contextmanager
-def busy() -> Iterator[None]:
-    """Other processes that compute all the time."""
-    others = [subprocess.Popen([sys.executable, "-c", "while True: sum(range(10**6))"]) for _ in range(BESIDE)]
+def busy(count: int) -> Iterator[None]:
+    """So many other processes that compute all the time."""
+    others = [subprocess.Popen([sys.executable, "-c", "while True: sum(range(10**6))"]) for _ in range(count)]
     try:
         yield
     finally:
@@ -112,7 +112,7 @@ def main() -> None:
     given = parser.parse_args()
     file = RESULTS / "busy.json"
     found = json.loads(file.read_text())["kinds"] if given.kinds and file.exists() else {}
-    with tempfile.TemporaryDirectory(prefix="headway-busy-") as name, busy():
+    with tempfile.TemporaryDirectory(prefix="headway-busy-") as name, busy(BESIDE - (given.together > 1)):
         there = kinds(given.data, given.model, Path(name))
         names = given.kinds.split(",") if given.kinds else list(there)
         how = (given.times.split(","), given.runs, given.equal, given.together)
