@@ -70,6 +70,8 @@ READING = 0.35
 """The share of a pass of training that it takes to read the rows once with the blocks that are kept."""
 LEAST_READ = 0.2
 """The share of the rows that there must be time to read, for a classifier on vectors; else the model is trained."""
+LOOKING = 0.02
+"""The share of the time in which held-out rows are looked at for the report."""
 TUNING = 0.6
 """The share of the time that tuning the vectors may take; the rest is for reading all rows with the tuned model."""
 
@@ -210,15 +212,19 @@ class ClassificationData(TaskData):
         """The held-out rows that the report shows."""
         silent = self.tokenizer.silent_ids
         looked_at = [at for at in self._looked_at if not silent.issuperset(self.validation.row(at))]  # those answered
+
+        def look(count: int) -> dict[str, Any]:
+            some = [looked_at[at] for at in drawn(len(looked_at), count)]
+            texts, rows = list(self._held_texts.part(np.array(some))), [self.validation.row(at) for at in some]
+            return telling_rows(model, rows, self.targets[some], texts, self.labels)
+
         if not looked_at:
             return None
-        rows, targets = [self.validation.row(at) for at in looked_at], self.targets[looked_at]
-        texts = list(self._held_texts.part(np.array(looked_at)))
-        few = min(len(rows), 16)
-        began = time.perf_counter()
-        telling_rows(model, rows[:few], targets[:few], texts, self.labels)
+        began, few = time.perf_counter(), min(len(looked_at), 16)
+        look(few)
         each = (time.perf_counter() - began) / few
-        return Closing(len(rows) * each, lambda: {SHOWN: telling_rows(model, rows, targets, texts, self.labels)})
+        most = len(looked_at) if limit is None else min(len(looked_at), max(few, int(LOOKING * limit / each)))
+        return Closing(most * each, lambda: {SHOWN: look(most)})
 
     def cross_validation(self, plan: Plan, model: nn.Module, seconds: float | None) -> dict[str, Any] | None:
         if not self._few_texts:
@@ -232,15 +238,8 @@ class ClassificationData(TaskData):
         return cross_validated(self._few_texts, targets.tolist(), others, seconds=seconds)
 
     def batch_source(self, plan: Plan) -> BatchSource:
-        return RowBatches(
-            self.train,
-            self.train_targets,
-            self.validation,
-            self.targets,
-            plan.batch_tokens,
-            plan.seed,
-            max_examples=plan.max_examples,
-        )
+        parts = self.train, self.train_targets, self.validation, self.targets
+        return RowBatches(*parts, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
 
     def objective(self, plan: Plan) -> Objective:
         return Classification(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -38,6 +39,8 @@ PROBE_SHARE = 0.02
 """Timing the first batches may take this share of the time, and then finishes the batch it is in."""
 STEP_OVER_GRADIENT = 1.15
 """What a step takes, with its share of the evaluations, over its gradient: decoders of 0.6 M to 2.2 M, on a CPU."""
+SLOW = 0.5
+"""Seconds of a batch that is evaluated once to estimate all: a quicker one again, as the first call takes longer."""
 ROUNDS = 3
 """Batches that are timed for each number of shares, after one that is not."""
 
@@ -181,20 +184,18 @@ def evaluation_seconds(
     """How long one evaluation will take, estimated from its first batch, with the sample and saving the model."""
     model.eval()
     batch = next(iter(batch_source.validation())).to(next(model.parameters()).device)
-    objective.evaluate(model, [batch])
-    start = time.perf_counter()
-    objective.evaluate(model, [batch])
-    cost = (time.perf_counter() - start) * batch_source.validation_batches()
-    cost += _seconds_of(sample)
+    seconds = _seconds_of(evaluate := partial(objective.evaluate, model, [batch]))
+    seconds = seconds if seconds > SLOW else _seconds_of(evaluate)
+    cost = seconds * batch_source.validation_batches() + _seconds_of(sample)
     model.train()
     return cost + 4 * sum(p.numel() for p in model.parameters()) / SAVED_IN_A_SECOND
 
 
-def _seconds_of(sample: Callable[[], str] | None) -> float:
-    if sample is None:
+def _seconds_of(call: Callable[[], object] | None) -> float:
+    if call is None:
         return 0.0
     start = time.perf_counter()
-    sample()
+    call()
     return time.perf_counter() - start
 
 

@@ -53,7 +53,7 @@ def finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progres
     if health.word != LEARNING:
         progress.warn(str(health))
     progress.evaluated(1.0, prepared.objective.cost(metrics))
-    if (closing := prepared.data.closing(prepared.model, None)) is not None:
+    if (closing := prepared.data.closing(prepared.model, prepared.limit)) is not None:
         metrics |= measured(run, closing)
     run.update(fitted=prepared.data.fitted)
     run.save_model(prepared.model, prepared.data.processor, prepared.data.labels)

@@ -53,7 +53,7 @@ RANK_SEED = 1_000_003
 COPIES = 5
 """How many times the trained weights are written at the end: two moments, the last and the best, and the model."""
 CROSS_VALIDATING = 0.1
-"""The fraction of the time that the cross-validation of a small table may take."""
+"""The fraction of the time that is left which the cross-validation of a small table may take."""
 ADAPTING, ADAPTING_EPOCHS = 0.4, 10
 """Of ``--adapt``: the fraction of the time that it may take, and its epochs (Gururangan et al. 2020: up to 100)."""
 SHARED = (
@@ -146,7 +146,7 @@ def run_training(
             run.open_board()
         say_plan(prepared, options, progress)
         if "cross_validation" not in run.facts:
-            most = None if prepared.limit is None else CROSS_VALIDATING * prepared.limit
+            most = None if prepared.limit is None else CROSS_VALIDATING * (prepared.limit - time.monotonic() + started)
             run.update(cross_validation=prepared.data.cross_validation(prepared.plan, prepared.model, most))
         left = None
         if prepared.limit is not None and prepared.plan.fine_tuning.frozen:
