@@ -96,12 +96,14 @@ def talks() -> list[str]:
 
 def images() -> list[str]:
     """Light and dark images."""
+    from PIL import Image
+
     draw = np.random.default_rng(7)
     kind = np.arange(60) % 2
     pixels = (draw.integers(0, 128, (60, 8, 8)) + 127 * kind[:, None, None]).astype(np.uint8)
     np.savez("pictures.npz", images=pixels, labels=kind)
     for number in (0, 1):
-        np.save(f"picture{number}.npy", pixels[number])
+        Image.fromarray(pixels[number]).save(f"picture{number}.png")
     return ["pictures.npz"]
 
 
@@ -194,7 +196,7 @@ class Case:
 
 
 MASKS = ("the old [MASK] sat", "red dogs [MASK] and ran past the [MASK]", "unknown [MASK]")
-PICTURES = ("picture0.npy", "picture1.npy")
+PICTURES = ("picture0.png", "picture1.png")
 FROM = STEPS
 FITTED = (*LENGTH, "--threads", "1", "--seed", "3", "--time", "60s")
 ENCODER = (("attention", "run", "the old cat sat", "--out", "page.html"),)
@@ -204,7 +206,7 @@ TASK, MODEL = "--task", "--model"
 GREEDY = ("--temperature", "0", "--max-tokens", "12")
 
 CASES = {
-    "language_modeling": Case(text, (*TINY, *CHARACTERS), asking=GREEDY, more=(*ENCODER, GGUF, ONNX)),
+    "language_modeling": Case(text, (*TINY, *CHARACTERS), None, INPUTS[:2], GREEDY, (*ENCODER, GGUF, ONNX)),
     "language_modeling_bpe": Case(text, (*TINY, "--tokenizer", "bpe", "--vocab", "300"), asking=GREEDY, more=(HF,)),
     **{
         f"language_modeling_{one}": Case(text, (*RECURRENT, MODEL, one), asking=GREEDY)
@@ -242,5 +244,5 @@ CASES = {
     "image_classification": Case(images, (*SIZES, *STEPS, "--patch-size", "4"), inputs=PICTURES, more=(ONNX,)),
     "token_classification": Case(tags, (*TINY, *WORD), more=(ONNX,)),
     "token_classification_from": Case(tags, (*FROM, *LENGTH), bert),
-    "own_task": Case(stars, ("--steps", "12", "--threads", "1", "--seed", "3", TASK, "stars")),
+    "own_task": Case(stars, (*STEPS, TASK, "stars")),
 }

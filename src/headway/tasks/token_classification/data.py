@@ -134,13 +134,8 @@ class TokenClassificationData(TaskData):
         return prepared_base(base, plan)
 
     def batch_source(self, plan: Plan) -> BatchSource:
-        held_out = self.held_out
-        return RowBatches(
-            *(self.train.ids, self.train.targets, held_out.ids, held_out.targets),
-            plan.batch_tokens,
-            plan.seed,
-            max_examples=plan.max_examples,
-        )
+        parts = self.train.ids, self.train.targets, self.held_out.ids, self.held_out.targets
+        return RowBatches(*parts, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
 
     def objective(self, plan: Plan) -> Objective:
         return TokenClassification(

@@ -40,7 +40,7 @@ PROBE_SHARE = 0.02
 STEP_OVER_GRADIENT = 1.15
 """What a step takes, with its share of the evaluations, over its gradient: decoders of 0.6 M to 2.2 M, on a CPU."""
 SLOW = 0.5
-"""Seconds of a batch that is evaluated once to estimate all: a quicker one again, as the first call takes longer."""
+"""Seconds: a batch that takes longer is evaluated once to estimate how long all take."""
 ROUNDS = 3
 """Batches that are timed for each number of shares, after one that is not."""
 
@@ -55,15 +55,17 @@ def measured(
     objective: Objective,
     sample: Callable[[], str] | None,
     limit: float | None,
+    each: float,
     settle: Settle | None = None,
     windows: int | None = None,
     steps: int | None = None,
 ) -> Plan:
     """The plan with the measured precision, shares, the decisions of ``settle``, and the evaluations.
 
-    Of a held-out text, evaluations read ``windows`` windows at most; by default as many as the time allows.  Where
-    ``steps`` bound the run, sizes alone decide.  As many evaluations as were asked for read all batches each time, so
-    that runs with other batches, such as the trials of a search, are compared by the same.
+    ``each`` are the seconds that an evaluation takes on a batch.  Of a held-out text, evaluations read ``windows``
+    windows at most; by default as many as the time allows.  Where ``steps`` bound the run, sizes alone decide.  As many
+    evaluations as were asked for read all batches each time, so that runs with other batches, such as the trials of a
+    search, are compared by the same.
     """
     device = next(model.parameters()).device
     decisions, timed, asked = list(plan.decisions), limit is not None, plan.evaluating.evaluations > 0
@@ -77,9 +79,9 @@ def measured(
         plan = plan.but(precision=quick if timed else built_in_precision(plan.config.d_model, device))
         decisions.append(_chosen("precision", plan.precision, quick, rates))
     plan = plan.but(decisions=decisions)
-    plan = _timed(plan, model, batch_source, objective, limit, settle)
+    plan = _timed(plan, model, batch_source, objective, limit, each, settle)
     decisions = list(plan.decisions)
-    cost = 0.0 if limit is None else evaluation_seconds(model, batch_source, objective, None)
+    cost = 0.0 if limit is None else evaluation_seconds(model, batch_source, each)
     shown = 0.0 if limit is None else _seconds_of(sample)
     if isinstance(batch_source, HeldOutText):
         every = max(1, math.ceil(cost / (LONGEST_EVALUATION * limit))) if limit is not None else 1
@@ -151,16 +153,17 @@ def _timed(
     batch_source: BatchSource,
     objective: Objective,
     limit: float | None,
+    each: float,
     settle: Settle | None,
 ) -> Plan:
-    """The plan with the faster number of shares, and settled.
+    """The plan with the faster number of shares, and settled; as it is where a gradient takes too long to be timed.
 
     A run by ``--steps`` is not timed: two runs of one command must be the same.  The decision is recorded, so a
     continued run does not time it again.
     """
     places = batch_source.next(Position())[0].places
     usual, most = share_count(model, objective, places), most_shares(model, objective, places)
-    if limit is None or (most == 1 and settle is None):
+    if limit is None or each > PROBE_SHARE * limit or (most == 1 and settle is None):
         return plan.but(shares=usual)
     times = gradient_seconds(model, objective, batch_source, plan, sorted({1, most}), PROBE_SHARE * limit)
     if not times:
@@ -178,15 +181,22 @@ def _timed(
     return plan if settle is None else settle(plan, places_each / seconds / STEP_OVER_GRADIENT)
 
 
-def evaluation_seconds(
-    model: nn.Module, batch_source: BatchSource, objective: Objective, sample: Callable[[], str] | None
-) -> float:
-    """How long one evaluation will take, estimated from its first batch, with the sample and saving the model."""
+def batch_seconds(model: nn.Module, batch_source: BatchSource, objective: Objective) -> float:
+    """How long an evaluation takes on the first batch held out; a quick one again, as the first call takes longer."""
     model.eval()
     batch = next(iter(batch_source.validation())).to(next(model.parameters()).device)
     seconds = _seconds_of(evaluate := partial(objective.evaluate, model, [batch]))
     seconds = seconds if seconds > SLOW else _seconds_of(evaluate)
-    cost = seconds * batch_source.validation_batches() + _seconds_of(sample)
+    model.train()
+    return seconds
+
+
+def evaluation_seconds(
+    model: nn.Module, batch_source: BatchSource, each: float, sample: Callable[[], str] | None = None
+) -> float:
+    """How long one evaluation will take, at ``each`` seconds for a batch, with the sample and saving the model."""
+    model.eval()
+    cost = each * batch_source.validation_batches() + _seconds_of(sample)
     model.train()
     return cost + 4 * sum(p.numel() for p in model.parameters()) / SAVED_IN_A_SECOND
 

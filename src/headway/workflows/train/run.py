@@ -57,16 +57,7 @@ CROSS_VALIDATING = 0.1
 ADAPTING, ADAPTING_EPOCHS = 0.4, 10
 """Of ``--adapt``: the fraction of the time that it may take, and its epochs (Gururangan et al. 2020: up to 100)."""
 SHARED = (
-    "encoding",
-    "delimiter",
-    "on_bad_row",
-    "length",
-    "threads",
-    "device",
-    "steps",
-    "precision",
-    "products",
-    "seed",
+    *("encoding", "delimiter", "on_bad_row", "length", "threads", "device", "steps", "precision", "products", "seed"),
 )
 """The options that it shares with the main run."""
 
@@ -280,7 +271,7 @@ def _train(
 def _after(prepared: Prepared, closing: Closing | None, sample: Callable[[], str] | None) -> dict[str, float]:
     """The seconds that the end of the run will need, by what for, as this machine is now."""
     load = Load()
-    cost = evaluation_seconds(prepared.model, prepared.batch_source, prepared.objective, sample)
+    cost = evaluation_seconds(prepared.model, prepared.batch_source, prepared.batch_seconds, sample)
     part = prepared.plan.evaluating.validation_part
     evaluation = 1.25 * cost * (1 + 1 / part if part > 1 else 1)
     saving = 4 * COPIES * count_parameters(prepared.model)[1] / SAVED_IN_A_SECOND

@@ -25,7 +25,7 @@ from headway.tasks.registry import NAMES, recogniser, room, spec
 from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base, take_stack
-from headway.training.hardware.measure import measured
+from headway.training.hardware.measure import batch_seconds, measured
 from headway.training.hardware.memory import check_room
 from headway.training.loop.budget import ENDING
 from headway.training.monitor.progress import Progress
@@ -60,6 +60,8 @@ class Prepared:
     objective: Objective
     limit: float | None
     """seconds for the whole command; None when the run is bounded by steps"""
+    batch_seconds: float
+    """what an evaluation takes on a batch; 0 when the run is bounded by steps"""
     base: str | None = None
     """the fingerprint of the base model"""
     before: dict[str, np.ndarray] = field(default_factory=dict)
@@ -119,11 +121,12 @@ def prepare(
         said = re.sub(rf"\b({'|'.join(FIELDS)})\b", lambda field: f"--{FIELDS[field[0]]}", str(error))
         raise InputError(f"no model can be made with these options: {said}.") from None
     batch_source, objective = data.batch_source(plan), data.objective(plan)
+    each = 0.0 if limit is None else batch_seconds(model, batch_source, objective)
     if earlier is None:
         drawn = plan.model
         windows, steps = options.for_tasks.validation_windows, options.run.steps
         shown, settling = data.sampler(model), data.settling(left)
-        plan = measured(plan, model, batch_source, objective, shown, limit, settling, windows, steps)
+        plan = measured(plan, model, batch_source, objective, shown, limit, each, settling, windows, steps)
         if plan.model != drawn:
             model = data.build(plan).to(device_of(options.runtime.device))
         decisions = [{**one, "option": to_change(options, found.task, one["option"])} for one in plan.decisions]
@@ -134,7 +137,7 @@ def prepare(
     if not getattr(getattr(model, "head", None), "each_token", True):  # it answers each text once
         limit_sequences(model, plan.length)
     known = base.fingerprint if base is not None else None
-    return Prepared(data, plan, model, batch_source, objective, limit, known, given.before)
+    return Prepared(data, plan, model, batch_source, objective, limit, each, known, given.before)
 
 
 def _knowing(given: TaskInputs, run: RunDirectory) -> TaskInputs:
