@@ -195,6 +195,7 @@ def test_processes_that_train_together_see_as_many_times_the_tokens(
     corpus: Path, nothing: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(measure, "gradient_seconds", lambda *_: {1: (measure.STEP_OVER_GRADIENT**-1, 1000.0)})
+    monkeypatch.setattr("headway.workflows.train.setup.batch_seconds", lambda *given: 0.0)
     for processes in (1, 4):
         monkeypatch.setattr(Ranks, "joined", lambda count=processes: Ranks(0, count))
         status, out, err = in_process("train", corpus, "--plan", *TINY, "--time", "9s", "--threads", 1, "--json")

@@ -16,6 +16,12 @@ from headway.training.sizing.presets import text_decay, text_dropout
 TEXT = "a tale of two cities that nobody has read to its end; " * 200
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is, a batch takes no time to evaluate, so that gradients are timed."""
+    monkeypatch.setattr("headway.workflows.train.setup.batch_seconds", lambda *given: 0.0)
+
+
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
     path = tmp_path / "tale.txt"

@@ -78,8 +78,7 @@ def measured(
         quick, rates = faster_precision(plan.config.d_model, device)
         plan = plan.but(precision=quick if timed else built_in_precision(plan.config.d_model, device))
         decisions.append(_chosen("precision", plan.precision, quick, rates))
-    plan = plan.but(decisions=decisions)
-    plan = _timed(plan, model, batch_source, objective, limit, each, settle)
+    plan = _timed(plan.but(decisions=decisions), model, batch_source, objective, limit, each, settle)
     decisions = list(plan.decisions)
     cost = 0.0 if limit is None else evaluation_seconds(model, batch_source, each)
     shown = 0.0 if limit is None else _seconds_of(sample)
@@ -181,13 +180,19 @@ def _timed(
     return plan if settle is None else settle(plan, places_each / seconds / STEP_OVER_GRADIENT)
 
 
-def batch_seconds(model: nn.Module, batch_source: BatchSource, objective: Objective) -> float:
-    """How long an evaluation takes on the first batch held out; a quick one again, as the first call takes longer."""
+def batch_seconds(model: nn.Module, batch_source: BatchSource, objective: Objective, plan: Plan) -> float:
+    """How long an evaluation takes on the longest batch; a quick one again, as the first call takes longer.
+
+    Random state and mode are restored.  Raises OutOfMemory where it does not fit.
+    """
+    device, training = next(model.parameters()).device, model.training
+    random, batch = random_state(device), batch_source.longest()[1].to(device)
     model.eval()
-    batch = next(iter(batch_source.validation())).to(next(model.parameters()).device)
-    seconds = _seconds_of(evaluate := partial(objective.evaluate, model, [batch]))
-    seconds = seconds if seconds > SLOW else _seconds_of(evaluate)
-    model.train()
+    with out_of_memory("at the longest batch, tried before step 1", plan):
+        seconds = _seconds_of(evaluate := partial(objective.evaluate, model, [batch]))
+        seconds = seconds if seconds > SLOW else _seconds_of(evaluate)
+    model.train(training)
+    set_random_state(device, random)
     return seconds
 
 

@@ -92,7 +92,7 @@ def check_room(plan: Plan) -> None:
 
 
 def try_longest(model: nn.Module, objective: Objective, batch_source: BatchSource, plan: Plan, ranks: Ranks) -> None:
-    """Compute a gradient and an evaluation of the longest batch: raises OutOfMemory where they do not fit.
+    """Compute a gradient of the longest batch: raises OutOfMemory where it does not fit.
 
     Weights, random state and mode are restored, and gradients are cleared.  Of several ranks, each tries its own part.
     """
@@ -101,14 +101,11 @@ def try_longest(model: nn.Module, objective: Objective, batch_source: BatchSourc
     random, training = random_state(device), model.training
     with out_of_memory("at the longest batch, tried before step 1", plan):
         try:
-            longest, held_out = batch_source.longest()
             later = [torch.empty_like(p) for p in parameters for _ in range(LATER)]
             model.train()
-            if (batch := ranks.part(longest)) is not None:
+            if (batch := ranks.part(batch_source.longest()[0])) is not None:
                 with ThreadParallel(plan.hardware.shares) as shares:
                     shares.add_gradient(model, objective, batch.to(device), plan.precision, parameters)
-            model.eval()
-            objective.evaluate(model, [held_out.to(device)])
             del later
         finally:
             for p in parameters:

@@ -61,7 +61,7 @@ class Prepared:
     limit: float | None
     """seconds for the whole command; None when the run is bounded by steps"""
     batch_seconds: float
-    """what an evaluation takes on a batch; 0 when the run is bounded by steps"""
+    """what an evaluation takes on a batch"""
     base: str | None = None
     """the fingerprint of the base model"""
     before: dict[str, np.ndarray] = field(default_factory=dict)
@@ -121,7 +121,7 @@ def prepare(
         said = re.sub(rf"\b({'|'.join(FIELDS)})\b", lambda field: f"--{FIELDS[field[0]]}", str(error))
         raise InputError(f"no model can be made with these options: {said}.") from None
     batch_source, objective = data.batch_source(plan), data.objective(plan)
-    each = 0.0 if limit is None else batch_seconds(model, batch_source, objective)
+    each = 0.0 if limit is None and options.runtime.shard else batch_seconds(model, batch_source, objective, plan)
     if earlier is None:
         drawn = plan.model
         windows, steps = options.for_tasks.validation_windows, options.run.steps
