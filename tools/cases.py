@@ -18,7 +18,7 @@ SIZES = ("--d-model", "16", "--layers", "1", "--heads", "2")
 LENGTH = ("--length", "24")
 STEPS = (
     *("--batch-tokens", "192", "--steps", "12", "--threads", "1", "--precision", "float32", "--evaluations", "3"),
-    *("--log-every", "1", "--seed", "3"),
+    *("--log-every", "1", "--seed", "3", "--products", "torch"),
 )
 TINY = (*SIZES, *LENGTH, *STEPS)
 RECURRENT = (*SIZES[:4], *LENGTH, *STEPS, "--tokenizer", "word")

@@ -79,7 +79,13 @@ class Version:
 
     def __init__(self, tree: Path, site: Path):
         path = os.pathsep.join([str(tree / "src"), str(site)])
-        quiet = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "COLUMNS": "120"}
+        quiet = {
+            "OMP_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "COLUMNS": "120",
+            "PYTHONHASHSEED": "0",
+        }
         self._scratch = Path(tempfile.mkdtemp(dir=site))
         self._process = subprocess.Popen(
             [sys.executable, "-c", WORKER],
