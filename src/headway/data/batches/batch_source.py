@@ -297,14 +297,8 @@ class TargetBatches(RowBatches):
         return super()._batches(epoch)
 
     def _order(self, epoch: int) -> list[np.ndarray]:
-        return length_batches(
-            row_lengths(self.train_targets),
-            self.batch_tokens,
-            self.seed,
-            epoch,
-            second=self._lengths,
-            max_examples=self.max_examples,
-        )
+        lengths, most = row_lengths(self.train_targets), self.max_examples
+        return length_batches(lengths, self.batch_tokens, self.seed, epoch, second=self._lengths, max_examples=most)
 
 
 def target_batches(pairs: Sides, batch_tokens: int) -> Iterator[TargetBatch]:

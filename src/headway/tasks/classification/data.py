@@ -212,14 +212,14 @@ class ClassificationData(TaskData):
         """The held-out rows that the report shows."""
         silent = self.tokenizer.silent_ids
         looked_at = [at for at in self._looked_at if not silent.issuperset(self.validation.row(at))]  # those answered
+        if not looked_at:
+            return None
 
         def look(count: int) -> dict[str, Any]:
             some = [looked_at[at] for at in drawn(len(looked_at), count)]
             texts, rows = list(self._held_texts.part(np.array(some))), [self.validation.row(at) for at in some]
             return telling_rows(model, rows, self.targets[some], texts, self.labels)
 
-        if not looked_at:
-            return None
         began, few = time.perf_counter(), min(len(looked_at), 16)
         look(few)
         each = (time.perf_counter() - began) / few

@@ -100,18 +100,11 @@ class ImageData(TaskData):
             raise InputError(
                 f"{self.source.name}: the run has images of another size; use another --out to start over."
             )
+        parts = self.train, self.train_targets, self.validation, self.targets
         size = max(1, plan.batch_tokens // plan.length)
-        return ImageBatches(
-            self.train,
-            self.train_targets,
-            self.validation,
-            self.targets,
-            self.how,
-            size if plan.max_examples is None else min(size, plan.max_examples),
-            plan.seed,
-            each=plan.length,
-            augmentation=Augmentation(plan.objective.augment, len(self.train), plan.seed),
-        )
+        size = size if plan.max_examples is None else min(size, plan.max_examples)
+        augmentation = Augmentation(plan.objective.augment, len(self.train), plan.seed)
+        return ImageBatches(*parts, self.how, size, plan.seed, each=plan.length, augmentation=augmentation)
 
     def objective(self, plan: Plan) -> Objective:
         weights = balanced_weights(self.train_targets, len(self.labels)) if self.options.for_tasks.balance else None

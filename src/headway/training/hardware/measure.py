@@ -17,7 +17,7 @@ from headway.data.batches.windows import Position
 from headway.io.quantities import figure
 from headway.models.device import wait_for
 from headway.nn.kernels.products import AUTO, TORCH, faster
-from headway.training.hardware.memory import out_of_memory
+from headway.training.hardware.memory import later, out_of_memory
 from headway.training.hardware.precision import built_in_precision, faster_precision
 from headway.training.loop.randomness import random_state, set_random_state
 from headway.training.loop.schedule import mean_accumulation
@@ -155,14 +155,15 @@ def _timed(
     each: float,
     settle: Settle | None,
 ) -> Plan:
-    """The plan with the faster number of shares, and settled; as it is where a gradient takes too long to be timed.
+    """The plan with the faster number of shares, and settled.
 
+    Neither where a gradient, which takes a third of an evaluation or more, does not fit into the time for timing.
     A run by ``--steps`` is not timed: two runs of one command must be the same.  The decision is recorded, so a
     continued run does not time it again.
     """
     places = batch_source.next(Position())[0].places
     usual, most = share_count(model, objective, places), most_shares(model, objective, places)
-    if limit is None or each > PROBE_SHARE * limit or (most == 1 and settle is None):
+    if limit is None or each > 3 * PROBE_SHARE * limit or (most == 1 and settle is None):
         return plan.but(shares=usual)
     times = gradient_seconds(model, objective, batch_source, plan, sorted({1, most}), PROBE_SHARE * limit)
     if not times:
@@ -186,11 +187,13 @@ def batch_seconds(model: nn.Module, batch_source: BatchSource, objective: Object
     Random state and mode are restored.  Raises OutOfMemory where it does not fit.
     """
     device, training = next(model.parameters()).device, model.training
-    random, batch = random_state(device), batch_source.longest()[1].to(device)
+    random = random_state(device)
     model.eval()
     with out_of_memory("at the longest batch, tried before step 1", plan):
+        batch, copies = batch_source.longest()[1].to(device), later(model)
         seconds = _seconds_of(evaluate := partial(objective.evaluate, model, [batch]))
         seconds = seconds if seconds > SLOW else _seconds_of(evaluate)
+        del copies
     model.train(training)
     set_random_state(device, random)
     return seconds

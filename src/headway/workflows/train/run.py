@@ -275,8 +275,8 @@ def _after(prepared: Prepared, closing: Closing | None, sample: Callable[[], str
     part = prepared.plan.evaluating.validation_part
     evaluation = 1.25 * cost * (1 + 1 / part if part > 1 else 1)
     saving = 4 * COPIES * count_parameters(prepared.model)[1] / SAVED_IN_A_SECOND
-    closed = closing.seconds if closing else 0.0
-    return {"evaluation": evaluation, "saving": saving, "ending": load.ending, "closing": closed}
+    closing_seconds = closing.seconds if closing else 0.0
+    return {"evaluation": evaluation, "saving": saving, "ending": load.ending, "closing": closing_seconds}
 
 
 def _checkpoint(
