@@ -1,6 +1,7 @@
 """A public call leaves torch's global settings as the caller had them, and does not depend on them."""
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import headway
 from headway.workflows.inside import look_inside
 
 EARLIER = Path(__file__).parent / "fixtures" / "earlier"
-TASKS = sorted(path.name for path in EARLIER.iterdir())
+TASKS = sorted(path.name for path in EARLIER.iterdir() if path.name != "own_task")  # which is not installed here
+sys.path.append(str(Path(__file__).parents[1] / "tools"))
+from cases import CASES  # noqa: E402
 
 
 @contextlib.contextmanager
@@ -34,22 +37,10 @@ def settings() -> list[Any]:
     return [torch.get_default_dtype(), torch.get_default_device(), torch.get_num_threads(), *kinds, state]
 
 
-def one_input(folder: Path) -> Any:
-    """An input for the run of a folder, of its own data."""
-    if (folder / "pictures.npz").exists():
-        with np.load(folder / "pictures.npz") as arrays:
-            return next(array for array in arrays.values() if array.ndim > 2)[0]
-    if folder.name == "masked_lm":
-        return "the [MASK] sat"
-    data = next(
-        folder / name for name in ("text.txt", "rows.csv", "pairs.csv", "talks.jsonl") if (folder / name).exists()
-    )
-    return "hello" if data.suffix == ".jsonl" else data.read_text().splitlines()[1].split(",")[0][:20]
-
-
 def answers(folder: Path) -> list[Any]:
     pipe = headway.load(folder / "run")
-    given, options = one_input(folder), {"seed": 5, "max_tokens": 9} if pipe.task == "language_modeling" else {}
+    given = CASES[folder.name.removesuffix("_onnx")].inputs[0]
+    options = {"seed": 5, "max_tokens": 9} if pipe.task == "language_modeling" else {}
     found = [pipe(given, **options), pipe([given] * 3, **options)]
     if pipe.task == "language_modeling":
         found.append(list(pipe.stream(given, **options)))
