@@ -5,6 +5,7 @@ What ``--help`` does not need is imported where it is used.
 
 import contextlib
 import errno
+import gc
 import os
 import signal
 import sys
@@ -141,6 +142,8 @@ def main(arguments: list[str] | None = None) -> None:
         signal.signal(signal.SIGINT, _leave)
     threading.excepthook = _in_thread
     status = _run(arguments)
+    if arguments is None:
+        gc.freeze()  # the process ends: to look for garbage once more would take a second
     if status:
         sys.exit(status)
 

@@ -17,7 +17,7 @@ from headway.data.batches.windows import Position
 from headway.io.quantities import figure
 from headway.models.device import wait_for
 from headway.nn.kernels.products import AUTO, TORCH, faster
-from headway.training.hardware.memory import later, out_of_memory
+from headway.training.hardware.memory import out_of_memory
 from headway.training.hardware.precision import built_in_precision, faster_precision
 from headway.training.loop.randomness import random_state, set_random_state
 from headway.training.loop.schedule import mean_accumulation
@@ -182,21 +182,19 @@ def _timed(
 
 
 def batch_seconds(model: nn.Module, batch_source: BatchSource, objective: Objective, plan: Plan) -> float:
-    """How long an evaluation takes on the longest batch; a quick one again, as the first call takes longer.
+    """How long an evaluation takes on the longest batch held out, from one on the (smaller) longest of training.
 
-    Random state and mode are restored.  Raises OutOfMemory where it does not fit.
+    A quick one is timed again, as the first call takes longer.  Random state and mode are restored.
     """
     device, training = next(model.parameters()).device, model.training
-    random = random_state(device)
+    random, (trained, held_out) = random_state(device), batch_source.longest()
     model.eval()
     with out_of_memory("at the longest batch, tried before step 1", plan):
-        batch, copies = batch_source.longest()[1].to(device), later(model)
-        seconds = _seconds_of(evaluate := partial(objective.evaluate, model, [batch]))
+        seconds = _seconds_of(evaluate := partial(objective.evaluate, model, [trained.to(device)]))
         seconds = seconds if seconds > SLOW else _seconds_of(evaluate)
-        del copies
     model.train(training)
     set_random_state(device, random)
-    return seconds
+    return seconds * held_out.places / trained.places
 
 
 def evaluation_seconds(

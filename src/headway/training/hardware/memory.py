@@ -91,13 +91,8 @@ def check_room(plan: Plan) -> None:
         check_fits(4 * plan.batch_tokens * width, f"a batch of {plan.batch_tokens:,} tokens (--batch-tokens)")
 
 
-def later(model: nn.Module) -> list[torch.Tensor]:
-    """Room for what comes after a step, so that it is there while something is tried."""
-    return [torch.empty_like(p) for p in model.parameters() if p.requires_grad for _ in range(LATER)]
-
-
 def try_longest(model: nn.Module, objective: Objective, batch_source: BatchSource, plan: Plan, ranks: Ranks) -> None:
-    """Compute a gradient of the longest batch: raises OutOfMemory where it does not fit.
+    """Compute a gradient and an evaluation of the longest batches: raises OutOfMemory where they do not fit.
 
     Weights, random state and mode are restored, and gradients are cleared.  Of several ranks, each tries its own part.
     """
@@ -106,12 +101,15 @@ def try_longest(model: nn.Module, objective: Objective, batch_source: BatchSourc
     random, training = random_state(device), model.training
     with out_of_memory("at the longest batch, tried before step 1", plan):
         try:
-            copies = later(model)
+            longest, held_out = batch_source.longest()
+            later = [torch.empty_like(p) for p in parameters for _ in range(LATER)]
             model.train()
-            if (batch := ranks.part(batch_source.longest()[0])) is not None:
+            if (batch := ranks.part(longest)) is not None:
                 with ThreadParallel(plan.hardware.shares) as shares:
                     shares.add_gradient(model, objective, batch.to(device), plan.precision, parameters)
-            del copies
+            model.eval()
+            objective.evaluate(model, [held_out.to(device)])
+            del later
         finally:
             for p in parameters:
                 p.grad = None

@@ -62,6 +62,8 @@ class Job:
     run: RunDirectory
     keep_best: Callable[[], None]
     """saves the model as it is now"""
+    saved: bool = field(default=False, init=False)
+    """whether this command wrote the weights that are kept"""
     snapshot: Callable[[int], None] | None = None
     """saves a snapshot of an evaluation's model, by its step"""
     sample: Callable[[], str] | None = None
@@ -278,7 +280,7 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Progr
         careful = len(units) < job.careful_below
         kept = now.note(cost, metrics, units, last=job.keep == "last", careful=careful, whole=whole)
         if kept:
-            _saved(job, job.keep_best, progress)
+            job.saved = _saved(job, job.keep_best, progress)
         if job.snapshot is not None:
             _saved(job, partial(job.snapshot, state.step), progress)
     finally:
@@ -339,14 +341,16 @@ def _note_checkpoints(job: Job, saver: Saver | SharedSaver) -> None:
         job.run.update(checkpoints=True)
 
 
-def _saved(job: Job, save: Callable[[], None], progress: Progress) -> None:
+def _saved(job: Job, save: Callable[[], None], progress: Progress) -> bool:
     """Save the model.  Where that fails and training continues, the best weights are still in the checkpoints."""
     try:
         save()
+        return True
     except SaveFailed as error:
         if job.on_save_error == "stop":
             raise
         progress.warn(f"{error}. Training continues (--on-save-error)")
+        return False
 
 
 def divide_and_clip(parameters: list[nn.Parameter], count: float, longest: float) -> float:

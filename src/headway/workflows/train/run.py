@@ -121,7 +121,8 @@ def run_training(
                 recompute_activations(prepared.model)
             if isinstance(prepared.batch_source, StreamBatches):
                 prepared.batch_source.check(ranks.count)
-            if not (prepared.plan.fine_tuning.frozen or options.runtime.shard):  # sharded weights may not fit here
+            # sharded weights may not fit here, and without time for a step nothing needs to
+            if not (prepared.plan.fine_tuning.frozen or options.runtime.shard) and _steps_fit(prepared, started):
                 try_longest(prepared.model, prepared.objective, prepared.batch_source, prepared.plan, ranks)
             if earlier is None:
                 if ranks.first and prepared.base is None and not options.runtime.shard:
@@ -258,7 +259,8 @@ def _train(
     twin.eval()
     if plan.evaluating.validation_part > 1:
         now.state.best_metrics, now.units["best"] = held_out_metrics(model.eval(), prepared.objective, batch_source)
-    keep_best()
+    if ranks.count > 1 or not job.saved:
+        keep_best()
     if closing is not None:
         progress.phase("measuring")
         with out_of_memory("during the final measurements", plan):
@@ -266,6 +268,14 @@ def _train(
     finish(run, now, prepared, options, of_baselines, started)
     if ranks.first:
         keep_once(run, progress)
+
+
+def _steps_fit(prepared: Prepared, started: float) -> bool:
+    """Whether there is time for a step, which takes longer than evaluating the longest batch, beside an evaluation."""
+    if prepared.limit is None:
+        return True
+    evaluation = evaluation_seconds(prepared.model, prepared.batch_source, prepared.batch_seconds)
+    return prepared.limit - (time.monotonic() - started) > evaluation + prepared.batch_seconds
 
 
 def _after(prepared: Prepared, closing: Closing | None, sample: Callable[[], str] | None) -> dict[str, float]:
