@@ -121,8 +121,9 @@ def run_training(
                 recompute_activations(prepared.model)
             if isinstance(prepared.batch_source, StreamBatches):
                 prepared.batch_source.check(ranks.count)
-            # sharded weights may not fit here, and without time for a step nothing needs to
-            if not (prepared.plan.fine_tuning.frozen or options.runtime.shard) and _steps_fit(prepared, started):
+            step = prepared.batch_seconds * (1 + prepared.batch_source.validation_batches())  # and an evaluation
+            fits = prepared.limit is None or prepared.limit - (time.monotonic() - started) > step
+            if fits and not (prepared.plan.fine_tuning.frozen or options.runtime.shard):  # sharded may not fit here
                 try_longest(prepared.model, prepared.objective, prepared.batch_source, prepared.plan, ranks)
             if earlier is None:
                 if ranks.first and prepared.base is None and not options.runtime.shard:
@@ -237,10 +238,9 @@ def _train(
     keep_best = partial(save, run.save_model)
     snapshot = partial(save, run.save_snapshot) if options.run.snapshots else None
     job = Job(model, prepared.objective, batch_source, plan, run, keep_best, snapshot, sample)
-    job.ranks, job.workers = ranks, options.runtime.workers
+    job.ranks, job.workers, job.careful_below = ranks, options.runtime.workers, data.careful_below
     job.save_every, job.on_save_error = parse_seconds(options.run.save_every, "--save-every"), options.run.on_save_error
     job.known, job.keep, job.cycle = known_signs(prepared), options.run.keep, cycle
-    job.careful_below = data.careful_below
     model.train()
     try:
         now = train(job, budget, progress, saved)
@@ -268,14 +268,6 @@ def _train(
     finish(run, now, prepared, options, of_baselines, started)
     if ranks.first:
         keep_once(run, progress)
-
-
-def _steps_fit(prepared: Prepared, started: float) -> bool:
-    """Whether there is time for a step, which takes longer than evaluating the longest batch, beside an evaluation."""
-    if prepared.limit is None:
-        return True
-    evaluation = evaluation_seconds(prepared.model, prepared.batch_source, prepared.batch_seconds)
-    return prepared.limit - (time.monotonic() - started) > evaluation + prepared.batch_seconds
 
 
 def _after(prepared: Prepared, closing: Closing | None, sample: Callable[[], str] | None) -> dict[str, float]:
