@@ -95,7 +95,7 @@ def measured(
     results = {
         (run["weights"], run.get("val_loss")) for run in (trained(words, "--steps", STEPS) for _ in range(equal))
     }
-    print(f"{kind}: {equal} runs by steps, {len(results)} results", flush=True)
+    print(f"{kind}: {equal} runs by steps, {len(results)} results: {sorted(map(str, results))}", flush=True)
     return kind, {**facts(), "together": together, "timed": timed, "equal": {"runs": equal, "results": len(results)}}
 
 
