@@ -74,7 +74,7 @@ PLACES = {
     "the longest evaluation": (LanguageModeling, "evaluate", 1, None, "at the longest batch, tried before step 1"),
     "the first step": (LanguageModeling, "loss", 2, training, "at step 1"),
     "step 7": (LanguageModeling, "loss", 15, training, "at step 7"),
-    "an evaluation": (LanguageModeling, "evaluate", 4, None, "at the evaluation after step 8"),
+    "an evaluation": (LanguageModeling, "evaluate", 3, None, "at the evaluation after step 8"),
     "a copy of what is to be saved": (saver, "copied", 5, None, "while step 4 was saved"),
     "a checkpoint": (checkpoint, "save_file", 14, None, "while step 4 was saved"),
     "the model": (run_directory, "save_any", 3, None, "while the model was saved"),
