@@ -2,11 +2,13 @@
 
 import itertools
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import headway
@@ -72,6 +74,46 @@ def test_shares_of_a_decoder_count_the_targets_that_are_asked_for():
     assert divided[1] == whole[1] == sum(len(row) - 1 for row in ROWS)
     assert divided[0] == pytest.approx(whole[0], rel=1e-5)
     assert all(torch.allclose(a, b, atol=1e-6, rtol=1e-4) for a, b in zip(divided[2], whole[2], strict=True))
+
+
+class Waiting:
+    """A matrix that is read three times, and once in bfloat16: there one thread, the ``last``, waits for the other."""
+
+    by_rows = True
+
+    def __init__(self, last: int):
+        self.last, self.others, self.both = last, threading.Event(), threading.Barrier(2)
+
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
+        scales = torch.arange(1, 33).sqrt()  # so that sums are rounded
+        x = sum(F.embedding(batch.ids.roll(n, dims=1), model.weight) * scales for n in range(2))
+        if threading.get_ident() == self.last:
+            self.others.wait(10)
+        logits = F.linear(x, model.weight)
+        self.others.set()
+        self.both.wait(10)
+        return F.cross_entropy(logits.float().flatten(0, 1), batch.targets.flatten()), 1
+
+
+def test_a_share_uses_nothing_that_another_converted_whatever_came_before_in_its_thread():
+    torch.manual_seed(0)
+    model, found = nn.Linear(32, 50, bias=False), []
+    ids = torch.randint(50, (32, 8))
+    for before in (0, 1000):
+        model.weight.grad = None
+        with ThreadParallel(2) as made:
+            number = made._threads._pool.submit(operations, before).result()
+            made.add_gradient(model, Waiting(number), Batch(ids, ids >= 0, ids), "bfloat16", [model.weight])
+        found.append(model.weight.grad)
+    assert torch.equal(*found), "the order in which a matrix's gradients are added up is that of torch's counter"
+
+
+def operations(count: int) -> int:
+    """So many operations that torch counts, and the number of their thread."""
+    x = torch.ones(1, requires_grad=True)
+    for _ in range(count):
+        x + 1
+    return threading.get_ident()
 
 
 def test_a_share_leaves_out_columns_of_padding():

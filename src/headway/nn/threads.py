@@ -38,7 +38,7 @@ class Threads:
         each = max(1, threads // self.count)
 
         def one(*given: Any) -> Any:
-            torch.set_num_threads(each)  # for this thread, and for matrix products everywhere
+            torch.set_num_threads(each)  # for this thread
             return function(*given)
 
         try:

@@ -18,7 +18,6 @@ from torch.autograd.function import once_differentiable
 TOLERANCE = 1e-5
 """The greatest relative difference from torch's product with which oneDNN's is used."""
 
-
 FUSED = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh"), "tanh": ("tanh", "")}
 """The activations that oneDNN computes while it writes a product, and its names for them."""
 

@@ -23,9 +23,12 @@ LEAST_WIDTH = 64
 
 
 def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager:
-    """The context in which a forward runs: bfloat16 products with float32 weights, or float32 throughout."""
+    """The context in which a forward runs: bfloat16 products with float32 weights, or float32 throughout.
+
+    Without torch's cache of converted weights, which all threads share: what one finds there is the other's timing.
+    """
     if precision == "bfloat16":
-        return torch.autocast(device.type, torch.bfloat16)
+        return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
     return contextlib.nullcontext()
 
 

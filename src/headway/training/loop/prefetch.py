@@ -36,9 +36,7 @@ class Prefetch:
 
     def __init__(self, batch_source: BatchSource, ranks: Ranks | None = None, workers: int = 0):
         self.batch_source, self.ranks = batch_source, ranks or Ranks()
-        self.workers = (
-            min(workers, 1) if isinstance(batch_source, StreamBatches) else workers
-        )  # a stream is read in order
+        self.workers = min(workers, 1) if isinstance(batch_source, StreamBatches) else workers  # a stream has an order
         self._made: Iterator[Made | str] | None = None
         self._at: tuple[int, int] | None = None
         self._asked = Position()

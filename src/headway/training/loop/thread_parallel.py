@@ -17,7 +17,6 @@ MOST_SHARES = 4
 LEAST_WORK = 1e10
 """FLOPs of a step from which shares are faster: below, Python's global lock limits the speed."""
 
-
 TRIED_WORK = 1e9
 """FLOPs of a step from which a run by time measures whether shares are faster."""
 
