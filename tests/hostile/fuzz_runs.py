@@ -270,6 +270,10 @@ def preload() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     import torch._dynamo  # noqa: F401
 
+    from headway.nn.kernels import products
+
+    products._chosen = products.TORCH  # else each child times both, and a busy machine decides the last digits
+
     import headway.reports
     import headway.workflows.evaluate
     import headway.workflows.export.export
