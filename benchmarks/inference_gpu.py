@@ -27,7 +27,7 @@ from inference_models import classifier, gpt2, minilm
 from machine import RESULTS, facts, interleaved, spread, write
 from training_step import gpt2_config, of_headway, of_torch
 
-from headway.data.batches.batching import Batch
+from headway.data.batches.batching import Batch, TargetKind
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder
 from headway.tasks.common.next_token import LanguageModeling
@@ -142,7 +142,7 @@ def train(given: argparse.Namespace) -> dict[str, Any]:
     """Tokens a second of a training step in bfloat16, and the share of 989 TFLOP/s that 6 parameters tokens are."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(VOCAB, (ROWS, LENGTH + 1), generator=generator)
-    batch = Batch(ids[:, :-1].contiguous(), None, ids[:, 1:].contiguous()).to(CUDA)
+    batch = Batch({"ids": ids[:, :-1].contiguous()}, None, ids[:, 1:].contiguous(), TargetKind.TOKEN).to(CUDA)
     ours = initialise(Decoder(gpt2_config(VOCAB, 768, 12, 12, LENGTH)), 0).to(CUDA)
     none = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
     theirs = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=VOCAB, n_positions=LENGTH, **none))

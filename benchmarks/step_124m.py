@@ -15,7 +15,7 @@ from machine import facts, interleaved, spread, write
 from training_step import Step, gpt2_config, of_headway, of_torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from headway.data.batches.batching import Batch
+from headway.data.batches.batching import Batch, TargetKind
 from headway.models.freed_memory import keep_freed_memory
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder
@@ -27,7 +27,7 @@ ROWS, LENGTH, VOCAB, WIDTH, LAYERS, HEADS = 2, 512, 50_304, 768, 12, 12
 def ours(ids: torch.Tensor, count: int) -> Step:
     """A step of ours in so many shares."""
     model = initialise(Decoder(gpt2_config(VOCAB, WIDTH, LAYERS, HEADS, LENGTH)), 0)
-    batch = Batch(ids[:, :-1].contiguous(), None, ids[:, 1:].contiguous())
+    batch = Batch({"ids": ids[:, :-1].contiguous()}, None, ids[:, 1:].contiguous(), TargetKind.TOKEN)
     return of_headway(model, LanguageModeling(), batch, "bfloat16", count)
 
 

@@ -22,7 +22,7 @@ from machine import facts, installed, interleaved, spread, write
 from training_step import Step, gpt2_config, of_headway, of_torch
 
 import headway
-from headway.data.batches.batching import Batch, pad
+from headway.data.batches.batching import Batch, TargetKind, pad
 from headway.models.freed_memory import keep_freed_memory
 from headway.models.heads import ClassificationHead
 from headway.models.initialise import initialise
@@ -39,7 +39,7 @@ def language_model() -> dict[str, Step]:
     """Next-token steps on the same drawn ids."""
     ids = torch.randint(VOCAB, (ROWS, LENGTH + 1), generator=torch.Generator().manual_seed(0))
     inputs, targets = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
-    batch = Batch(inputs, None, targets)
+    batch = Batch({"ids": inputs}, None, targets, TargetKind.TOKEN)
     config = gpt2_config(VOCAB, WIDTH, LAYERS, HEADS, LENGTH)
     none: dict[str, Any] = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
     sizes = {"n_positions": LENGTH, "n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS}
@@ -85,7 +85,9 @@ def classifier(directory: Path, data: Path) -> dict[str, Step]:
     )  # fmt: skip
     print(f"{len(rows)} reviews, padded to {ids.shape[1]} tokens", flush=True)
     return {
-        "headway": of_headway(model, Classification(LABELS), Batch(ids, mask, targets), "float32"),
+        "headway": of_headway(
+            model, Classification(LABELS), Batch({"ids": ids}, mask, targets, TargetKind.ROW), "float32"
+        ),
         "transformers": of_torch(
             bert, lambda: bert(input_ids=ids, attention_mask=ones, labels=targets).loss, "float32"
         ),

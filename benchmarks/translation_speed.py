@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from machine import facts, spread, write
 from torch import Tensor, nn
 
-from headway.data.batches.batch_source import TargetBatches
+from headway.data.batches.batch_source import RowBatches
 from headway.data.batches.batching import IGNORED
 from headway.data.batches.windows import Position
 from headway.data.formats.aligned import read_aligned
@@ -129,7 +129,7 @@ def measure(subject: str, data: Path, steps: int) -> float:
     torch.manual_seed(0)
     rows, vocab = pairs(data)
     batch_source, position = (
-        TargetBatches(rows.sides, (rows.first[:8], rows.second[:8]), BATCH_TOKENS, seed=0),
+        RowBatches(rows.examples, rows.examples, BATCH_TOKENS, seed=0),
         Position(),
     )
     step = (

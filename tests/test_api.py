@@ -6,14 +6,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args, get_overloads, get_type_hints
+from typing import get_args, get_type_hints
 
 import pytest
 import torch
 
 import headway
-from headway.tasks import registry
-from headway.tasks.task import Pipeline
 from headway.training.keywords import TrainKeywords
 from headway.training.options import OPTIONS
 
@@ -118,14 +116,6 @@ def test_load_gives_the_pipeline_of_the_task(lm_run: Path, classifier_run: Path)
         assert pipe.task == task
         assert isinstance(pipe.model, torch.nn.Module) and not pipe.model.training
         assert pipe.tokenizer.decode(pipe.tokenizer.encode("the cat")).strip() == "the cat"
-
-
-def test_load_is_typed_by_every_task_there_is():
-    """One overload for each name of the registry, that of the pipeline with this task; and one for no literal."""
-    *named, rest = [get_type_hints(one) for one in get_overloads(headway.load)]
-    found = {get_args(hints["task"])[0]: hints["return"].task for hints in named}
-    assert found == {name: name for name in registry.NAMES}
-    assert rest["task"] == str | None and rest["return"] is Pipeline
 
 
 def test_load_of_a_named_task(lm_run: Path):

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from headway.cli.train import train
     from headway.errors import InputError
     from headway.hub.directory import load_model, save_model
+    from headway.load_types import load
     from headway.models.config import TransformerConfig
     from headway.models.transformer import Decoder, Encoder, EncoderDecoder
-    from headway.workflows.load import load
 
 __version__ = "0.1.0"
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from headway.data.batches.batch_source import RowBatches, TextBatches
+from headway.data.batches.batching import TargetKind
+from headway.data.batches.examples import Examples
 from headway.data.batches.windows import Position
 from headway.errors import InputError
 
@@ -15,7 +17,8 @@ LENGTHS = [3, 11, 2, 7, 5, 5, 13, 1, 4, 6, 23, 9, 2]
 def row_batch_source(**options: object) -> RowBatches:
     train = [[i + 5] * n for i, n in enumerate(LENGTHS)]
     held_out = [[i + 5] * n for i, n in enumerate(LENGTHS[:7])]
-    return RowBatches(train, list(range(13)), held_out, list(range(7)), 17, 3, **options)
+    parts = (Examples(rows, list(range(len(rows))), TargetKind.ROW) for rows in (train, held_out))
+    return RowBatches(*parts, 17, 3, **options)
 
 
 def text_batch_source() -> TextBatches:

@@ -7,7 +7,9 @@ import pytest
 
 from headway.data.batches import encoded
 from headway.data.batches.batch_source import RowBatches
+from headway.data.batches.batching import TargetKind
 from headway.data.batches.encoded import Column, encoded_rows, row_hashes, row_lengths, unnamed_rows
+from headway.data.batches.examples import Examples
 from headway.data.batches.windows import Position
 
 ROWS = [[5, 70_000, 7], [], [8], [1, 2, 3, 4]]
@@ -84,7 +86,8 @@ def test_rows_without_a_name_leave_no_file(tmp_path, monkeypatch):
 
 def test_a_feed_of_them_gives_the_same_batches(make):
     rows = [row or [0] for row in ROWS]
-    one, other = (RowBatches(part, [0, 1, 0, 1], part, [0, 1, 0, 1], 8, seed=3) for part in (rows, make(rows)))
+    parts = (Examples(part, [0, 1, 0, 1], TargetKind.ROW) for part in (rows, make(rows)))
+    one, other = (RowBatches(part, part, 8, seed=3) for part in parts)
     position = Position()
     for _ in range(5):
         (batch, after), (same, _) = one.next(position), other.next(position)

@@ -30,8 +30,11 @@ def passes(one: ImageBatches, count: int) -> dict[tuple[int, int], torch.Tensor]
     while position.epoch < count:
         batch, after = one.next(position)
         assert batch.targets.tolist() == one.examples(position) and after == one.after(position)
-        assert batch.tokens == batch.places == 6 * len(batch.ids) and batch.lengths.tolist() == [6] * len(batch.ids)
-        found |= {(position.epoch, number): row for number, row in zip(batch.targets.tolist(), batch.ids, strict=True)}
+        assert batch.tokens == batch.places == 6 * len(batch) and batch.lengths.tolist() == [6] * len(batch)
+        found |= {
+            (position.epoch, number): row
+            for number, row in zip(batch.targets.tolist(), batch.inputs["pixels"], strict=True)
+        }
         position = after
     return found
 
@@ -45,7 +48,9 @@ def test_an_image_is_changed_by_seed_pass_and_number_alone():
         found[0, 5], passes(batch_source(seed=4), 1)[0, 5]
     )
     later = batch_source().next(Position(2, 8))[0]  # as a run that is taken up asks first
-    assert all(torch.equal(row, found[2, n]) for n, row in zip(later.targets.tolist(), later.ids, strict=True))
+    assert all(
+        torch.equal(row, found[2, n]) for n, row in zip(later.targets.tolist(), later.inputs["pixels"], strict=True)
+    )
     orders = [batch_source().examples(Position(epoch)) for epoch in range(3)]
     assert orders[0] != orders[1] != orders[2]
 
@@ -55,13 +60,13 @@ def test_unchanged_and_held_out_images_are_what_the_model_reads():
     expected = preprocess(list(TRAIN), HOW)
     assert all(torch.equal(plain[0, number], expected[number]) for number in range(23))
     batches = list(batch_source().validation())
-    assert [len(batch.ids) for batch in batches] == [8, 3] and batch_source().validation_batches() == 2
-    assert torch.equal(torch.cat([batch.ids for batch in batches]), preprocess(list(HELD_OUT), HOW))
+    assert [len(batch) for batch in batches] == [8, 3] and batch_source().validation_batches() == 2
+    assert torch.equal(torch.cat([batch.inputs["pixels"] for batch in batches]), preprocess(list(HELD_OUT), HOW))
     assert torch.cat([batch.targets for batch in batches]).tolist() == list(range(11))
     longest, held_out = batch_source().longest()
-    assert len(longest.ids) == 4 and len(held_out.ids) == 8
+    assert len(longest) == 4 and len(held_out) == 8
     part = longest.rows(torch.tensor([2, 0])).to("cpu")
-    assert torch.equal(part.ids, longest.ids[[2, 0]]) and part.each == 6
+    assert torch.equal(part.inputs["pixels"], longest.inputs["pixels"][[2, 0]]) and part.patches == 6
     assert batch_source().epochs(Position(2, 23)) == 3
     assert len(list(image_batches(HELD_OUT, np.arange(11), HOW, 5, 6))) == 3
     with pytest.raises(ValueError, match="no batch begins at image 23"):

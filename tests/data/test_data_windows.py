@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.data.batches.batching import Batch, length_batches, longest_batch, pad
+from headway.data.batches.batching import Batch, TargetKind, length_batches, longest_batch, pad
 from headway.data.batches.windows import Position, Windows, evaluation_windows
 from headway.errors import InputError
 
@@ -111,9 +111,9 @@ def test_pad_and_batch():
     ids, mask = pad([[5, 6, 7], [], [8]], pad_id=2)
     assert ids.tolist() == [[5, 6, 7], [2, 2, 2], [8, 2, 2]] and ids.dtype == torch.int64
     assert mask.tolist() == [[True] * 3, [False] * 3, [True, False, False]]
-    batch = Batch(ids, mask, torch.tensor([0, 1, 0])).to("cpu")
+    batch = Batch({"ids": ids}, mask, torch.tensor([0, 1, 0]), TargetKind.ROW).to("cpu")
     assert batch.tokens == 4
-    assert Batch(ids, None, ids).to("cpu").tokens == 9
+    assert Batch({"ids": ids}, None, ids, TargetKind.TOKEN).to("cpu").tokens == 9
     assert pad([[]])[0].shape == (1, 1)
     with pytest.raises(ValueError, match="no sequences"):
         pad([])

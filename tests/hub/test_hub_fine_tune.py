@@ -7,11 +7,13 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
+from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
 from headway.hub.fine_tune import for_classification, for_masked_tokens, for_token_classification
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHead
 from headway.models.transformer import Decoder, Encoder
+from headway.tasks.common.labels import labels_of
 
 B, T, V, C = 3, 13, 31, 7
 SMALL = {
@@ -109,7 +111,7 @@ def test_an_image_classifier(published, tmp_path):
         back = saved(model, "ViTForImageClassification", tmp_path)
         images = torch.randn(B, 3, 15, 15)
         assert (model(images) - back(pixel_values=images).logits).abs().max() <= 1e-4
-    with pytest.raises(ValueError, match="vit has no masked-token head"):
+    with pytest.raises(ValueError, match="vit has no head that gives logits of the vocabulary"):
         for_masked_tokens(published("ViT", "Model"))
 
 
@@ -184,6 +186,20 @@ def test_names_of_classes_are_forgotten_with_the_classes(published, tmp_path):
     assert written["id2label"]["0"] == "LABEL_0" and "problem_type" not in written
 
 
+def test_a_model_of_one_number_is_read_and_written_and_is_no_classifier_of_labels(published, tmp_path):
+    model = for_classification(published("Bert", "Model"), 1)
+    save_model(model, tmp_path, problem_type="regression")
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    ids = torch.randint(5, 23, (2, 7))
+    with torch.no_grad():
+        assert torch.allclose(load_model(tmp_path)(ids), theirs(ids).logits, atol=1e-5)
+    assert theirs.config.problem_type == "regression" and theirs.config.num_labels == 1
+    entries = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**entries, "problem_type": None}))
+    with pytest.raises(InputError, match="a number and no label; a classifier has 2 classes or more"):
+        labels_of(tmp_path, 1)
+
+
 def test_there_and_back_keeps_the_pooler(published):
     model = published("Bert", "Model")
     pooler = model.pooler.dense
@@ -217,8 +233,8 @@ def test_what_no_family_expresses_is_refused_and_left_alone():
         for_masked_tokens(Decoder(config))
 
 
-def test_fewer_than_two_classes_are_refused(published):
+def test_no_output_is_refused(published):
     model = published("Bert", "Model")
-    with pytest.raises(ValueError, match="1 classes"):
-        for_classification(model, 1)
+    with pytest.raises(ValueError, match="0 classes"):
+        for_classification(model, 0)
     assert model.head is None and model.pooler is not None

@@ -13,7 +13,6 @@ from headway.models.heads import (
     TokenClassificationHead,
     TokenHead,
     VectorHead,
-    make_norm,
 )
 from headway.models.patches import Patches
 from headway.models.size import (
@@ -76,7 +75,7 @@ def build(config, wiring):
         model.head = MaskedTokenHead(config, model.stack.embedding.tokens)
         words["head"] = MaskedTokenHead.size_of(config)
     elif wiring == "classes":
-        model.head = ClassificationHead(config, 5, norm=lambda: make_norm(config))
+        model.head = ClassificationHead(config, 5, norm=True)
         words["head"] = ClassificationHead.size_of(config, 5)
     elif wiring.startswith("tags"):
         dense = "dense" in wiring
@@ -95,7 +94,7 @@ def test_a_planned_head_is_as_large_as_the_head(name):
     tokens = Decoder(config).stack.embedding.tokens
     heads = [(ClassificationHead(config, 5, dense=False), ClassificationHead.size_of(config, 5, dense=False))]
     heads += [
-        (ClassificationHead(config, 5, norm=lambda: make_norm(config)), ClassificationHead.size_of(config, 5)),
+        (ClassificationHead(config, 5, norm=True), ClassificationHead.size_of(config, 5)),
         *(
             (MaskedTokenHead(config, tokens, dense_bias=bias), MaskedTokenHead.size_of(config, dense_bias=bias))
             for bias in (True, False)
@@ -107,7 +106,7 @@ def test_a_planned_head_is_as_large_as_the_head(name):
         assert planned.matrices + planned.biases + planned.norms == counted(head)
         tied = config.tied and not isinstance(head, ClassificationHead)
         assert planned.shared == (tokens.weight.numel() if tied else 0)
-        assert planned.each_token == (not isinstance(head, ClassificationHead))
+        assert planned.gives.each_token == (not isinstance(head, ClassificationHead))
 
 
 def counted(model):

@@ -112,7 +112,7 @@ def others(name: str, value: Any) -> list[Any]:
 
 def written(family: Any) -> tuple[Any, dict[str, Any]]:
     """The class of a family's model, and all that its configuration writes."""
-    name = CLASSES.get(family.model_type, family.classes[0])
+    name = CLASSES.get(family.model_type, next(iter(family.classes.values())))
     cls = getattr(transformers, name)
     settings = {"architectures": [name], **SETTINGS[family.model_type]}
     return cls, json.loads(cls.config_class(**settings).to_json_string(use_diff=False))

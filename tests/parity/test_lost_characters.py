@@ -53,7 +53,7 @@ def test_a_cased_vocabulary_and_classes_that_differ_by_an_emoji(in_process: Call
 def test_a_target_that_is_unknown_is_never_right():
     import torch
 
-    from headway.data.batches.batching import IGNORED, TargetBatch
+    from headway.data.batches.batching import IGNORED, Batch, TargetKind
     from headway.tasks.translation.objective import Translation
 
     class Right(torch.nn.Module):
@@ -61,6 +61,6 @@ def test_a_target_that_is_unknown_is_never_right():
             return 9.0 * torch.nn.functional.one_hot(wanted.clamp(min=0), 7).float()
 
     wanted = torch.tensor([[5, 2, 3], [2, 4, IGNORED]])
-    batch = TargetBatch(torch.ones(2, 3, dtype=torch.int64), None, wanted)
+    batch = Batch({"ids": torch.ones(2, 3, dtype=torch.int64)}, None, wanted, TargetKind.SEQUENCE)
     assert Translation(0).evaluate(Right(), [batch])["accuracy"] == 1
     assert Translation(0, unknown=2).evaluate(Right(), [batch])["accuracy"] == pytest.approx(3 / 5)

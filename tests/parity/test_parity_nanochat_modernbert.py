@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
 from headway.models.config import Positions, TransformerConfig
-from headway.models.heads import ClassificationHead, MaskedTokenHead, make_norm
+from headway.models.heads import ClassificationHead, MaskedTokenHead
 from headway.models.transformer import Decoder, Encoder
 
 B, T, V, C = 3, 13, 31, 5
@@ -149,7 +149,7 @@ def configured(kind):
     if kind == "masked":
         model.head = MaskedTokenHead(config, model.stack.embedding.tokens)
     elif kind == "classes":
-        model.head = ClassificationHead(config, C, pooling="mean", activation="silu", norm=lambda: make_norm(config))
+        model.head = ClassificationHead(config, C, pooling="mean", activation="silu", norm=True)
     return model
 
 

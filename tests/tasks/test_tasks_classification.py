@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, precision_recall_fscore_support
 from torch import Tensor, nn
 
-from headway.data.batches.batching import Batch, pad
+from headway.data.batches.batching import Batch, TargetKind, pad
 from headway.models.config import TransformerConfig
-from headway.models.heads import ClassificationHead, make_norm
+from headway.models.heads import ClassificationHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.tasks.common.classes import Classification, balanced_weights, scores
@@ -37,7 +37,7 @@ class Recorder(nn.Module):
 def batch() -> Batch:
     random = np.random.default_rng(7)
     ids, mask = pad([random.integers(5, 31, n).tolist() for n in (3, 7, 2, 11, 5)])
-    return Batch(ids, mask, torch.tensor(TARGETS))
+    return Batch({"ids": ids}, mask, torch.tensor(TARGETS), TargetKind.ROW)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_label_smoothing_acts_in_training_alone(batch: Batch, logits: Tensor):
 def test_token_dropout_hides_about_its_share_and_never_a_special_token(logits: Tensor):
     hidden, protected, share = 4, [0, 1, 2, 3, 4], 0.3
     ids = torch.arange(5 * 997).reshape(5, 997) % 31
-    batch = Batch(ids, None, torch.tensor(TARGETS))
+    batch = Batch({"ids": ids}, None, torch.tensor(TARGETS), TargetKind.ROW)
     task = Classification(LABELS, token_dropout=share, hidden_token=hidden, protected=protected)
     model = Recorder(logits)
     torch.manual_seed(17)
@@ -109,7 +109,7 @@ def test_token_dropout_hides_about_its_share_and_never_a_special_token(logits: T
 
 def test_micro_batches_of_any_size_give_the_gradient_of_the_whole(batch: Batch):
     config = TransformerConfig(vocab_size=31, d_model=14, n_heads=1, n_layers=2, max_length=11)
-    model = Encoder(config, ClassificationHead(config, 3, norm=lambda: make_norm(config), dropout=0.0))
+    model = Encoder(config, ClassificationHead(config, 3, norm=True, dropout=0.0))
     initialise(model, seed=5)
     task = Classification(LABELS, weights=torch.tensor([1.5, 1.0, 0.5]))
     gradients = []
@@ -117,7 +117,9 @@ def test_micro_batches_of_any_size_give_the_gradient_of_the_whole(batch: Batch):
         model.zero_grad()
         count = 0
         for start, stop in pairwise(cuts):
-            part = Batch(batch.ids[start:stop], batch.mask[start:stop], batch.targets[start:stop])
+            part = Batch(
+                {"ids": batch.ids[start:stop]}, batch.mask[start:stop], batch.targets[start:stop], TargetKind.ROW
+            )
             loss, n, _ = task.loss(model, part)
             loss.backward()
             count += n
@@ -183,7 +185,7 @@ def test_r_drop_adds_the_divergence_of_two_answers():
     draw = torch.Generator().manual_seed(0)
     answers = [torch.randn(5, 3, generator=draw) for _ in range(2)]
     targets = torch.tensor([0, 2, 1, 1, 0])
-    batch = Batch(torch.ones(5, 2, dtype=torch.int64), None, targets)
+    batch = Batch({"ids": torch.ones(5, 2, dtype=torch.int64)}, None, targets, TargetKind.ROW)
     model = Both(*answers).train()
     found, count, _ = Classification(["a", "b", "c"], r_drop=4.0).loss(model, batch)
     one, other = (answer.log_softmax(dim=-1) for answer in answers)

@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 from torch import Tensor, nn
 
 import headway
-from headway.data.batches.batching import Batch, pad
+from headway.data.batches.batching import Batch, TargetKind, pad
 from headway.models.config import TransformerConfig
 from headway.models.heads import PoolingHead
 from headway.models.transformer import Encoder
@@ -34,7 +34,7 @@ class Table(nn.Module):
 
 def pairs(first: list[int], second: list[int], targets: list[float] | None = None) -> Batch:
     ids = torch.tensor([first + second]).T
-    return Batch(ids, None, torch.tensor(targets or [1.0] * len(first)))
+    return Batch({"ids": ids}, None, torch.tensor(targets or [1.0] * len(first)), TargetKind.PAIR)
 
 
 def table(n: int = 23, width: int = 5, seed: int = 3) -> Table:
@@ -121,10 +121,10 @@ def test_pairs_that_share_a_text_are_no_wrong_answers():
 
 def test_padding_does_not_make_texts_equal():
     ids, mask = pad([[5], [5, 0], [7], [9]])
-    batch = Batch(ids, mask, torch.ones(2))
+    batch = Batch({"ids": ids}, mask, torch.ones(2), TargetKind.PAIR)
     model = Table(torch.randn(11, 3, generator=torch.Generator().manual_seed(1)))
     model.vectors.data[7] = -model.vectors.data[5]
-    plain = Batch(torch.tensor([[5, 0], [6, 0], [7, 0], [9, 0]]), None, torch.ones(2))
+    plain = Batch({"ids": torch.tensor([[5, 0], [6, 0], [7, 0], [9, 0]])}, None, torch.ones(2), TargetKind.PAIR)
     model.vectors.data[6] = model.vectors.data[5]
     torch.testing.assert_close(Embedding().loss(model, batch)[0], Embedding().loss(model, plain)[0])
 
@@ -217,7 +217,7 @@ def test_it_learns_which_texts_belong_together():
         random = torch.Generator().manual_seed(seed)
         words = [(topic, side) for side in (0, 4) for topic in topics]  # both texts of a pair share no word
         ids = torch.stack([topic[side + torch.randperm(4, generator=random)[:3]] for topic, side in words])
-        return Batch(ids, None, torch.ones(7))
+        return Batch({"ids": ids}, None, torch.ones(7), TargetKind.PAIR)
 
     task, held_out = Embedding(), [batch(10_007)]
     before = task.evaluate(model, held_out)

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from headway.data.batches.batching import IGNORED, Batch
+from headway.data.batches.batching import IGNORED, Batch, TargetKind
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder
@@ -26,7 +26,7 @@ def model() -> Decoder:
 def batch() -> Batch:
     random = torch.Generator().manual_seed(11)
     tokens = torch.randint(V, (B, T + 1), generator=random)
-    return Batch(tokens[:, :-1], None, tokens[:, 1:])
+    return Batch({"ids": tokens[:, :-1]}, None, tokens[:, 1:], TargetKind.TOKEN)
 
 
 def test_loss_is_the_sum_over_all_targets_and_their_number(model: Decoder, batch: Batch):
@@ -45,7 +45,7 @@ def test_what_is_ignored_is_neither_counted_nor_computed(model: Decoder, batch: 
     targets[0], targets[2, :4] = IGNORED, IGNORED
     rows = []
     model.head.register_forward_hook(lambda *given: rows.append(given[2].numel() // V))
-    total, count, _ = LanguageModeling().loss(model, Batch(batch.ids, None, targets))
+    total, count, _ = LanguageModeling().loss(model, Batch({"ids": batch.ids}, None, targets, TargetKind.TOKEN))
     assert rows == [B * T - T - 4] == [count]
     logs = model(batch.ids).log_softmax(dim=-1)
     places = (targets != IGNORED).nonzero().tolist()
@@ -67,7 +67,10 @@ def test_evaluation_counts_every_target_once_whatever_the_batches(model: Decoder
     model.eval()
     task = LanguageModeling(bytes_per_token=3.0)
     total, count, _ = task.loss(model, batch)
-    parts = [Batch(batch.ids[:2], None, batch.targets[:2]), Batch(batch.ids[2:], None, batch.targets[2:])]
+    parts = [
+        Batch({"ids": batch.ids[:2]}, None, batch.targets[:2], TargetKind.TOKEN),
+        Batch({"ids": batch.ids[2:]}, None, batch.targets[2:], TargetKind.TOKEN),
+    ]
     found = task.evaluate(model, parts)
     assert found["val_loss"] == pytest.approx(total.item() / count, rel=1e-6)
     assert found["perplexity"] == pytest.approx(math.exp(found["val_loss"]))
@@ -81,7 +84,9 @@ def test_micro_batches_of_any_size_give_the_gradient_of_the_whole(model: Decoder
         model.zero_grad()
         count = 0
         for start, stop in pairwise(cuts):
-            loss, n, _ = task.loss(model, Batch(batch.ids[start:stop], None, batch.targets[start:stop]))
+            loss, n, _ = task.loss(
+                model, Batch({"ids": batch.ids[start:stop]}, None, batch.targets[start:stop], TargetKind.TOKEN)
+            )
             loss.backward()
             count += n
         gradients.append([p.grad / count for p in model.parameters()])

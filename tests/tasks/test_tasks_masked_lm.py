@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches.batching import Batch, pad
+from headway.data.batches.batching import Batch, TargetKind, pad
+from headway.data.batches.examples import Examples
 from headway.models.config import TransformerConfig
 from headway.models.heads import MaskedTokenHead
 from headway.models.transformer import Encoder
@@ -49,7 +50,7 @@ class Recorder(nn.Module):
 def test_shares_are_those_of_the_paper_within_five_standard_deviations(share: float):
     task, ids = MaskedLM(MASK, SPECIAL, V, share=share), rows(211, 211)
     torch.manual_seed(5)
-    hidden, chosen = task.hide(Batch(ids, None, ids))
+    hidden, chosen = task.hide(Batch({"ids": ids}, None, ids, TargetKind.TOKEN))
     n_ordinary = 211 * 209
     n = int(chosen.sum())
 
@@ -69,7 +70,7 @@ def test_shares_are_those_of_the_paper_within_five_standard_deviations(share: fl
 
 def test_masks_are_new_each_time_and_follow_from_torchs_seed():
     task, ids = MaskedLM(MASK, SPECIAL, V), rows(7, 31)
-    batch = Batch(ids, None, ids)
+    batch = Batch({"ids": ids}, None, ids, TargetKind.TOKEN)
     torch.manual_seed(11)
     first, second = task.hide(batch)[1], task.hide(batch)[1]
     torch.manual_seed(11)
@@ -80,7 +81,7 @@ def test_padding_is_never_hidden_and_every_sequence_has_something_to_predict():
     ids, mask = pad([[2, 17, 3], [2, *range(10, 41), 3], [2, 3], [2, 19, 23, 3]])
     task = MaskedLM(MASK, SPECIAL, V, share=0.01)
     for _ in range(17):
-        chosen = task.hide(Batch(ids, mask, ids))[1]
+        chosen = task.hide(Batch({"ids": ids}, mask, ids, TargetKind.TOKEN))[1]
         assert not (chosen & ~mask).any()
         assert (chosen.sum(dim=1) > 0).tolist() == [True, True, False, True]
 
@@ -89,7 +90,7 @@ def test_whole_words_are_hidden_or_left():
     starts = torch.arange(V) % 3 == 0
     task, ids = MaskedLM(MASK, SPECIAL, V, starts_word=starts, share=0.3), rows(103, 97)
     hidden_tokens = 0
-    chosen = task.hide(Batch(ids, None, ids))[1]
+    chosen = task.hide(Batch({"ids": ids}, None, ids, TargetKind.TOKEN))[1]
     for row, picked in zip(ids.tolist(), chosen.tolist(), strict=True):
         words: list[list[int]] = []
         for place, token in enumerate(row):
@@ -106,7 +107,7 @@ def test_whole_words_are_hidden_or_left():
 def test_the_loss_is_the_sum_of_minus_log_p_at_the_hidden_positions():
     logits = torch.randn(V, generator=torch.Generator().manual_seed(13))
     task, ids, model = MaskedLM(MASK, SPECIAL, V), rows(5, 31), Recorder(logits)
-    total, count = task.loss(model, Batch(ids, None, ids))
+    total, count = task.loss(model, Batch({"ids": ids}, None, ids, TargetKind.TOKEN))
     targets = ids[model.chosen]
     assert count == len(targets) > 0
     torch.testing.assert_close(total, -logits.log_softmax(-1)[targets].sum())
@@ -131,7 +132,7 @@ def test_evaluation_hides_the_same_whatever_the_batch_and_leaves_the_random_stat
 
     def batches(size: int, order: list[int]) -> list[Batch]:
         parts = [order[i : i + size] for i in range(0, len(order), size)]
-        return [Batch(*pad([lists[i] for i in part]), torch.zeros(len(part))) for part in parts]
+        return [Examples([lists[i] for i in part], np.zeros(len(part)), TargetKind.ROW).together() for part in parts]
 
     straight, turned = list(range(13)), list(range(12, -1, -1))
     found = task.evaluate(model, batches(3, straight))
@@ -150,13 +151,13 @@ def test_accuracy_counts_hidden_tokens_alone():
     logits = torch.zeros(V)
     logits[17] = 9.0
     task = MaskedLM(MASK, SPECIAL, V)
-    assert task.evaluate(Recorder(logits), [Batch(ids, None, ids)])["accuracy"] == 1.0
-    assert task.evaluate(Recorder(-logits), [Batch(ids, None, ids)])["accuracy"] == 0.0
+    assert task.evaluate(Recorder(logits), [Batch({"ids": ids}, None, ids, TargetKind.TOKEN)])["accuracy"] == 1.0
+    assert task.evaluate(Recorder(-logits), [Batch({"ids": ids}, None, ids, TargetKind.TOKEN)])["accuracy"] == 0.0
 
 
 def test_a_batch_without_ordinary_tokens_has_no_targets():
     ids = torch.tensor([[2, 3]])
-    total, count = MaskedLM(MASK, SPECIAL, V).loss(masked_model(), Batch(ids, None, ids))
+    total, count = MaskedLM(MASK, SPECIAL, V).loss(masked_model(), Batch({"ids": ids}, None, ids, TargetKind.TOKEN))
     assert (total.item(), count) == (0.0, 0)
 
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import headway
-from headway.data.batches.batching import IGNORED, Batch
+from headway.data.batches.batching import IGNORED, Batch, TargetKind
 from headway.data.open.read import read
 from headway.errors import InputError
 from headway.runtime.windows import read_in_windows
@@ -280,7 +280,7 @@ class Fixed(nn.Module):
 def test_loss_and_evaluation_count_words():
     logits = torch.randn(2, 5, 7, generator=torch.Generator().manual_seed(3))
     targets = torch.tensor([[IGNORED, 5, 6, 0, IGNORED], [IGNORED, 0, IGNORED, IGNORED, IGNORED]])
-    batch = Batch(torch.ones(2, 5, dtype=torch.int64), None, targets)
+    batch = Batch({"ids": torch.ones(2, 5, dtype=torch.int64)}, None, targets, TargetKind.TOKEN)
     task, model = TokenClassification(LABELS), Fixed(logits).eval()
     total, count, _ = task.loss(model, batch)
     wanted = targets != IGNORED

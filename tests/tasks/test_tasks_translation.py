@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.data.batches.batch_source import TargetBatches, target_batches
-from headway.data.batches.batching import IGNORED, TargetBatch, length_batches
+from headway.data.batches.batch_source import RowBatches
+from headway.data.batches.batching import IGNORED, Batch, TargetKind, length_batches
+from headway.data.batches.examples import Examples
 from headway.data.batches.windows import Position
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
@@ -26,8 +27,8 @@ def translator(dropout: float = 0.0) -> EncoderDecoder:
     return initialise(EncoderDecoder(config), 3, zero_out=False)
 
 
-def batch_of_pairs() -> TargetBatch:
-    return next(target_batches(([s for s, _ in PAIRS], [t for _, t in PAIRS]), 1000))
+def batch_of_pairs() -> Batch:
+    return next(Examples([s for s, _ in PAIRS], [t for _, t in PAIRS], TargetKind.SEQUENCE).batches(1000))
 
 
 def test_the_decoder_reads_the_true_target_so_far():
@@ -78,7 +79,7 @@ def test_r_drop_adds_the_divergence_of_two_answers():
     draw = torch.Generator().manual_seed(0)
     answers = [torch.randn(2, 3, V, generator=draw) for _ in range(2)]
     targets = torch.tensor([[4, END, IGNORED], [7, 8, END]])
-    batch = TargetBatch(torch.tensor([[5, 6], [9, 9]]), None, targets)
+    batch = Batch({"ids": torch.tensor([[5, 6], [9, 9]])}, None, targets, TargetKind.SEQUENCE)
     model, asked = Both(*answers).train(), targets != IGNORED
     found, count, _ = Translation(START, r_drop=5.0).loss(model, batch)
     one, other = (answer[asked].log_softmax(dim=-1) for answer in answers)
@@ -120,12 +121,12 @@ def test_every_pair_comes_once_in_an_epoch_and_similar_ones_together():
     choose = random.Random(2)
     lengths = [(n, max(1, n + choose.randint(-3, 3))) for n in (choose.randint(1, 30) for _ in range(211))]
     pairs = [([i % 20 + 3] * s, [i % 20 + 3] * t) for i, (s, t) in enumerate(lengths)]
-    train, held_out = (tuple(zip(*part, strict=True)) for part in (pairs, pairs[:31]))
-    batch_source = TargetBatches(train, held_out, batch_tokens=256, seed=1)
+    train, held_out = (Examples(*zip(*part, strict=True), TargetKind.SEQUENCE) for part in (pairs, pairs[:31]))
+    batch_source = RowBatches(train, held_out, batch_tokens=256, seed=1)
     position, seen, padded = Position(), 0, 0
     while position.epoch == 0:
         batch, position = batch_source.next(position)
-        assert isinstance(batch, TargetBatch)
+        assert batch.kind is TargetKind.SEQUENCE
         padded += batch.ids.numel() + batch.targets.numel()
         assert batch.ids.numel() + batch.targets.numel() <= 256
         seen += len(batch.ids)

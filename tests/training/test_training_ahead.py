@@ -9,15 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from headway.data.batches.batch_source import (
-    BatchSource,
-    FramedBatches,
-    PairBatches,
-    RowBatches,
-    TargetBatches,
-    TextBatches,
-)
+from headway.data.batches.batch_source import BatchSource, FramedBatches, RowBatches, TextBatches
+from headway.data.batches.batching import TargetKind
 from headway.data.batches.checksums import file_sums
+from headway.data.batches.examples import Examples
 from headway.data.batches.tokens import TokenFile
 from headway.data.batches.windows import Position
 from headway.errors import InputError
@@ -27,20 +22,25 @@ from headway.training.loop.prefetch import Prefetch, ReadFailed
 TOKENS = np.arange(700) % 50
 ROWS = [list(range(1, 2 + n % 9)) for n in range(61)]
 PAIRS = ROWS, [row[::-1] for row in ROWS]
-HELD_OUT = ROWS[:5], [row[::-1] for row in ROWS[:5]]
 
 
-def cut(epoch: int) -> tuple[list[list[int]], list[list[int]]]:
+def cut(epoch: int) -> Examples:
     """The same pairs, cut otherwise in each pass."""
-    return ROWS, [target[: 1 + (len(target) + epoch) % 5] for target in PAIRS[1]]
+    return Examples(ROWS, [target[: 1 + (len(target) + epoch) % 5] for target in PAIRS[1]], TargetKind.SEQUENCE)
+
+
+def of_rows(targets: Any, kind: TargetKind, second: Any = None, **options: Any) -> RowBatches:
+    """Of which the first five are held out."""
+    held_out = Examples(ROWS[:5], targets[:5], kind, second and second[:5])
+    return RowBatches(Examples(ROWS, targets, kind, second), held_out, 40, 3, **options)
 
 
 FEEDS: dict[str, BatchSource] = {
     "text": TextBatches(TOKENS, TOKENS[:90], 8, 40, 3),
     "masked": FramedBatches(TOKENS, TOKENS[:90], 10, 40, 3, ([51], [52])),
-    "rows": RowBatches(ROWS, [n % 2 for n in range(61)], ROWS[:5], [0] * 5, 40, 3),
-    "pairs": PairBatches(PAIRS, np.full(61, 0.5), HELD_OUT, np.full(5, 0.5), 40, 3),
-    "targets": TargetBatches(PAIRS, HELD_OUT, 40, 3, recut=cut),
+    "rows": of_rows([n % 2 for n in range(61)], TargetKind.ROW),
+    "pairs": of_rows(np.full(61, 0.5), TargetKind.PAIR, PAIRS[1]),
+    "targets": of_rows(PAIRS[1], TargetKind.SEQUENCE, recut=cut),
 }
 
 
@@ -50,7 +50,7 @@ def made(batch_source: BatchSource | Prefetch, position: Position, count: int) -
     for _ in range(count):
         batch, *_, position = batch_source.next(position)
         mask = None if batch.mask is None else batch.mask.tolist()
-        found.append((type(batch), batch.ids.tolist(), mask, batch.targets.tolist(), position))
+        found.append((batch.kind, batch.ids.tolist(), mask, batch.targets.tolist(), position))
     return found
 
 

@@ -25,7 +25,7 @@ from headway.io.atomic_write import write_json
 from headway.reports.verdict import kept_in_words
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.detect import detect
-from headway.tasks.language_modeling.dialogue import Examples, cut_warning, encoded_talks, talks
+from headway.tasks.language_modeling.dialogue import EncodedTalks, cut_warning, encoded_talks, talks
 from headway.text.chat import DEFAULT_TEMPLATE, with_chat
 from headway.text.chat.encode import encode_chat
 from headway.text.tokenizer import Tokenizer
@@ -204,7 +204,9 @@ def dialogues(*talks: dict[str, Any], tmp_path: Path) -> Dialogues:
     return source
 
 
-def examples(words: Tokenizer, source: Dialogues, longest: int, count: int | None = None) -> tuple[Examples, Examples]:
+def examples(
+    words: Tokenizer, source: Dialogues, longest: int, count: int | None = None
+) -> tuple[EncodedTalks, EncodedTalks]:
     """The first conversations whole, and as they are read."""
     whole = encoded_talks(talks(source).part(np.arange(count or len(source))), words)
     return whole, whole.cut(longest)
@@ -260,8 +262,6 @@ class Fixed(torch.nn.Module):
 
 
 def test_the_loss_counts_replies_alone(talk: Path):
-    from headway.data.batches.batch_source import row_batches
-
     words = with_chat(tokenizer())
     source = read(talk)
     assert isinstance(source, Dialogues)
@@ -269,7 +269,7 @@ def test_the_loss_counts_replies_alone(talk: Path):
     model, task = Fixed(words.vocab_size), LanguageModeling(label_smoothing=0.1)
     total, count, by_hand = 0.0, 0, 0.0
     with torch.no_grad():
-        for batch in row_batches(found.ids, found.targets, 500):
+        for batch in found.examples.batches(500):
             assert batch.ids.shape == batch.targets.shape
             loss, n, _ = task.loss(model.eval(), batch)
             total, count = total + loss.item(), count + n
@@ -279,7 +279,7 @@ def test_the_loss_counts_replies_alone(talk: Path):
                     by_hand -= F.log_softmax(model.table.weight[token], dim=-1)[target].item()
     assert count == found.n_targets
     assert total == pytest.approx(by_hand, rel=1e-5)
-    metrics = task.evaluate(model, row_batches(found.ids, found.targets, 500))
+    metrics = task.evaluate(model, found.examples.batches(500))
     assert metrics["val_loss"] == pytest.approx(by_hand / count, rel=1e-5)
     assert metrics["perplexity"] == pytest.approx(math.exp(by_hand / count), rel=1e-4)
 

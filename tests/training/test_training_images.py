@@ -170,7 +170,10 @@ def test_a_worker_makes_the_same_batches(run: Path):
         for _ in range(7):
             part, tokens, after = ahead.next(position)
             expected, position = batch_source.next(position)
-            assert torch.equal(part.ids, expected.ids) and (tokens, after) == (expected.tokens, position)
+            assert torch.equal(part.inputs["pixels"], expected.inputs["pixels"]) and (tokens, after) == (
+                expected.tokens,
+                position,
+            )
 
 
 def test_fine_tuned_for_other_classes(run: Path, tmp_path: Path):

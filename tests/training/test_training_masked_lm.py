@@ -13,7 +13,9 @@ import pytest
 import torch
 
 import headway
-from headway.data.batches.batch_source import FramedBatches, PairBatches
+from headway.data.batches.batch_source import FramedBatches, RowBatches
+from headway.data.batches.batching import TargetKind
+from headway.data.batches.examples import Examples
 from headway.data.batches.windows import Position
 from headway.data.open.read import read
 from headway.errors import InputError
@@ -206,7 +208,8 @@ def test_windows_are_framed_and_every_token_is_in_one():
 def test_pairs_are_stacked_first_texts_above_second():
     pairs = [([5, 6], [7]), ([8], [9, 10, 11]), ([12], [13])]
     sides, scores = tuple(zip(*pairs, strict=True)), np.array([1.0, 0.5, 0.0])
-    batch_source = PairBatches(sides, scores, sides, scores, 4, 0)
+    examples = Examples(sides[0], scores, TargetKind.PAIR, sides[1])
+    batch_source = RowBatches(examples, examples, 4, 0)
     seen, position = {}, Position()
     while position.epoch == 0:
         batch, position = batch_source.next(position)

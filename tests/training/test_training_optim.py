@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from headway.models.config import TransformerConfig
-from headway.models.heads import ClassificationHead, make_norm
+from headway.models.heads import ClassificationHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder, Encoder
 from headway.training.loop.trainer import divide_and_clip
@@ -20,7 +20,7 @@ def decoder(**fields: object) -> Decoder:
 
 def encoder() -> Encoder:
     config = TransformerConfig(vocab_size=23, d_model=14, n_layers=2, n_heads=1, norm="layernorm", bias=("qkv", "out"))
-    head = ClassificationHead(config, 3, norm=lambda: make_norm(config), dropout=0.0)
+    head = ClassificationHead(config, 3, norm=True, dropout=0.0)
     return initialise(Encoder(config, head), seed=7, zero_out=False)
 
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import headway
-from headway.data.batches.batching import IGNORED, Batch, pad
+from headway.data.batches.batching import IGNORED, Batch, TargetKind, pad
 from headway.models.config import TransformerConfig
-from headway.models.heads import ClassificationHead, make_norm
+from headway.models.heads import ClassificationHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder, Encoder
 from headway.tasks.common.classes import Classification
@@ -30,7 +31,7 @@ ROWS = [[5, 6, 7], [8, 9, 10, 11, 12], [13, 4], [5, 9, 4, 7], [6]]
 
 def classifier(dropout: float = 0.0, sparse: bool = False) -> nn.Module:
     config = TransformerConfig(vocab_size=23, d_model=20, n_heads=2, n_layers=2, max_length=16, dropout=dropout)
-    head = ClassificationHead(config, len(LABELS), norm=lambda: make_norm(config), dropout=dropout)
+    head = ClassificationHead(config, len(LABELS), norm=True, dropout=dropout)
     model = initialise(Encoder(config, head), seed=3, zero_out=False)
     model.stack.embedding.tokens.sparse = sparse
     return model.train()
@@ -38,7 +39,7 @@ def classifier(dropout: float = 0.0, sparse: bool = False) -> nn.Module:
 
 def batch_of_rows() -> Batch:
     ids, mask = pad(ROWS)
-    return Batch(ids, mask, torch.tensor([0, 2, 1, 1, 0]))
+    return Batch({"ids": ids}, mask, torch.tensor([0, 2, 1, 1, 0]), TargetKind.ROW)
 
 
 def gradient(count: int, model: nn.Module, task: Any, batch: Batch, times: int = 1) -> tuple[float, int, list[Tensor]]:
@@ -69,7 +70,7 @@ def test_shares_of_a_decoder_count_the_targets_that_are_asked_for():
     config = TransformerConfig(vocab_size=23, d_model=20, n_heads=2, n_layers=2, max_length=16)
     model = initialise(Decoder(config), seed=3, zero_out=False).train()
     ids, mask = pad(ROWS)
-    batch = Batch(ids, mask, pad([[*row[1:], IGNORED] for row in ROWS], IGNORED)[0])
+    batch = Batch({"ids": ids}, mask, pad([[*row[1:], IGNORED] for row in ROWS], IGNORED)[0], TargetKind.TOKEN)
     whole, divided = (gradient(n, model, LanguageModeling(), batch) for n in (1, 2))
     assert divided[1] == whole[1] == sum(len(row) - 1 for row in ROWS)
     assert divided[0] == pytest.approx(whole[0], rel=1e-5)
@@ -103,7 +104,9 @@ def test_a_share_uses_nothing_that_another_converted_whatever_came_before_in_its
         model.weight.grad = None
         with ThreadParallel(2) as made:
             number = made._threads._pool.submit(operations, before).result()
-            made.add_gradient(model, Waiting(number), Batch(ids, ids >= 0, ids), "bfloat16", [model.weight])
+            made.add_gradient(
+                model, Waiting(number), Batch({"ids": ids}, ids >= 0, ids, TargetKind.TOKEN), "bfloat16", [model.weight]
+            )
         found.append(model.weight.grad)
     assert torch.equal(*found), "the order in which a matrix's gradients are added up is that of torch's counter"
 
@@ -131,7 +134,9 @@ LENGTHS = [[3], [2, 2], [9, 9, 9, 9], [1, 2, 3, 4, 5, 6], [30, 4, 4, 4, 5, 4, 4,
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_the_largest_share_is_as_small_as_can_be(lengths: list[int], count: int):
     ids, mask = pad([[1] * length for length in lengths])
-    parts = shares.equal_shares(Batch(ids, None if bool(mask.all()) else mask, torch.zeros(len(ids))), count)
+    parts = shares.equal_shares(
+        Batch({"ids": ids}, None if bool(mask.all()) else mask, torch.zeros(len(ids)), TargetKind.ROW), count
+    )
     assert sorted(torch.cat(parts).tolist()) == list(range(len(lengths)))
     assert 1 <= len(parts) <= count and all(len(part) for part in parts)
     found = max(len(part) * max(lengths[i] for i in part) for part in parts)
@@ -152,7 +157,7 @@ def test_what_is_drawn_does_not_depend_on_which_thread_is_first():
 def test_an_error_in_a_share_comes_out_and_threads_are_as_before():
     before = torch.get_num_threads()
     batch = batch_of_rows()
-    broken = Batch(batch.ids + 100, batch.mask, batch.targets)
+    broken = replace(batch, inputs={"ids": batch.ids + 100})
     with pytest.raises(IndexError), ThreadParallel(2) as made:
         made.add_gradient(classifier(), Classification(LABELS), broken, "float32", [])
     assert torch.get_num_threads() == before

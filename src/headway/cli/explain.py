@@ -9,6 +9,7 @@ import click
 
 from headway.cli.common import emit, output_options
 from headway.io.quantities import size
+from headway.models.heads import gives
 
 EXAMPLE = "to be or not to be"
 IMAGE = "a grey image"
@@ -105,7 +106,7 @@ def _parts(model: Any) -> Iterable[tuple[str, str, Any, float]]:
     if getattr(model, "pooler", None) is not None:
         yield "pooler", "pooler", model.pooler, 0.0  # not part of a forward pass
     if model.head is not None:
-        yield "head", "head", model.head, 2 * _weights(model.head) / (1 if model.head.each_token else length)
+        yield "head", "head", model.head, 2 * _weights(model.head) / (1 if gives(model).each_token else length)
 
 
 def _rows(model: Any) -> Iterable[Row]:

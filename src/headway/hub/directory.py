@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from headway.errors import InputError
 from headway.hub.build_model import build, one_line, own_weights
 from headway.hub.families import FAMILIES
-from headway.hub.families.family import Family, Json, architecture
+from headway.hub.families.family import Family, Json
 from headway.hub.kept_entries import CONFIG, GENERATION, entries_to_write, kept_entries
 from headway.hub.name_table import write_weights
 from headway.hub.own_format import OF_A_TASK, TYPES, Build, load_of_a_task, load_own, save_own
@@ -27,7 +27,7 @@ from headway.io.strict_json import read_object
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
 from headway.models.device import model_device
-from headway.models.heads import TokenHead
+from headway.models.heads import Gives, gives
 from headway.models.own import OwnConfig
 from headway.models.transformer import Decoder
 from headway.models.wirings import wiring_name
@@ -159,7 +159,7 @@ def family_weights(model: nn.Module, family: Family, theirs: Json) -> dict[str, 
     """The weights of a model by their names in the class that ``theirs``, the family's configuration, names."""
     weights = write_weights(family.rows(theirs), own_weights(model), model_config(model))
     weights = family.stored(weights, theirs, model_config(model))
-    if architecture(theirs, family.classes) == family.bare:
+    if family.gives(theirs) is Gives.HIDDEN:
         weights = {name.removeprefix(family.prefix): tensor for name, tensor in weights.items()}
     return weights
 
@@ -239,7 +239,7 @@ def family_of(model: nn.Module) -> tuple[Family, dict[str, Any]]:
 
 def batch_settings(model: Any) -> Json:
     """What ``Tokenizer.save`` says of a model's batches: texts are continued on the right of padding on the left."""
-    side = ("left" if isinstance(model.head, TokenHead) else "right") if isinstance(model, Decoder) else None
+    side = ("left" if gives(model) is Gives.VOCABULARY else "right") if isinstance(model, Decoder) else None
     return {"segments": getattr(getattr(model, "config", None), "segments", 0) > 1, "padding_side": side}
 
 

@@ -6,7 +6,7 @@ as BERT's weights were (Devlin et al. 2018), and biases start at zero.
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,12 @@ from headway.hub.directory import family_of
 from headway.hub.families.family import Family
 from headway.hub.kept_entries import CONFIG, GENERATION, LABELS
 from headway.hub.mean_pooling import needs_layer, read_mean
-from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHead, TokenClassificationHead
+from headway.models.heads import (
+    ClassificationHead,
+    Gives,
+    gives,
+    n_outputs,
+)
 from headway.models.transformer import Decoder, Encoder
 
 Head = TypeVar("Head", bound=nn.Module)
@@ -45,22 +50,21 @@ def for_classification(
     return _forget_labels(_with_head(model, head))
 
 
-def named_classes(model: nn.Module, kind: type[ClassificationHead | TokenClassificationHead]) -> list[str]:
+def named_classes(model: Any, given: Gives) -> list[str]:
     """The classes of a loaded model, in order, by the names in its directory.
 
-    Nothing for a model without a head of that kind, and for one whose head is fitted to normalised vectors.
+    Nothing for a model that gives something else, and for one whose head is fitted to normalised vectors.
     """
     named = getattr(model, "kept", {}).get(CONFIG, {}).get(LABELS[0])
-    head = getattr(model, "head", None)
-    if not isinstance(named, dict) or not isinstance(head, kind) or getattr(head, "normalise", False):
+    if not isinstance(named, dict) or gives(model) is not given or getattr(model.head, "normalise", False):
         return []
-    return [str(named.get(str(i), named.get(i))) for i in range(head.out.out_features)]
+    return [str(named.get(str(i), named.get(i))) for i in range(n_outputs(model))]
 
 
 def classifier_of(model: Encoder | Decoder, n_classes: int, dropout: float = 0.0) -> ClassificationHead:
     """A new classifier of the structure of the model's family.  Raises ValueError if there is none."""
     family = encoder_family(model) if isinstance(model, Encoder) else family_of(model)[0]
-    return family.classification_head(model.config, n_classes, dropout)
+    return family.head(Gives.ROW, model.config, n_classes, dropout)
 
 
 def adds_layer(model: Encoder) -> bool:
@@ -69,9 +73,10 @@ def adds_layer(model: Encoder) -> bool:
         return needs_layer(model.config, classifier_of(model, 2))
 
 
-def pools_mean(model: Encoder | Decoder) -> bool:
+def pools_mean(model: Any) -> bool:
     """Whether a model's head pools its vectors by their mean, as a sentence encoder's does."""
-    return isinstance(model, Encoder) and isinstance(model.head, PoolingHead) and model.head.pooling == "mean"
+    head: Any = model.head
+    return isinstance(model, Encoder) and gives(model) is Gives.VECTOR and head.pooling == "mean"
 
 
 def for_token_classification(model: Encoder, n_classes: int, *, dropout: float = 0.0, seed: int = 0) -> Encoder:
@@ -83,7 +88,7 @@ def for_token_classification(model: Encoder, n_classes: int, *, dropout: float =
     family has no such classifier.
     """
     family = encoder_family(model)
-    head = _drawn(lambda: family.token_classification_head(model.config, n_classes, dropout), seed)
+    head = _drawn(lambda: family.head(Gives.TOKEN, model.config, n_classes, dropout), seed)
     family.reuse(model, head)
     return _forget_labels(_with_head(model, head))
 
@@ -96,10 +101,10 @@ def for_masked_tokens(model: Encoder, *, seed: int = 0) -> Encoder:
     Raises ValueError if no family can express the encoder, and for one that reads images.
     """
     family = encoder_family(model)
-    if isinstance(model.head, MaskedTokenHead):
+    if gives(model) is Gives.VOCABULARY:
         return model
     config, tokens = model.config.but(tied=True), model.stack.embedding.tokens
-    head = _drawn(lambda: family.masked_token_head(config, tokens), seed, tokens.weight)
+    head = _drawn(lambda: family.head(Gives.VOCABULARY, config, tokens), seed, tokens.weight)
     model.config = model.stack.config = config
     return _with_head(model, head)
 

@@ -22,7 +22,7 @@ from headway.io.atomic_write import write_json, write_whole
 from headway.io.memory import check_fits
 from headway.models.baselines import KINDS, BaselineConfig
 from headway.models.config import TransformerConfig
-from headway.models.heads import ClassificationHead
+from headway.models.heads import Gives, gives, n_outputs
 from headway.models.own import OwnConfig
 from headway.models.wirings import wired, wiring_name
 
@@ -57,13 +57,13 @@ def described(model: Any) -> tuple[TransformerConfig | BaselineConfig, str, int 
     wiring = wiring_name(model)
     if wiring is None:
         raise ValueError(f"{type(model).__name__} is not a model of Headway")
-    head: Any = getattr(model, "head", None)
-    classes = head.out.out_features if wiring == "encoder" and hasattr(head, "out") else None
+    classes = n_outputs(model) or None if wiring == "encoder" else None
     with torch.device("meta"):
         plain: Any = wired(model.config, wiring, classes)
     same = _shapes(plain) == _shapes(model)
-    if isinstance(head, ClassificationHead):
-        same &= all(getattr(head, name) == getattr(plain.head, name) for name in ("pooling", "activation", "normalise"))
+    if same and gives(model) is Gives.ROW:
+        parts = ("pooling", "activation", "normalise")
+        same = all(getattr(model.head, name) == getattr(plain.head, name) for name in parts)
     if not same:
         raise ValueError("a model with a head or a second configuration of its own has no format but its family's")
     return model.config, wiring, classes

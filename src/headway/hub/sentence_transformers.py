@@ -29,7 +29,7 @@ from headway.io.atomic_write import write_json, write_whole
 from headway.io.regular_file import inside
 from headway.io.strict_json import parse_object, read_object, read_text
 from headway.models.config import TransformerConfig
-from headway.models.heads import ClassificationHead, Pooling, PoolingHead
+from headway.models.heads import ClassificationHead, Gives, Pooling, PoolingHead, gives
 from headway.models.transformer import Embeddings, Encoder
 from headway.nn.linear import Linear
 
@@ -97,11 +97,11 @@ def without_modules(model: nn.Module) -> tuple[nn.Module, nn.Module | None]:
 
     The weights are shared, not copied.  Raises ValueError for a head that the layout cannot express.
     """
-    head = getattr(model, "head", None)
-    if not isinstance(model, Encoder) or not isinstance(head, PoolingHead | ClassificationHead):
+    if not isinstance(model, Encoder) or gives(model) not in (Gives.VECTOR, Gives.ROW):
         return model, None
+    head: Any = model.head
     of_texts = isinstance(model.stack.embedding, Embeddings)  # an image classifier has no dense layer either
-    if isinstance(head, ClassificationHead) and not (head.normalise or (head.dense is None and of_texts)):
+    if gives(model) is Gives.ROW and not (head.normalise or (head.dense is None and of_texts)):
         return model, None
     _chain(head)
     bare = copy.copy(model)
@@ -109,9 +109,9 @@ def without_modules(model: nn.Module) -> tuple[nn.Module, nn.Module | None]:
     return bare, head
 
 
-def head_entries(head: nn.Module | None) -> Json:
+def head_entries(head: Any) -> Json:
     """The entries of ``config.json`` for such a head: the classes, before they are named."""
-    return class_names(head.out.out_features) if isinstance(head, ClassificationHead) else {}
+    return class_names(head.out.out_features) if head is not None and head.gives is Gives.ROW else {}
 
 
 def write_modules(directory: Path, model: nn.Module, head: nn.Module | None) -> None:
@@ -153,14 +153,12 @@ def limit_sequences(model: nn.Module, length: int) -> None:
     model.kept = {**kept, SENTENCE: {**kept.get(SENTENCE, {}), "max_seq_length": length}}  # type: ignore[assignment]
 
 
-def _chain(head: nn.Module) -> tuple[list[str], nn.Linear | None, str | None]:
+def _chain(head: Any) -> tuple[list[str], nn.Linear | None, str | None]:
     """The modules of a head, its dense layer and the activation after it."""
-    if isinstance(head, ClassificationHead):
+    if head.gives is Gives.ROW:
         if head.dense is not None or not isinstance(head.norm, nn.Identity):
             raise ValueError("a classifier on normalised vectors has no dense layer and no norm of its own")
         return ["Pooling", *(["Normalize"] if head.normalise else []), "Dense"], head.out, None
-    if not isinstance(head, PoolingHead):
-        raise ValueError(f"sentence-transformers cannot express a {type(head).__name__}")
     if head.activation not in ACTIVATIONS.values():
         raise ValueError(f"activation {head.activation!r} after the pooling is not one of {', '.join(ACTIVATIONS)}")
     dense = ["Dense"] if head.dense is not None else []

@@ -3,9 +3,9 @@
 Letters: B batch, T length, D width, V vocabulary, C classes.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from enum import StrEnum
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,57 @@ from headway.nn.linear import Linear
 from headway.nn.norm import LayerNorm, RMSNorm
 
 Pooling = Literal["mean", "first", "last"]
+
+
+class Gives(StrEnum):
+    """What a model gives: what its head makes of the vectors of the tokens, or, without a head, these."""
+
+    HIDDEN = "hidden"
+    """vectors of tokens (B, T, D)"""
+    VOCABULARY = "vocabulary"
+    """logits over the vocabulary for each token (B, T, V)"""
+    TOKEN = "token"
+    """numbers for each token (B, T, C)"""
+    ROW = "row"
+    """numbers for each sequence (B, C)"""
+    VECTOR = "vector"
+    """a vector for each sequence (B, D)"""
+    OTHER = "other"
+    """what only the author of a head knows"""
+
+    @property
+    def described(self) -> str:
+        """In words."""
+        return DESCRIBED[self]
+
+    @property
+    def each_token(self) -> bool:
+        """Whether every token has an output of its own."""
+        return self not in (Gives.ROW, Gives.VECTOR)
+
+
+DESCRIBED = {
+    Gives.HIDDEN: "vectors of tokens",
+    Gives.VOCABULARY: "logits of the vocabulary",
+    Gives.TOKEN: "classes of tokens",
+    Gives.ROW: "classes of texts",
+    Gives.VECTOR: "a vector for each text",
+    Gives.OTHER: "something of its own",
+}
+CLASSES = (Gives.TOKEN, Gives.ROW)
+"""What classifiers give."""
+
+
+def gives(model: nn.Module) -> Gives:
+    """What a model gives, by its head."""
+    head: Any = getattr(model, "head", None)
+    return Gives.HIDDEN if head is None else getattr(head, "gives", Gives.OTHER)
+
+
+def n_outputs(model: nn.Module) -> int:
+    """How many numbers a classifier gives for each sequence or token; 0 for other models."""
+    head: Any = getattr(model, "head", None)
+    return int(head.out.out_features) if gives(model) in CLASSES else 0
 
 
 def make_norm(config: TransformerConfig, width: int | None = None) -> nn.Module:
@@ -63,8 +114,7 @@ class HeadSize:
     norms: int = 0
     shared: int = 0
     """entries of its matrices that are the token embedding's"""
-    each_token: bool = True
-    """whether it reads every token's vector, not one vector for the whole sequence"""
+    gives: Gives = Gives.VOCABULARY
     wirings: tuple[str, ...] = ("encoder", "decoder", "encoder-decoder")
     """the wirings that it is for"""
 
@@ -72,7 +122,7 @@ class HeadSize:
 class Head(nn.Module):
     """A part of a model that turns contextual vectors into its output, and knows its own size."""
 
-    each_token: ClassVar[bool] = True
+    gives: ClassVar[Gives] = Gives.VOCABULARY
     wirings: ClassVar[tuple[str, ...]] = HeadSize.wirings
 
     @property
@@ -86,7 +136,7 @@ class Head(nn.Module):
         matrices = sum(layer.weight.numel() for layer in layers)
         biases = sum(layer.bias.numel() for layer in layers if layer.bias is not None)
         norms = sum(weight.numel() for weight in self.parameters()) - matrices - biases
-        return HeadSize(matrices, biases, norms, self.shared, self.each_token, self.wirings)
+        return HeadSize(matrices, biases, norms, self.shared, self.gives, self.wirings)
 
 
 class TokenHead(Head):
@@ -120,6 +170,8 @@ class TokenHead(Head):
 
 class VectorHead(Head):
     """The vectors unchanged, for a decoder without a head (GPT2Model, LlamaModel).  It has no weights."""
+
+    gives = Gives.HIDDEN
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
@@ -183,7 +235,7 @@ class ClassificationHead(Head):
     pooled vector to length 1: with ``dense`` false that is a classifier on top of a sentence embedding.
     """
 
-    each_token = False
+    gives = Gives.ROW
     wirings = ("encoder", "decoder")
 
     def __init__(
@@ -193,7 +245,7 @@ class ClassificationHead(Head):
         *,
         pooling: Pooling = "mean",
         activation: str = "gelu",
-        norm: Callable[[], nn.Module] | None = None,
+        norm: bool = False,
         dense: bool = True,
         dense_bias: bool = False,
         out_bias: bool = True,
@@ -201,14 +253,14 @@ class ClassificationHead(Head):
         normalise: bool = False,
     ):
         super().__init__()
-        if n_classes < 2:
-            raise ValueError(f"{n_classes} classes: a classifier needs at least 2")
+        if n_classes < 1:
+            raise ValueError(f"{n_classes} classes: a classifier needs at least 1, which is a number")
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation {activation!r} is not one of {', '.join(ACTIVATIONS)}")
         self.pooling: Pooling = pooling
         self.dense = Linear(config.d_model, config.d_model, bias=dense_bias) if dense else None
         self.activation = activation
-        self.norm = norm() if norm is not None else nn.Identity()
+        self.norm = make_norm(config) if norm else nn.Identity()
         self.dropout = Dropout(dropout)
         self.out = Linear(config.d_model, n_classes, bias=out_bias)
         self.normalise = normalise
@@ -219,7 +271,7 @@ class ClassificationHead(Head):
         width = config.d_model
         matrices, norms = (width**2, norm_size(config)) if dense else (0, 0)
         matrices += width * n_classes
-        return HeadSize(matrices, n_classes, norms, each_token=cls.each_token, wirings=cls.wirings)
+        return HeadSize(matrices, n_classes, norms, gives=cls.gives, wirings=cls.wirings)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B, T, D) -> (B, C)."""
@@ -240,6 +292,7 @@ class TokenClassificationHead(Head):
     BERT's, RoBERTa's and DistilBERT's have no dense layer; ModernBERT's has the one of its other heads.
     """
 
+    gives = Gives.TOKEN
     wirings = ("encoder",)
 
     def __init__(
@@ -253,8 +306,8 @@ class TokenClassificationHead(Head):
         dropout: float = 0.0,
     ):
         super().__init__()
-        if n_classes < 2:
-            raise ValueError(f"{n_classes} classes: a classifier needs at least 2")
+        if n_classes < 1:
+            raise ValueError(f"{n_classes} classes: a classifier needs at least 1, which is a number")
         self.dense = Linear(config.d_model, config.d_model, bias=dense_bias) if dense else None
         self.activation = activation
         self.norm = make_norm(config) if dense else nn.Identity()
@@ -274,7 +327,7 @@ class PoolingHead(Head):
     ``dense`` (nn.Linear, D to E features), its activation and the scaling are optional.
     """
 
-    each_token = False
+    gives = Gives.VECTOR
     wirings = ("encoder",)
 
     def __init__(
@@ -299,3 +352,16 @@ class PoolingHead(Head):
         if self.dense is not None:
             x = self.dense(x) if self.activation is None else ACTIVATIONS[self.activation](self.dense(x))
         return nn.functional.normalize(x, dim=-1) if self.normalise else x
+
+
+HEADS: dict[str, dict[Gives, type[Head]]] = {
+    "encoder": {
+        Gives.VOCABULARY: MaskedTokenHead,
+        Gives.TOKEN: TokenClassificationHead,
+        Gives.ROW: ClassificationHead,
+        Gives.VECTOR: PoolingHead,
+    },
+    "decoder": {Gives.HIDDEN: VectorHead, Gives.VOCABULARY: TokenHead, Gives.ROW: ClassificationHead},
+    "encoder-decoder": {Gives.HIDDEN: VectorHead, Gives.VOCABULARY: TokenHead},
+}
+"""The head of a model of each wiring, by what it gives.  An encoder that gives the vectors of its tokens has none."""

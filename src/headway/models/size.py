@@ -82,7 +82,7 @@ def forward_flops(
         flops += _cross_flops(config, first.d_model, batch, length, source_length)
     flops += _stack_flops(config, batch, length, causal=wiring != "encoder")
     head = _head(config, wiring, head)
-    flops += 2 * (batch * length if head.each_token else batch) * head.matrices
+    flops += 2 * (batch * length if head.gives.each_token else batch) * head.matrices
     if patches is not None:
         flops += 2 * batch * (length - 1) * patches.pixels * width
     return flops

@@ -1,6 +1,5 @@
 """Build a model from the name of its wiring, of Transformer blocks or of a baseline's layers."""
 
-from functools import partial
 from typing import Any
 
 from torch import nn
@@ -13,7 +12,7 @@ from headway.models.baselines import (
     RecurrentEncoderDecoder,
 )
 from headway.models.config import TransformerConfig
-from headway.models.heads import ClassificationHead, make_norm
+from headway.models.heads import ClassificationHead
 from headway.models.size import Wiring
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 
@@ -23,7 +22,7 @@ TRANSFORMERS = {"decoder": Decoder, "encoder": Encoder, "encoder-decoder": Encod
 
 def classification_head(config: TransformerConfig, n_classes: int) -> ClassificationHead:
     """The head of a Transformer classifier trained from scratch."""
-    return ClassificationHead(config, n_classes, norm=partial(make_norm, config), dropout=config.dropout)
+    return ClassificationHead(config, n_classes, norm=True, dropout=config.dropout)
 
 
 def wired(config: Any, wiring: str, n_classes: int | None = None) -> nn.Module:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches.batching import Batch
+from headway.data.batches.batching import Batch, TargetKind
 from headway.tasks.registry import room
 from headway.tasks.task import Timed
 from headway.training.loop.thread_parallel import ThreadParallel
@@ -83,11 +83,12 @@ def _pass(stack: Any, plan: dict[str, Any], length: int) -> Callable[[int], None
     ids = torch.randint(vocab, (max(1, TOKENS // length), length), generator=torch.Generator().manual_seed(0))
     parameters = [p for p in stack.parameters() if p.requires_grad]
     task: Any = _Sum()
+    batch = Batch({"ids": ids}, None, ids, TargetKind.TOKEN)
 
     def once(_: int) -> None:
         stack.train()
         with ThreadParallel(plan["shares"]) as shares:
-            shares.add_gradient(stack, task, Batch(ids, None, ids), plan["precision"], parameters)
+            shares.add_gradient(stack, task, batch, plan["precision"], parameters)
         stack.zero_grad()
         stack.eval()
 

@@ -135,6 +135,11 @@ def with_verb(verb: str) -> tuple[str, ...]:
     )
 
 
+def with_head(reads: str, wiring: str | None, gives: str) -> str | None:
+    """The task of models that read "text" or "picture", by their wiring and what their head gives; None for others."""
+    return next((name for name in NAMES if spec(name).reads == reads and (wiring, gives) in spec(name).heads), None)
+
+
 def supporting(what: str) -> tuple[str, ...]:
     """The tasks that support a feature (``TaskSpec.supports``)."""
     return tuple(name for name in NAMES if what in spec(name).supports)

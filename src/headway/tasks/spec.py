@@ -42,6 +42,11 @@ class TaskSpec:
     """what reports call its models"""
     reads: str = "text"
     """what an input is: "text" or "picture" """
+    heads: tuple[tuple[str, str], ...] = ()
+    """the wiring of its models and what their heads give (``models.heads.Gives``); no other task that reads the same
+    has one of them, so that a model which names no task is known by it"""
+    named_heads: tuple[tuple[str, str], ...] = ()
+    """further ones, of models that name this task"""
     metrics: tuple[Metric, ...] = (VAL_LOSS,)
     """the metrics of its models, in the order in which they are shown"""
     headline: tuple[Metric, ...] = (VAL_LOSS,)

@@ -349,8 +349,8 @@ class Task(ABC):
         """The prepared data of a run.  Raises InputError."""
 
     @abstractmethod
-    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> Pipeline | None:
-        """The pipeline of a model that was loaded from ``directory``; None for a model of another task.
+    def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> Pipeline:
+        """The pipeline of a model that was loaded from ``directory``, which has one of the heads that ``spec`` names.
 
         ``facts`` is its headway.json, or empty.  Raises InputError for a model of this task that cannot
         answer.
@@ -363,10 +363,6 @@ class Task(ABC):
     def new_model(self, config: OwnConfig) -> nn.Module:
         """A model that only this task can build, with any weights; (B, T) ids and mask in, a tensor (B, ...) out."""
         raise NotImplementedError(f"the models of {self.spec.name} are not its own")
-
-    def claims(self, model: nn.Module) -> bool:
-        """Whether a model that does not name its task is for this one, by its wiring and its head."""
-        return False
 
     def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> "ExternalLoader | None":
         """How another library opens a model and gets its answers; None where it only has the bare model.

@@ -17,7 +17,7 @@ from headway.models.adapt.freeze import freeze
 from headway.models.adapt.lora import add_lora
 from headway.models.adapt.vocabulary import train_new_rows
 from headway.models.baselines import BaselineConfig
-from headway.models.heads import TokenHead
+from headway.models.heads import Gives, TokenHead, gives
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.text.tokenizer import Tokenizer
 from headway.training.plan import Plan
@@ -128,7 +128,7 @@ def base_decoder(base: Base) -> Decoder:
             "name a decoder with --from, or another --task."
         )
     model = base.model
-    if not isinstance(model.head, TokenHead):
+    if gives(model) is not Gives.VOCABULARY:
         if not model.config.tied:
             raise InputError(
                 f"{base.path}: has a {type(model.head).__name__} and no matrix for logits over tokens, so it cannot be "

@@ -2,7 +2,7 @@
 
 import warnings
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any
 
 from torch import nn
 
@@ -12,48 +12,17 @@ from headway.hub.adapters.locate import locate_model
 from headway.io.fork_safety import check_threads
 from headway.io.regular_file import check_name
 from headway.models.adapt.ensemble import Ensemble
+from headway.models.heads import gives
 from headway.models.own import OwnConfig
+from headway.models.wirings import wiring_name
 from headway.nn.global_state import isolated
 from headway.runtime.engines.choose import choose, engine_device
 from headway.runtime.engines.engine import Engine
 from headway.runtime.engines.exported import open_engine
 from headway.runtime.engines.registry import AUTO, SPECS, TORCH, check_engine
-from headway.tasks.classification.pipeline import Classifier
-from headway.tasks.embedding.pipeline import Embedder
-from headway.tasks.image_classification.pipeline import ImageClassifier
-from headway.tasks.language_modeling.pipeline import Generator
-from headway.tasks.masked_lm.pipeline import MaskFiller
-from headway.tasks.registry import NAMES, check, others, room
+from headway.tasks.registry import NAMES, check, others, room, spec, with_head
 from headway.tasks.task import Pipeline, own_model
-from headway.tasks.token_classification.pipeline import Tagger
-from headway.tasks.translation.pipeline import Translator
 from headway.training.store.facts import check_files, read_facts
-
-
-class How(TypedDict, total=False):
-    """The options of ``load``."""
-
-    device: str
-    precision: str | None
-    engine: str
-
-
-@overload
-def load(path: str | Path, task: Literal["image_classification"], **how: Unpack[How]) -> ImageClassifier: ...
-@overload
-def load(path: str | Path, task: Literal["translation"], **how: Unpack[How]) -> Translator: ...
-@overload
-def load(path: str | Path, task: Literal["classification"], **how: Unpack[How]) -> Classifier: ...
-@overload
-def load(path: str | Path, task: Literal["language_modeling"], **how: Unpack[How]) -> Generator: ...
-@overload
-def load(path: str | Path, task: Literal["masked_lm"], **how: Unpack[How]) -> MaskFiller: ...
-@overload
-def load(path: str | Path, task: Literal["embedding"], **how: Unpack[How]) -> Embedder: ...
-@overload
-def load(path: str | Path, task: Literal["token_classification"], **how: Unpack[How]) -> Tagger: ...
-@overload
-def load(path: str | Path, task: str | None = ..., **how: Unpack[How]) -> Pipeline: ...
 
 
 @isolated()
@@ -158,10 +127,23 @@ def pipeline_of(model: Any, directory: Path, *, alone: bool = False) -> Pipeline
     named = facts.get("task")
     if named is not None and named not in NAMES:
         _check_installed(named, directory)
-    for name in (named,) if named in others() else NAMES:
-        if (pipe := room(name).pipeline(model, directory, facts)) is not None:
-            return pipe
-    raise InputError(f"{directory / 'config.json'}: the task of this model is unknown.")
+    if (name := named if named in others() else task_of(model, named)) is None:
+        if getattr(model, "patches", None) is not None:
+            raise InputError(
+                f"{directory}: is an image model without a classifier, which gives vectors. From Python, "
+                "`headway.load_model` gives it, and `headway.data.images.preprocessing` prepares images for it; "
+                "`headway train FOLDER --from` it makes a classifier."
+            )
+        raise InputError(f"{directory / 'config.json'}: the task of this model is unknown.")
+    return room(name).pipeline(model, directory, facts)
+
+
+def task_of(model: nn.Module, named: str | None = None) -> str | None:
+    """The task of a model: the one that it names, if it has such models, else the one with such heads; or None."""
+    reads, head = "text" if getattr(model, "patches", None) is None else "picture", (wiring_name(model), gives(model))
+    if named in NAMES and spec(named).reads == reads and head in (*spec(named).heads, *spec(named).named_heads):
+        return named
+    return with_head(reads, *head)
 
 
 def _check_installed(task: str, directory: Path) -> None:

@@ -1,21 +1,16 @@
 """Batch sources for the training loop: the batch at a position, and the validation batches in order."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import numpy as np
 import torch
 
-from headway.data.batches.batching import IGNORED, Batch, TargetBatch, length_batches, longest_batch, pad
-from headway.data.batches.encoded import row_lengths
+from headway.data.batches.batching import Batch, TargetKind
+from headway.data.batches.examples import Examples
 from headway.data.batches.tokens import Tokens
 from headway.data.batches.windows import Position, Windows, evaluation_windows
-
-Sides = tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]]
-"""The first and the second sequences of ids of some pairs."""
-Targets = Any
-"""What is wanted of each of some sequences: a sequence of it, or an array."""
 
 
 class BatchSource(Protocol):
@@ -83,8 +78,7 @@ class TextBatches(HeldOutText):
     def next(self, position: Position) -> tuple[Batch, Position]:
         """A full batch, which may reach into the next epoch."""
         rows, after = self.windows.take(position, self.size)
-        tokens = torch.from_numpy(rows)
-        return Batch(tokens[:, :-1].contiguous(), None, tokens[:, 1:].contiguous()), after
+        return next_tokens(torch.from_numpy(rows)), after
 
     def after(self, position: Position) -> Position:
         """The position after the batch at a position, without making the batch."""
@@ -104,31 +98,26 @@ class TextBatches(HeldOutText):
 
 
 class RowBatches:
-    """Sequences in batches of similar length: ids and mask (B, T), and targets (B,), a class or a number for each.
-
-    Or targets (B, T), one for each token: then those of a sequence are a sequence, and `IGNORED` fills them up.
-    """
+    """Examples in batches of similar length; ``recut`` gives those of an epoch, where each epoch cuts them anew."""
 
     def __init__(
         self,
-        train: Sequence[Sequence[int]],
-        train_targets: Targets,
-        validation: Sequence[Sequence[int]],
-        validation_targets: Targets,
+        train: Examples,
+        held_out: Examples,
         batch_tokens: int,
         seed: int,
         *,
         max_examples: int | None = None,
+        recut: Callable[[int], Examples] | None = None,
     ):
-        self.train, self.train_targets = train, train_targets
-        self.held_out, self.held_out_targets = validation, validation_targets
+        self.train, self.held_out, self.recut = train, held_out, recut
         self.batch_tokens, self.seed, self.max_examples = batch_tokens, seed, max_examples
-        self._lengths = row_lengths(train)
         self._latest: tuple[int, dict[int, np.ndarray]] | None = None
 
     def next(self, position: Position) -> tuple[Batch, Position]:
         """The batch whose first example is number ``consumed`` of the epoch."""
-        return self._batch(self._at(position)), self.after(position)
+        index = self._at(position)  # which cuts the examples of a new epoch
+        return self.train.batch(index), self.after(position)
 
     def after(self, position: Position) -> Position:
         """The position after the batch at a position, without making the batch."""
@@ -141,18 +130,15 @@ class RowBatches:
 
     def validation(self) -> Iterator[Batch]:
         """The held-out examples by length, with little padding."""
-        return row_batches(self.held_out, self.held_out_targets, 2 * self.batch_tokens)
+        return self.held_out.batches(2 * self.batch_tokens)
 
     def validation_batches(self) -> int:
         """How many batches ``validation`` gives."""
-        return len(self._held_out_batches())
+        return len(self.held_out.order(2 * self.batch_tokens))
 
     def validation_order(self) -> np.ndarray | None:
         """The number of each held-out example in the order of ``validation``."""
-        return np.concatenate(self._held_out_batches())
-
-    def _held_out_batches(self) -> list[np.ndarray]:
-        return length_batches(row_lengths(self.held_out), 2 * self.batch_tokens, 0, 0)
+        return np.concatenate(self.held_out.order(2 * self.batch_tokens))
 
     def epochs(self, position: Position) -> float:
         """How many epochs of the examples have been read."""
@@ -160,9 +146,7 @@ class RowBatches:
 
     def longest(self) -> tuple[Batch, Batch]:
         """The longest examples of each part, as many as one batch holds."""
-        index = longest_batch(self._lengths, self.batch_tokens, max_examples=self.max_examples)
-        held_out = longest_batch(row_lengths(self.held_out), 2 * self.batch_tokens)
-        return self._batch(index), _padded(*_picked(held_out, self.held_out, self.held_out_targets))
+        return self.train.longest(self.batch_tokens, self.max_examples), self.held_out.longest(2 * self.batch_tokens)
 
     def _at(self, position: Position) -> np.ndarray:
         index = self._batches(position.epoch).get(position.consumed)
@@ -170,17 +154,11 @@ class RowBatches:
             raise ValueError(f"no batch begins at example {position.consumed} of an epoch; did the data change?")
         return index
 
-    def _batch(self, index: np.ndarray) -> Batch:
-        """These examples together."""
-        return _padded(*_picked(index, self.train, self.train_targets))
-
-    def _order(self, epoch: int) -> list[np.ndarray]:
-        return length_batches(self._lengths, self.batch_tokens, self.seed, epoch, max_examples=self.max_examples)
-
     def _batches(self, epoch: int) -> dict[int, np.ndarray]:
         """The batches of an epoch by the number of examples before each."""
         if self._latest is None or self._latest[0] != epoch:
-            made = self._order(epoch)
+            self.train = self.train if self.recut is None else self.recut(epoch)
+            made = self.train.order(self.batch_tokens, self.seed, epoch, self.max_examples)
             ends = np.cumsum([len(index) for index in made]).tolist()
             self._latest = (epoch, dict(zip([0, *ends[:-1]], made, strict=True)))
         return self._latest[1]
@@ -215,121 +193,17 @@ class FramedBatches(TextBatches):
         return (framed(batch, self.frame) for batch in super().validation())
 
 
-class PairBatches(RowBatches):
-    """Pairs of sequences with a score each: ids and mask (2 P, T), the first texts above the second; targets (P,)."""
-
-    def __init__(
-        self,
-        train: Sides,
-        train_scores: np.ndarray,
-        validation: Sides,
-        validation_scores: np.ndarray,
-        batch_tokens: int,
-        seed: int,
-        *,
-        max_examples: int | None = None,
-    ):
-        parts = train[0], train_scores, validation[0], validation_scores
-        super().__init__(*parts, batch_tokens, seed, max_examples=max_examples)
-        self.sides, self.held_out_sides = train, validation
-        self._lengths = pair_lengths(train)
-
-    def validation(self) -> Iterator[Batch]:
-        """The held-out pairs by length, with little padding."""
-        return pair_batches(self.held_out_sides, self.held_out_targets, 2 * self.batch_tokens)
-
-    def _held_out_batches(self) -> list[np.ndarray]:
-        return length_batches(pair_lengths(self.held_out_sides), 2 * self.batch_tokens, 0, 0)
-
-    def longest(self) -> tuple[Batch, Batch]:
-        """The longest pairs of each part, as many as one batch holds."""
-        index = longest_batch(self._lengths, self.batch_tokens, max_examples=self.max_examples)
-        held_out = longest_batch(pair_lengths(self.held_out_sides), 2 * self.batch_tokens)
-        return self._batch(index), _paired(held_out, self.held_out_sides, self.held_out_targets)
-
-    def _batch(self, index: np.ndarray) -> Batch:
-        return _paired(index, self.sides, self.train_targets)
-
-
-class TargetBatches(RowBatches):
-    """Sources with a target each: ids and mask (B, S), and targets (B, T); pairs of similar lengths together.
-
-    ``recut`` gives the ids of the same pairs as an epoch reads them, where each epoch cuts them differently.
-    """
-
-    def __init__(
-        self,
-        train: Sides,
-        validation: Sides,
-        batch_tokens: int,
-        seed: int,
-        *,
-        max_examples: int | None = None,
-        recut: Callable[[int], Sides] | None = None,
-    ):
-        self.recut = recut
-        super().__init__(*train, *validation, batch_tokens, seed, max_examples=max_examples)
-
-    def validation(self) -> Iterator[Batch]:
-        """The held-out pairs by length, with little padding."""
-        return target_batches((self.held_out, self.held_out_targets), 2 * self.batch_tokens)
-
-    def _held_out_batches(self) -> list[np.ndarray]:
-        return target_order((self.held_out, self.held_out_targets), 2 * self.batch_tokens)
-
-    def longest(self) -> tuple[Batch, Batch]:
-        """The longest pairs of each part, as many as one batch holds."""
-        lengths, most = row_lengths(self.train_targets), self.max_examples
-        index = longest_batch(lengths, self.batch_tokens, second=self._lengths, max_examples=most)
-        lengths, second = row_lengths(self.held_out_targets), row_lengths(self.held_out)
-        held_out = longest_batch(lengths, 2 * self.batch_tokens, second=second)
-        batch = _padded(*_picked(held_out, self.held_out, self.held_out_targets))
-        return self._batch(index), TargetBatch(batch.ids, batch.mask, batch.targets)
-
-    def _batch(self, index: np.ndarray) -> Batch:
-        batch = super()._batch(index)
-        return TargetBatch(batch.ids, batch.mask, batch.targets)
-
-    def _batches(self, epoch: int) -> dict[int, np.ndarray]:
-        if self.recut is not None and (self._latest is None or self._latest[0] != epoch):
-            self.train, self.train_targets = self.recut(epoch)
-            self._lengths = row_lengths(self.train)
-        return super()._batches(epoch)
-
-    def _order(self, epoch: int) -> list[np.ndarray]:
-        lengths, most = row_lengths(self.train_targets), self.max_examples
-        return length_batches(lengths, self.batch_tokens, self.seed, epoch, second=self._lengths, max_examples=most)
-
-
-def target_batches(pairs: Sides, batch_tokens: int) -> Iterator[TargetBatch]:
-    """Every source once with its target, pairs of similar lengths together, always in the same order."""
-    for index in target_order(pairs, batch_tokens):
-        batch = _padded(*_picked(index, *pairs))
-        yield TargetBatch(batch.ids, batch.mask, batch.targets)
-
-
-def target_order(pairs: Sides, batch_tokens: int) -> list[np.ndarray]:
-    """The pairs of each of ``target_batches``, by number."""
-    sources, targets = map(row_lengths, pairs)
-    return length_batches(targets, batch_tokens, 0, 0, second=sources)
+def next_tokens(windows: torch.Tensor) -> Batch:
+    """Each token of some windows int64 (B, T + 1) but the last as input, with the token after it as target: (B, T)."""
+    inputs, targets = windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
+    return Batch({"ids": inputs}, None, targets, TargetKind.TOKEN)
 
 
 def framed(batch: Batch, frame: tuple[list[int], list[int]]) -> Batch:
     """The same sequences (B, T) with ids before and after each; the targets are the ids themselves."""
     before, after = (torch.tensor(part, dtype=torch.int64).expand(len(batch.ids), -1) for part in frame)
     ids = torch.cat([before, batch.ids, after], dim=1)
-    return Batch(ids, None, ids)
-
-
-def pair_lengths(pairs: Sides) -> np.ndarray:
-    """How many tokens each pair takes in a batch, int64 (N,): twice its longer text."""
-    return 2 * np.maximum(*map(row_lengths, pairs))
-
-
-def pair_batches(pairs: Sides, scores: np.ndarray, batch_tokens: int) -> Iterator[Batch]:
-    """Every pair once with its score, pairs of similar length together, always in the same order."""
-    for index in length_batches(pair_lengths(pairs), batch_tokens, 0, 0):
-        yield _paired(index, pairs, scores)
+    return Batch({"ids": ids}, None, ids, TargetKind.TOKEN)
 
 
 def text_batches(tokens: Tokens, length: int, size: int, every: int = 1) -> Iterator[Batch]:
@@ -346,34 +220,6 @@ def text_batches(tokens: Tokens, length: int, size: int, every: int = 1) -> Iter
     yield _stacked(pairs)
 
 
-def row_batches(sequences: Sequence[Sequence[int]], targets: Targets, batch_tokens: int) -> Iterator[Batch]:
-    """Every sequence once with its target or targets, those of similar length together, always in the same order."""
-    for index in length_batches(row_lengths(sequences), batch_tokens, 0, 0):
-        yield _padded([sequences[i] for i in index], [targets[i] for i in index])
-
-
-def _picked(index: np.ndarray, *columns: Sequence[Any]) -> Iterator[list[Any]]:
-    """The same entries of each column."""
-    return ([column[i] for i in index] for column in columns)
-
-
-def _paired(index: np.ndarray, pairs: Sides, scores: Sequence[float] | np.ndarray) -> Batch:
-    first, second = _picked(index, *pairs)
-    ids, mask = pad(first + second)
-    targets = torch.tensor([float(scores[i]) for i in index], dtype=torch.float32)
-    return Batch(ids, None if bool(mask.all()) else mask, targets)
-
-
 def _stacked(pairs: list[tuple[np.ndarray, np.ndarray]]) -> Batch:
     ids, targets = (torch.from_numpy(np.stack(part)) for part in zip(*pairs, strict=True))
-    return Batch(ids, None, targets)
-
-
-def _padded(sequences: list[Sequence[int]], targets: list[Any]) -> Batch:
-    ids, mask = pad(sequences)
-    if isinstance(targets[0], float | np.floating):
-        wanted = torch.tensor(targets, dtype=torch.float32)
-    else:
-        each = isinstance(targets[0], int | np.integer)
-        wanted = torch.tensor(targets, dtype=torch.int64) if each else pad(targets, IGNORED)[0]
-    return Batch(ids, None if bool(mask.all()) else mask, wanted)
+    return Batch({"ids": ids}, None, targets, TargetKind.TOKEN)

@@ -3,8 +3,9 @@
 Letters: B batch, T length of the longest sequence in it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -14,103 +15,99 @@ IGNORED = -100
 """The target of positions that do not count in the loss."""
 
 
+class TargetKind(StrEnum):
+    """What each target of a batch belongs to: with some of the rows go those of their targets."""
+
+    ROW = "row"
+    """one number (B,), or one vector (B, C), for each row"""
+    PAIR = "pair"
+    """one number (P,) for each pair of the rows i and P + i, of 2 P rows"""
+    TOKEN = "token"
+    """one number for each token, in its column: (B, T)"""
+    SPAN = "span"
+    """the columns (B, 2) of the first and the last token of a part of each row"""
+    SEQUENCE = "sequence"
+    """a sequence for each row, in columns of its own (B, N), filled up with `IGNORED`"""
+
+
 @dataclass(frozen=True)
 class Batch:
     """What a task's loss is computed from."""
 
-    ids: torch.Tensor
-    """Token ids, int64 (B, T)."""
+    inputs: dict[str, torch.Tensor]
+    """What the model reads: "ids" int64 (B, T), and "segments" int64 (B, T) where a row is two texts; or "pixels"."""
     mask: torch.Tensor | None
     """Bool (B, T), true where there is a token; None when there is one everywhere."""
     targets: torch.Tensor
-    """The targets: (B,) classes, or (B, T) tokens, some of which may be `IGNORED`."""
+    """Whole or real numbers, of the shape that ``kind`` says; some may be `IGNORED`."""
+    kind: TargetKind
+    patches: int = 0
+    """how many tokens the model makes of each image, where the inputs are "pixels" float32 (B, C, H, W)"""
+
+    def __len__(self) -> int:
+        """How many rows there are, or pairs of rows."""
+        return len(self.targets)
+
+    @property
+    def ids(self) -> torch.Tensor:
+        """Token ids, int64 (B, T)."""
+        return self.inputs["ids"]
+
+    @property
+    def read(self) -> tuple[Any, ...]:
+        """The arguments of a model that reads the inputs, in their order: ids or pixels, the mask, segments."""
+        first, *others = self.inputs.values()
+        return first, self.mask, *others
+
+    def each(self, change: Callable[[Any], Any]) -> "Batch":
+        """The same batch with every tensor changed."""
+        inputs = {name: change(tensor) for name, tensor in self.inputs.items()}
+        mask = None if self.mask is None else change(self.mask)
+        return replace(self, inputs=inputs, mask=mask, targets=change(self.targets))
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on a device."""
-        mask = None if self.mask is None else self.mask.to(device, non_blocking=True)
-        ids, targets = (tensor.to(device, non_blocking=True) for tensor in (self.ids, self.targets))
-        return replace(self, ids=ids, mask=mask, targets=targets)
+        return self.each(lambda tensor: tensor.to(device, non_blocking=True))
 
     @property
     def lengths(self) -> torch.Tensor:
-        """How many tokens each row has, int64 (B,)."""
-        return torch.full((len(self.ids),), self.ids.shape[1]) if self.mask is None else self.mask.sum(dim=1)
+        """How many tokens each row or pair has, its target sequence included, int64 (``len(self)``,)."""
+        if self.patches:
+            return torch.full((len(self),), self.patches)
+        own = torch.full((len(self.ids),), self.ids.shape[1]) if self.mask is None else self.mask.sum(dim=1)
+        if self.kind is TargetKind.SEQUENCE:
+            return own + (self.targets != IGNORED).sum(dim=1)
+        return own.view(2, -1).sum(dim=0) if self.kind is TargetKind.PAIR else own
 
     def rows(self, index: torch.Tensor) -> "Batch":
-        """Some rows, by number int64 (N,), without columns that hold only padding.
+        """Some rows (or pairs), by number int64 (N,), without columns that hold only padding.
 
-        Every row begins in the first column, and targets for each token stand in the same columns as the tokens.
+        Every row begins in the first column.  Only targets for tokens, and those that are sequences, lose columns.
         """
-        ids, targets = self.ids[index], self.targets[index]
-        if self.mask is None:
-            return Batch(ids, None, targets)
-        mask = self.mask[index]
-        longest = int(mask.sum(dim=1).max())
-        mask, ids = mask[:, :longest], ids[:, :longest]
-        targets = targets[:, :longest] if targets.dim() == 2 else targets
-        return Batch(ids, None if bool(mask.all()) else mask, targets)
+        both = torch.cat([index, len(self) + index]) if self.kind is TargetKind.PAIR else index
+        inputs = {name: tensor[both] for name, tensor in self.inputs.items()}
+        mask, targets = self.mask, self.targets[index]
+        if mask is not None:
+            mask = mask[both]
+            longest = int(mask.sum(dim=1).max())
+            inputs = {name: tensor[:, :longest] for name, tensor in inputs.items()}
+            mask = None if bool(mask[:, :longest].all()) else mask[:, :longest]
+            targets = targets[:, :longest] if self.kind is TargetKind.TOKEN else targets
+        if self.kind is TargetKind.SEQUENCE:
+            targets = targets[:, : int((targets != IGNORED).sum(dim=1).max())]
+        return replace(self, inputs=inputs, mask=mask, targets=targets)
 
     @property
     def tokens(self) -> int:
-        """How many real tokens there are, padding left out."""
-        return self.ids.numel() if self.mask is None else int(self.mask.sum())
+        """How many real tokens there are, padding left out; where the targets are sequences, those of the targets."""
+        if self.kind is TargetKind.SEQUENCE:
+            return int((self.targets != IGNORED).sum())
+        return self.places if self.mask is None else int(self.mask.sum())
 
     @property
     def places(self) -> int:
         """How many positions there are, padding included."""
-        return self.ids.numel()
-
-
-@dataclass(frozen=True)
-class TargetBatch(Batch):
-    """Sources with a target sequence each: ``ids`` and ``mask`` (B, S), ``targets`` (B, T).
-
-    Targets have columns of their own, filled up with `IGNORED`.
-    """
-
-    @property
-    def lengths(self) -> torch.Tensor:
-        """How many tokens source and target of each row have together, int64 (B,)."""
-        return super().lengths + (self.targets != IGNORED).sum(dim=1)
-
-    def rows(self, index: torch.Tensor) -> "TargetBatch":
-        """Some rows, by number int64 (N,), without columns that hold only padding."""
-        source = super().rows(index)
-        targets = self.targets[index]
-        longest = int((targets != IGNORED).sum(dim=1).max())
-        return TargetBatch(source.ids, source.mask, targets[:, :longest])
-
-    @property
-    def tokens(self) -> int:
-        """How many real target tokens there are."""
-        return int((self.targets != IGNORED).sum())
-
-
-@dataclass(frozen=True)
-class ImageBatch(Batch):
-    """Images with a class each: ``ids`` are their numbers, float32 (B, C, H, W), no mask, ``targets`` (B,)."""
-
-    each: int = 1
-    """How many tokens the model makes of an image."""
-
-    @property
-    def lengths(self) -> torch.Tensor:
-        """How many tokens each image is, int64 (B,)."""
-        return torch.full((len(self.ids),), self.each)
-
-    def rows(self, index: torch.Tensor) -> "ImageBatch":
-        """Some images, by number int64 (N,)."""
-        return ImageBatch(self.ids[index], None, self.targets[index], self.each)
-
-    @property
-    def tokens(self) -> int:
-        """How many tokens all images are together."""
-        return len(self.ids) * self.each
-
-    @property
-    def places(self) -> int:
-        """The same: images have no padding."""
-        return self.tokens
+        return len(self) * self.patches or self.ids.numel()
 
 
 def on_device(batches: Iterable[Batch], device: torch.device | str) -> Iterator[Batch]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 
-from headway.data.batches.batching import ImageBatch
+from headway.data.batches.batching import Batch, TargetKind
 from headway.data.batches.windows import Position
 from headway.data.images.augment import Augmentation
 from headway.data.images.pixels import Pixels
@@ -41,13 +41,13 @@ class ImageBatches:
         self.augmentation = augmentation
         self._latest: tuple[int, np.ndarray] | None = None
 
-    def next(self, position: Position) -> tuple[ImageBatch, Position]:
+    def next(self, position: Position) -> tuple[Batch, Position]:
         """The images from number ``consumed`` of the epoch on."""
         index = self._at(position)
         images = self.train[index]
         if self.augmentation is not None:
             images = self.augmentation(images, position.epoch, index)
-        return self._batch(images, self.train_targets[index]), self.after(position)
+        return image_batch(images, self.train_targets[index], self.how, self.each), self.after(position)
 
     def after(self, position: Position) -> Position:
         """The position after the batch at a position, without making the batch."""
@@ -58,7 +58,7 @@ class ImageBatches:
         """The numbers of the images in the batch at a position."""
         return self._at(position).tolist()
 
-    def validation(self) -> Iterator[ImageBatch]:
+    def validation(self) -> Iterator[Batch]:
         """Every held-out image once, as it is."""
         return image_batches(self.held_out, self.held_out_targets, self.how, 2 * self.size, self.each)
 
@@ -74,7 +74,7 @@ class ImageBatches:
         """How many epochs of the images have been read."""
         return position.epoch + position.consumed / len(self.train)
 
-    def longest(self) -> tuple[ImageBatch, ImageBatch]:
+    def longest(self) -> tuple[Batch, Batch]:
         """The first of each: all are of one size, but the last."""
         return self.next(Position())[0], next(self.validation())
 
@@ -88,14 +88,17 @@ class ImageBatches:
             raise ValueError(f"no batch begins at image {position.consumed} of an epoch; did the data change?")
         return index
 
-    def _batch(self, images: np.ndarray, targets: np.ndarray) -> ImageBatch:
-        return ImageBatch(normalised(images, self.how), None, torch.from_numpy(targets), self.each)
-
 
 def image_batches(
     images: Pixels | np.ndarray, targets: np.ndarray, how: ImagePreprocessor, size: int, each: int
-) -> Iterator[ImageBatch]:
+) -> Iterator[Batch]:
     """Every image once with its class, ``size`` at a time, in their order."""
     for at in range(0, len(images), size):
         part = slice(at, at + size)
-        yield ImageBatch(normalised(images[part], how), None, torch.from_numpy(targets[part]), each)
+        yield image_batch(images[part], targets[part], how, each)
+
+
+def image_batch(images: np.ndarray, targets: np.ndarray, how: ImagePreprocessor, each: int) -> Batch:
+    """Images (B, H, W, 3) uint8 with their classes (B,), each of which the model reads as so many tokens."""
+    inputs = {"pixels": normalised(images, how)}
+    return Batch(inputs, None, torch.from_numpy(targets), TargetKind.ROW, each)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from headway.data.batches.batch_source import HeldOutText, framed
-from headway.data.batches.batching import Batch
+from headway.data.batches.batch_source import HeldOutText, framed, next_tokens
+from headway.data.batches.batching import Batch, TargetKind
 from headway.data.batches.tokens import Tokens
 from headway.data.batches.windows import Position
 from headway.data.stream.partitions import Cursor, Partition, Reading, StreamPosition, dealt
@@ -76,8 +76,7 @@ class StreamBatches(HeldOutText):
         after = StreamPosition(0, position.consumed + self.size, tuple(cursors))
         if not windows:
             return None, after
-        tokens = torch.from_numpy(np.stack(windows))
-        return Batch(tokens[:, :-1].contiguous(), None, tokens[:, 1:].contiguous()), after
+        return next_tokens(torch.from_numpy(np.stack(windows))), after
 
     def check(self, count: int) -> None:
         """Raise InputError where the partitions, or the windows of a batch, are too few for so many processes."""
@@ -114,7 +113,7 @@ class StreamBatches(HeldOutText):
     def longest(self) -> tuple[Batch, Batch]:
         """Any of each: all are of one size, but the last of validation.  Nothing is read for it."""
         ids = torch.zeros((self.size, self.length), dtype=torch.int64)
-        return Batch(ids, None, ids), next(self.validation())
+        return Batch({"ids": ids}, None, ids, TargetKind.TOKEN), next(self.validation())
 
 
 class FramedStreamBatches(StreamBatches):

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from headway.hub.adapters.merge import DOWN, START, UP
 from headway.hub.build_model import own_weights
 from headway.hub.directory import family_of, model_config
-from headway.hub.families.family import Json, architecture
+from headway.hub.families.family import Json
 from headway.hub.name_table import expand, write_weights
-from headway.models.heads import ClassificationHead, TokenClassificationHead
+from headway.models.heads import CLASSES, Gives, gives
 from headway.nn.lora import SCALE
 
 TASKS = {
@@ -42,12 +42,11 @@ def adapter_of(model: Any, base: nn.Module, rank: int) -> tuple[Json, dict[str, 
     family (``without_modules``).  Raises ValueError for any other difference between the two.
     """
     family, theirs = family_of(model)
-    kind = architecture(theirs, family.classes)
-    prefix = family.prefix if kind == family.bare else ""
+    prefix = family.prefix if family.gives(theirs) is Gives.HIDDEN else ""
     base_family, base_theirs = family_of(base)
     before = write_weights(base_family.rows(base_theirs), own_weights(base), model_config(base))
     after = write_weights(family.rows(theirs), own_weights(model), model_config(model))
-    whole = isinstance(getattr(model, "head", None), ClassificationHead | TokenClassificationHead)
+    whole = gives(model) in CLASSES
     tensors: dict[str, Tensor] = {}
     ranks: dict[str, int] = {}
     matrices, saved = [], set()
@@ -77,7 +76,7 @@ def adapter_of(model: Any, base: nn.Module, rank: int) -> tuple[Json, dict[str, 
         raise ValueError("its blocks are those of the base: no update was trained")
     names = _short(list(ranks), matrices)
     others = {_short_name(module, names): found for module, found in ranks.items() if found != rank}
-    task = next(task for end, task in TASKS.items() if kind.endswith(end))
+    task = next(task for end, task in TASKS.items() if family.architecture(theirs).endswith(end))
     return {
         "peft_type": "LORA",
         "task_type": task,

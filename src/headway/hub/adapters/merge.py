@@ -4,7 +4,7 @@ Letters: I input width of a matrix, O its output width, R rank, C classes.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,13 @@ from headway.hub.sentence_transformers import MODULES, add_modules, without_modu
 from headway.io.atomic_write import write_json, write_whole
 from headway.io.regular_file import inside
 from headway.io.strict_json import read_object
-from headway.models.heads import ClassificationHead, PoolingHead, TokenClassificationHead, TokenHead, VectorHead
+from headway.models.heads import (
+    CLASSES,
+    Gives,
+    TokenHead,
+    gives,
+    n_outputs,
+)
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.text.tokenizer import Tokenizer
 
@@ -46,9 +52,13 @@ OF_TABLE = ".lora_embedding_A", ".lora_embedding_B"
 """The same of a table of vectors (V, D), whose update is transposed: A (R, V) and B (D, R)."""
 BASE = ".base_layer"
 """Behind the name of a module with an update, in the name of its weight in the base."""
-CLASSIFIERS = ClassificationHead, TokenClassificationHead
 OUTPUTS = ("classifier.weight", "score.weight", "out_proj.weight")
 """The ends of names of a classifier's last matrix (C, I)."""
+CLASSIFIERS: dict[str | None, tuple[Gives, Callable[[Any, int], nn.Module]]] = {
+    "SEQ_CLS": (Gives.ROW, for_classification),
+    "TOKEN_CLS": (Gives.TOKEN, for_token_classification),
+}
+"""For a task of PEFT, what a model gives, and what puts such a head on one."""
 LABELS_FILE = "labels.json"
 """``id2label`` and ``label2id`` of a classifier.  A config.json would make ``transformers`` look for a whole model."""
 TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "spiece.model", "tokenizer.model", "source.spm")
@@ -97,19 +107,16 @@ def _stored_names(model: nn.Module) -> set[str]:
 def _for_task(model: Any, adapter: AdapterConfig, stored: Weights, directory: Path) -> nn.Module:
     """The base with the head of the adapter's task."""
     classes = [stored.shape(name)[0] for name in stored.names if name.endswith(OUTPUTS) and len(stored.shape(name)) > 1]
-    head = getattr(model, "head", None)
-    if adapter.task in ("SEQ_CLS", "TOKEN_CLS") and not (classes or isinstance(head, CLASSIFIERS)):
+    if adapter.task in CLASSIFIERS and not (classes or gives(model) in CLASSES):
         raise InputError(f"{stored.source}: has no classifier, and task_type {adapter.task} needs one.")
     try:
-        if adapter.task == "SEQ_CLS" and classes:
-            fits = isinstance(head, ClassificationHead) and head.out.out_features == classes[0]
-            return model if fits else for_classification(model, classes[0])
-        if adapter.task == "TOKEN_CLS" and classes:
-            fits = isinstance(head, TokenClassificationHead) and head.out.out_features == classes[0]
-            return model if fits else for_token_classification(model, classes[0])
-        if adapter.task == "CAUSAL_LM" and isinstance(model, Decoder) and isinstance(head, VectorHead):
+        if adapter.task in CLASSIFIERS and classes:
+            given, make = CLASSIFIERS[adapter.task]
+            fits = gives(model) is given and n_outputs(model) == classes[0]
+            return model if fits else make(model, classes[0])
+        if adapter.task == "CAUSAL_LM" and isinstance(model, Decoder) and gives(model) is Gives.HIDDEN:
             model.head = TokenHead(model.config, model.stack.embedding.tokens)  # type: ignore[arg-type]
-        if adapter.task == "FEATURE_EXTRACTION" and isinstance(model, Encoder) and not isinstance(head, PoolingHead):
+        if adapter.task == "FEATURE_EXTRACTION" and isinstance(model, Encoder) and gives(model) is not Gives.VECTOR:
             model.head = None
             if (directory / MODULES).exists():
                 add_modules(model, directory, family_of(model)[1])
@@ -138,7 +145,7 @@ def _untie(model: Any, adapter: AdapterConfig, stored: Weights) -> set[str]:
     if len(places) < 2 or not changed:
         return set()
     head, of_file = getattr(model.head, "token", model.head), f"{adapter.path}: it changes {min(changed)}"
-    if isinstance(model, EncoderDecoder) or not isinstance(head, TokenHead):
+    if isinstance(model, EncoderDecoder) or gives(model) is not Gives.VOCABULARY:
         others = ", ".join(sorted(places - {min(changed)}))
         raise InputError(f"{of_file}, which is one matrix with {others} in its base; merge it with PEFT first.")
     if adapter.ties and len(updated) > 1 and not any("embed_tokens" in name for name in places):
@@ -206,9 +213,9 @@ def _name_in(weights: Mapping[str, Tensor], name: str, family: Family, stored: W
 
 def _labels(directory: Path, model: Any) -> dict[str, Any]:
     """The names of classes, where the adapter's directory has them in ``LABELS_FILE``; PEFT's own has not."""
-    out = getattr(getattr(model, "head", None), "out", None)
-    if out is None or not (directory / LABELS_FILE).is_file():
+    count = n_outputs(model)
+    if not count or not (directory / LABELS_FILE).is_file():
         return {}
     theirs = read_json(directory / LABELS_FILE)
     found = {key: theirs[key] for key in LABELS if isinstance(theirs.get(key), dict)}
-    return found if all(len(names) == out.out_features for names in found.values()) else {}
+    return found if all(len(names) == count for names in found.values()) else {}

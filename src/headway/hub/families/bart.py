@@ -8,14 +8,14 @@ from typing import ClassVar
 
 from headway.hub.families.encoder_decoder import EncoderDecoderFamily
 from headway.models.config import Positions
+from headway.models.heads import Gives
 
 
 class Bart(EncoderDecoderFamily):
     """BartForConditionalGeneration and BartModel."""
 
     model_type = "bart"
-    classes = ("BartForConditionalGeneration", "BartModel")
-    bare = "BartModel"
+    classes: ClassVar = {Gives.VOCABULARY: "BartForConditionalGeneration", Gives.HIDDEN: "BartModel"}
     SAME: ClassVar = {**EncoderDecoderFamily.SAME, "vocab_size": ("vocab_size", 50265)}
     FIXED: ClassVar = {
         **EncoderDecoderFamily.FIXED,

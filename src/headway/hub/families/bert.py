@@ -7,10 +7,10 @@ next-sentence head, position ids (computed here), and the names γ and β for th
 import re
 from typing import Any, ClassVar
 
-from headway.hub.families.encoder import EncoderFamily
-from headway.hub.families.family import Json, architecture, pick
+from headway.hub.families.encoder import EncoderFamily, encoder_classes
+from headway.hub.families.family import Json, pick
 from headway.hub.name_table import Row, layers, row, stacked
-from headway.models.heads import ClassificationHead, Pooler, TokenClassificationHead
+from headway.models.heads import Gives, Pooler
 from headway.models.transformer import Encoder
 
 
@@ -22,12 +22,9 @@ class Bert(EncoderFamily):
     """
 
     model_type = "bert"
-    classes: ClassVar[tuple[str, ...]] = (
-        *("BertModel", "BertForMaskedLM", "BertForSequenceClassification", "BertForTokenClassification"),
-        "BertForPreTraining",
-    )
-    bare, masked, classifier, tagger = classes[:4]
-    CLASSIFIER: ClassVar = {"pooling": "first", "activation": "tanh", "dense_bias": True}
+    classes = encoder_classes("Bert")
+    others: ClassVar = {"BertForPreTraining": Gives.VOCABULARY}
+    shapes: ClassVar = {Gives.ROW: {"pooling": "first", "activation": "tanh", "dense_bias": True}}
     prefix = "bert."
     pools_classes = True
     bare_pools = True
@@ -63,8 +60,8 @@ class Bert(EncoderFamily):
             raise ValueError("type_vocab_size is 0, but must be at least 1")
         return {}
 
-    def reuse(self, model: Encoder, head: ClassificationHead | TokenClassificationHead) -> None:
-        if isinstance(model.pooler, Pooler) and isinstance(head, ClassificationHead):
+    def reuse(self, model: Encoder, head: Any) -> None:
+        if isinstance(model.pooler, Pooler) and head.gives is Gives.ROW:
             head.dense = model.pooler.dense
         super().reuse(model, head)
 
@@ -88,7 +85,7 @@ class Bert(EncoderFamily):
                 (ours + "feedforward.layer.out", layer + "output.dense"),
                 (ours + "feedforward.norm", layer + "output.LayerNorm"),
                 ("pooler.dense", f"{self.prefix}pooler.dense"),
-                *self.head_names(architecture(theirs, self.classes)),
+                *self.head_names(self.gives(theirs)),
             ),
             *stacked(
                 ours + "attention.layer.qkv", *(layer + f"attention.self.{name}" for name in ("query", "key", "value"))
@@ -97,11 +94,11 @@ class Bert(EncoderFamily):
             *(row("head.token.matrix.bias", name) for name in biases),
         ]
 
-    def head_names(self, kind: str) -> tuple[tuple[str, str], ...]:
-        """The modules of the head of one of the classes, ours and theirs."""
-        if kind == self.tagger:
+    def head_names(self, given: Gives) -> tuple[tuple[str, str], ...]:
+        """The modules of a head, ours and theirs."""
+        if given is Gives.TOKEN:
             return (("head.out", "classifier"),)
-        if kind == self.classifier:
+        if given is Gives.ROW:
             return (("head.dense", "bert.pooler.dense"), ("head.out", "classifier"))
         token = "cls.predictions.transform"
         return (("head.dense", f"{token}.dense"), ("head.norm", f"{token}.LayerNorm"))

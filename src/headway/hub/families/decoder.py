@@ -5,16 +5,22 @@ from typing import ClassVar
 
 from torch import nn
 
-from headway.hub.families.family import Family, Json, architecture, class_count, class_names
+from headway.hub.families.family import Family, Json, class_count, class_names
 from headway.models.config import TransformerConfig
-from headway.models.heads import ClassificationHead, TokenHead, VectorHead
+from headway.models.heads import Gives, gives, n_outputs
 from headway.models.transformer import Decoder
 
 SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
 
 
+def decoder_classes(name: str) -> dict[Gives, str]:
+    """The classes of a decoder family, by what their models give."""
+    heads = {Gives.HIDDEN: "Model", Gives.ROW: "ForSequenceClassification"}
+    return {Gives.VOCABULARY: f"{name}ForCausalLM", **{given: name + head for given, head in heads.items()}}
+
+
 class DecoderFamily(Family):
-    """A decoder.  ``classes`` are, in this order: with logits, without a head, and (if there is one) with classes.
+    """A decoder: with logits, without a head, and (if there is such a class) with classes.
 
     The class without a head returns the normalised vectors of the last layer (``VectorHead``).  The one with classes
     uses the last token's vector: transformers finds that token by ``pad_token_id``, which it needs for batches, Headway
@@ -22,32 +28,30 @@ class DecoderFamily(Family):
     """
 
     ONLY: ClassVar[Json] = {**Family.ONLY, "is_causal": True, "is_encoder_decoder": False, "add_cross_attention": False}
-    CLASSIFIER: ClassVar = {"pooling": "last", "dense": False, "out_bias": False}
+    wiring = "decoder"
+    shapes: ClassVar = {Gives.ROW: {"pooling": "last", "dense": False, "out_bias": False}}
 
     def build(self, theirs: Json, names: Set[str]) -> nn.Module:
-        kind, config = architecture(theirs, self.classes), self.config(theirs)
-        if kind == self.bare:
-            return Decoder(config, VectorHead())
-        if kind == self.classifier:
-            return Decoder(config, self.classification_head(config, class_count(theirs)))
-        return Decoder(config)
+        given, config = self.gives(theirs), self.config(theirs)
+        if given is Gives.VOCABULARY:
+            return Decoder(config)
+        return Decoder(config, self.head(given, config, class_count(theirs) if given is Gives.ROW else None))
 
     def unquirk(self, model: nn.Module) -> Json | None:
         if not isinstance(model, Decoder):
             return None
-        return {**dict.fromkeys(SPECIAL_IDS), **self.entries(model.config), **self._head(model.head)}
+        return {**dict.fromkeys(SPECIAL_IDS), **self.entries(model.config), **self._head(model)}
 
     def entries(self, config: TransformerConfig) -> Json:
         """The entries of ``config.json`` other than ``SAME``, the heads and the special tokens."""
         return {}
 
-    def _head(self, head: nn.Module) -> Json:
-        if isinstance(head, TokenHead):
-            return {"architectures": [self.classes[0]]}
-        if isinstance(head, VectorHead):
-            return {"architectures": [self.bare]}
-        if isinstance(head, ClassificationHead) and self.classifier is not None:
-            if head.pooling != "last" or head.dense is not None or head.out.bias is not None:
-                raise ValueError("its classifier is one matrix over the last token's vector, without a bias")
-            return {"architectures": [self.classifier], **class_names(head.out.out_features)}
-        raise ValueError(f"it has no {type(head).__name__}")
+    def _head(self, model: Decoder) -> Json:
+        given, head = gives(model), model.head
+        if given not in self.classes:
+            raise ValueError(f"it has no {type(head).__name__}")
+        if given is not Gives.ROW:
+            return {"architectures": [self.classes[given]]}
+        if head.pooling != "last" or head.dense is not None or head.out.bias is not None:
+            raise ValueError("its classifier is one matrix over the last token's vector, without a bias")
+        return {"architectures": [self.classes[given]], **class_names(n_outputs(model))}

@@ -7,24 +7,20 @@ configuration asks for them, are stored as a table and read as learned positions
 from typing import ClassVar
 
 from headway.hub.families.bert import Bert
-from headway.hub.families.encoder import EncoderFamily
+from headway.hub.families.encoder import EncoderFamily, encoder_classes
 from headway.hub.families.family import Json
 from headway.hub.name_table import Row, layers, stacked
+from headway.models.heads import Gives
 
 
 class DistilBert(EncoderFamily):
     """DistilBertModel, and with heads for masked tokens, classes of texts and classes of tokens."""
 
     model_type = "distilbert"
-    classes: ClassVar = (
-        *("DistilBertModel", "DistilBertForMaskedLM", "DistilBertForSequenceClassification"),
-        "DistilBertForTokenClassification",
-    )
-    bare, masked, classifier, tagger = classes
+    classes = encoder_classes("DistilBert")
     prefix = "distilbert."
     attention_dropout = "attention_dropout"
-    head_dropout = ("seq_classif_dropout", 0.2)
-    tagger_dropout = (None, None)
+    dropouts: ClassVar = {Gives.ROW: ("seq_classif_dropout", 0.2), Gives.TOKEN: (None, None)}
     SAME: ClassVar = {
         "vocab_size": ("vocab_size", 30522),
         "dim": ("d_model", 768),
@@ -37,13 +33,13 @@ class DistilBert(EncoderFamily):
         "tie_word_embeddings": ("tied", True),
     }
     FIXED: ClassVar = {**Bert.FIXED, "norm_eps": 1e-12}
-    CLASSIFIER: ClassVar = {"pooling": "first", "activation": "relu", "dense_bias": True}
+    shapes: ClassVar = {Gives.ROW: {"pooling": "first", "activation": "relu", "dense_bias": True}}
     ignored = (r"distilbert\.embeddings\.position_ids",)
     renamed: ClassVar = Bert.renamed
 
     def rows(self, theirs: Json) -> list[Row]:
         ours, layer = "stack.blocks.{i}.", "distilbert.transformer.layer.{i}."
-        dense = "pre_classifier" if (theirs.get("architectures") or [None])[0] == self.classifier else "vocab_transform"
+        dense = "pre_classifier" if self.gives(theirs) is Gives.ROW else "vocab_transform"
         return [
             *layers(
                 ("stack.embedding.tokens", "distilbert.embeddings.word_embeddings"),

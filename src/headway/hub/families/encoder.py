@@ -2,29 +2,37 @@
 
 import re
 from collections.abc import Set
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
-from headway.hub.families.family import Family, Json, architecture, check_head, class_count, class_names, pick
+from headway.hub.families.family import Family, Json, check_head, class_count, class_names, pick
 from headway.models.config import TransformerConfig
-from headway.models.heads import ClassificationHead, Pooler, TokenClassificationHead
+from headway.models.heads import CLASSES, Gives, Pooler, gives, n_outputs
 from headway.models.transformer import Encoder
+
+Dropout = tuple[str | None, float | None]
+
+
+def encoder_classes(name: str) -> dict[Gives, str]:
+    """The classes of an encoder family, by what their models give."""
+    heads = {Gives.VOCABULARY: "MaskedLM", Gives.ROW: "SequenceClassification", Gives.TOKEN: "TokenClassification"}
+    return {Gives.HIDDEN: f"{name}Model", **{given: f"{name}For{head}" for given, head in heads.items()}}
 
 
 class EncoderFamily(Family):
-    """A family of such classes, with the heads that ``classification_head`` and ``masked_token_head`` make."""
+    """A family of such classes, with the heads that ``head`` makes."""
+
+    wiring = "encoder"
 
     ONLY: ClassVar[Json] = {
         **{**Family.ONLY, "is_causal": False, "is_encoder_decoder": False, "add_cross_attention": False},
         **{"position_embedding_type": "absolute", "is_decoder": False},
     }
     reads_images: ClassVar[bool] = False
-    tagger_dropout: ClassVar[tuple[str | None, float | None]] = ("classifier_dropout", None)
-    """their key for its dropout, if any, and what it is where that is left out (None: the model's own)"""
-    head_dropout: ClassVar[tuple[str | None, float | None]] = ("classifier_dropout", None)
-    """their key for the classifier's dropout, if any, and its default (None: the model's own dropout)"""
+    dropouts: ClassVar[dict[Gives, Dropout]] = dict.fromkeys(CLASSES, ("classifier_dropout", None))
+    """for each classifier, their key for its dropout, if any, and the default (None: the model's own dropout)"""
     attention_dropout: ClassVar[str] = "attention_probs_dropout_prob"
     """their key for the dropout of attention weights, which must equal the dropout of everything else"""
     pooler_activation: ClassVar[str | None] = "tanh"
@@ -35,18 +43,14 @@ class EncoderFamily(Family):
     """whether the bare class has a pooler, which ``transformers`` initialises at random if the files have none"""
 
     def build(self, theirs: Json, names: Set[str]) -> nn.Module:
-        kind, config = architecture(theirs, self.classes), self.config(theirs)
+        given, config = self.gives(theirs), self.config(theirs)
         model = self.encoder(config, theirs)
-        if kind == self.classifier:
-            dropout = _dropout(theirs, config, *self.head_dropout)
-            model.head = self.classification_head(config, class_count(theirs), dropout)
-        elif kind == self.tagger:
-            dropout = _dropout(theirs, config, *self.tagger_dropout)
-            model.head = self.token_classification_head(config, class_count(theirs), dropout)
-        elif kind != self.bare:
-            model.head = self.masked_token_head(config, model.stack.embedding.tokens)
-        if kind not in (self.classifier, self.tagger) and f"{self.prefix}pooler.dense.weight" in names:
-            model.pooler = self.pooler(config, theirs)
+        if given in CLASSES:
+            dropout = _dropout(theirs, config, *self.dropouts[given])
+            model.head = self.head(given, config, class_count(theirs), dropout)
+        else:
+            model.head = self.head(given, config, model.stack.embedding.tokens)
+            model.pooler = self.pooler(config, theirs) if f"{self.prefix}pooler.dense.weight" in names else None
         return model
 
     def encoder(self, config: TransformerConfig, theirs: Json) -> Encoder:
@@ -64,22 +68,20 @@ class EncoderFamily(Family):
         ending = getattr(model.pooler, "activation", self.pooler_activation)
         if self.pooler_activation is not None and ending != self.pooler_activation:
             raise ValueError(f"its pooler ends with {self.pooler_activation}, not {ending}")
-        dropout = {self.attention_dropout: model.config.dropout}
-        if isinstance(model.head, ClassificationHead | TokenClassificationHead):
-            tags = isinstance(model.head, TokenClassificationHead)
-            kind, (key, _) = (self.tagger, self.tagger_dropout) if tags else (self.classifier, self.head_dropout)
-            if key is not None:
-                dropout[key] = model.head.dropout.p
-            return {"architectures": [kind], **dropout, **class_names(model.head.out.out_features)}
-        return {"architectures": [self.bare if model.head is None else self.masked], **dropout}
+        given, dropout, names = gives(model), {self.attention_dropout: model.config.dropout}, {}
+        if given in CLASSES:
+            names, head = class_names(n_outputs(model)), cast(Any, model.head)
+            if (key := self.dropouts[given][0]) is not None:
+                dropout[key] = head.dropout.p
+        return {"architectures": [self.classes[given]], **dropout, **names}
 
     def stored(self, weights: dict[str, Tensor], theirs: Json, config: TransformerConfig) -> dict[str, Tensor]:
         """With a pooler for the class that has one, zeros if the model has none; without a pooler for the others."""
-        kind, name, width = architecture(theirs, self.classes), f"{self.prefix}pooler.dense", config.d_model
-        if kind == self.bare:
+        given, name, width = self.gives(theirs), f"{self.prefix}pooler.dense", config.d_model
+        if given is Gives.HIDDEN:
             empty = {f"{name}.weight": torch.zeros(width, width), f"{name}.bias": torch.zeros(width)}
             return {**(empty if self.bare_pools else {}), **weights}
-        if kind == self.classifier and self.pools_classes:
+        if given is Gives.ROW and self.pools_classes:
             return weights
         return {key: tensor for key, tensor in weights.items() if not key.startswith(f"{name}.")}
 
@@ -90,8 +92,7 @@ class EncoderFamily(Family):
 
     def ignores(self, theirs: Json) -> tuple[str, ...]:
         """The ignored names, including a pooler in a classifier's file whose class does not use it."""
-        kind = architecture(theirs, self.classes)
-        if kind != self.tagger and (self.pools_classes or kind != self.classifier):
+        if self.gives(theirs) not in (Gives.TOKEN, *(() if self.pools_classes else (Gives.ROW,))):
             return self.ignored
         return (*self.ignored, re.escape(self.prefix) + r"pooler\..*")
 

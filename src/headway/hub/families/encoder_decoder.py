@@ -5,10 +5,10 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from headway.hub.families.family import Family, Json, architecture, pick, refuse
+from headway.hub.families.family import Family, Json, pick, refuse
 from headway.hub.name_table import Part, Row, layers, row, stacked
 from headway.models.config import TransformerConfig
-from headway.models.heads import VectorHead
+from headway.models.heads import Gives, gives
 from headway.models.transformer import EncoderDecoder
 
 TARGET_IDS = {
@@ -19,8 +19,9 @@ TARGET_IDS = {
 
 
 class EncoderDecoderFamily(Family):
-    """A family with those keys and names.  Its first class has a head, and the bare one returns vectors."""
+    """A family with those keys and names.  Its first class has a head, the other returns vectors."""
 
+    wiring = "encoder-decoder"
     prefix = "model."
     separate: ClassVar[bool] = False
     """whether source and target may have separate tables of token vectors"""
@@ -66,10 +67,9 @@ class EncoderDecoderFamily(Family):
         )
 
     def build(self, theirs: Json, names: Set[str]) -> nn.Module:
-        kind = architecture(theirs, self.classes)
+        given = self.gives(theirs)
         model = EncoderDecoder(self.config(theirs), self.encoder_config(theirs), shared=self.shares(theirs))
-        if kind == self.bare:
-            model.head = VectorHead()
+        model.head = model.head if given is Gives.VOCABULARY else self.head(given, model.config)
         return model
 
     def unquirk(self, model: nn.Module) -> Json | None:
@@ -79,7 +79,7 @@ class EncoderDecoderFamily(Family):
             raise ValueError("its encoder and decoder share one table of token vectors")
         encoder = model.encoder_config
         return {
-            "architectures": [self.bare if isinstance(model.head, VectorHead) else self.classes[0]],
+            "architectures": [self.classes[gives(model)]],
             "is_encoder_decoder": True,
             "encoder_layers": encoder.n_layers,
             "encoder_attention_heads": encoder.n_heads,
@@ -96,7 +96,7 @@ class EncoderDecoderFamily(Family):
         )
 
     def zeros(self, theirs: Json) -> dict[str, tuple[int, ...]]:
-        if "head" not in self.FIXED["bias"] or architecture(theirs, self.classes) == self.bare:
+        if "head" not in self.FIXED["bias"] or self.gives(theirs) is Gives.HIDDEN:
             return {}
         return {"final_logits_bias": (1, self.config(theirs).vocab_size)}
 

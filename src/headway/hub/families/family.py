@@ -14,7 +14,15 @@ from torch import Tensor, nn
 
 from headway.hub.name_table import Row
 from headway.models.config import TransformerConfig
-from headway.models.heads import ClassificationHead, MaskedTokenHead, TokenClassificationHead
+from headway.models.heads import (
+    HEADS,
+    Gives,
+    Head,
+    VectorHead,
+    gives,
+    n_outputs,
+)
+from headway.models.size import Wiring
 from headway.models.transformer import Encoder
 
 Json = dict[str, Any]
@@ -41,18 +49,13 @@ class Family(ABC):
 
     model_type: ClassVar[str]
     """the name in config.json"""
-    classes: ClassVar[tuple[str, ...]]
-    """the classes of ``transformers`` that can be read; the first is the default"""
-    bare: ClassVar[str]
-    """the class without a head"""
-    masked: ClassVar[str | None] = None
-    """the class with a masked-token head"""
-    classifier: ClassVar[str | None] = None
-    """the class with a classifier"""
-    tagger: ClassVar[str | None] = None
-    """the class with a classifier of tokens"""
-    CLASSIFIER: ClassVar[dict[str, Any]] = {}
-    """the keywords of ``ClassificationHead`` for the shape of the classifier"""
+    wiring: ClassVar[Wiring]
+    classes: ClassVar[dict[Gives, str]]
+    """what a model gives -> its class of ``transformers``; the first is the default"""
+    others: ClassVar[dict[str, Gives]] = {}
+    """further classes that can be read -> what their models give"""
+    shapes: ClassVar[dict[Gives, Json]] = {}
+    """what a head gives -> the keywords of its class that differ from their defaults"""
     SPECIAL: ClassVar[Json] = {}
     """ids of special tokens that transformers assumes if ``config.json`` omits them"""
     prefix: ClassVar[str] = ""
@@ -137,29 +140,34 @@ class Family(ABC):
     def rows(self, theirs: Json) -> list[Row]:
         """The name table."""
 
-    def classification_head(
-        self, config: TransformerConfig, n_classes: int, dropout: float = 0.0
-    ) -> ClassificationHead:
-        """A new classifier of this family's shape.  Raises ValueError where the family has none."""
-        if self.classifier is None:
-            raise ValueError(f"{self.model_type} has no classifier")
-        return ClassificationHead(config, n_classes, dropout=dropout, **self.CLASSIFIER)
+    def architecture(self, theirs: Json) -> str:
+        """The class in ``config.json`` (by default the first).  Raises ValueError for an unknown one."""
+        known = (*self.classes.values(), *self.others)
+        names = pick(theirs, "architectures", list, [known[0]]) or [known[0]]
+        if (found := names[0]) not in known:
+            raise ValueError(f"architecture {found!r} is not one of {', '.join(known)}")
+        return names[0]
 
-    def token_classification_head(
-        self, config: TransformerConfig, n_classes: int, dropout: float = 0.0
-    ) -> TokenClassificationHead:
-        """A new classifier of tokens of this family's shape.  Raises ValueError where the family has none."""
-        if self.tagger is None:
-            raise ValueError(f"{self.model_type} has no classifier of tokens")
-        return TokenClassificationHead(config, n_classes, dropout=dropout)
+    def gives(self, theirs: Json) -> Gives:
+        """What a model of that class gives."""
+        return ({name: given for given, name in self.classes.items()} | self.others)[self.architecture(theirs)]
 
-    def masked_token_head(self, config: TransformerConfig, tokens: nn.Embedding) -> MaskedTokenHead:
-        """A new masked-token head of this family's shape.  Raises ValueError where the family has none."""
-        if self.masked is None:
-            raise ValueError(f"{self.model_type} has no masked-token head")
-        return MaskedTokenHead(config, tokens)
+    def head(
+        self, given: Gives, config: TransformerConfig, outputs: int | nn.Embedding | None = None, dropout: float = 0.0
+    ) -> Any:
+        """A new head of this family's shape, with so many outputs, or with the table of tokens as its last matrix.
 
-    def reuse(self, model: Encoder, head: ClassificationHead | TokenClassificationHead) -> None:
+        None where the vectors of tokens need none.  Raises ValueError where the family has no such head.
+        """
+        if given not in self.classes:
+            raise ValueError(f"{self.model_type} has no head that gives {given.described}")
+        if given is Gives.HIDDEN:
+            return None if self.wiring == "encoder" else VectorHead()
+        more = {} if given is Gives.VOCABULARY else {"dropout": dropout}
+        kind: Any = HEADS[self.wiring][given]
+        return kind(config, outputs, **more, **self.shapes.get(given, {}))
+
+    def reuse(self, model: Encoder, head: Head) -> None:
         """Move the parts that this family's classifier reuses from ``model`` to a new classifier.
 
         By default: the dense layer and the norm of an existing classifier of the same kind with other classes.
@@ -227,18 +235,14 @@ def word(ours: str, known: dict[str, str] = ACTIVATIONS) -> str:
 
 def check_head(family: Family, model: Encoder) -> None:
     """Raise ValueError unless an encoder's head, if any, has the structure of the family's head."""
-    config, head = model.config, model.head
+    config, head, given = model.config, model.head, gives(model)
     if head is None:
         return
+    if given not in family.classes:
+        raise ValueError(f"it has no {type(head).__name__}")
     with torch.device("meta"):
-        if isinstance(head, ClassificationHead):
-            wanted: nn.Module = family.classification_head(config, head.out.out_features)
-        elif isinstance(head, MaskedTokenHead):
-            wanted = family.masked_token_head(config, nn.Embedding(config.vocab_size, config.d_model))
-        elif isinstance(head, TokenClassificationHead):
-            wanted = family.token_classification_head(config, head.out.out_features)
-        else:
-            raise ValueError(f"it has no {type(head).__name__}")
+        outputs = n_outputs(model) or nn.Embedding(config.vocab_size, config.d_model)
+        wanted: nn.Module = family.head(given, config, outputs)
     wanted_names, names = ([name for name, _ in each.named_parameters()] for each in (wanted, head))
     if names != wanted_names:
         raise ValueError(f"its {type(head).__name__} has {', '.join(wanted_names)}, not {', '.join(names)}")
@@ -260,14 +264,6 @@ def check_head_width(theirs: Json, width: int, heads: int) -> None:
     """Raise ValueError for a head_dim other than width / heads, in a family that supports no other."""
     if heads > 0 and width % heads == 0:
         refuse(theirs, head_dim=width // heads)
-
-
-def architecture(theirs: Json, known: tuple[str, ...]) -> str:
-    """The class in ``config.json`` (by default the first of ``known``).  Raises ValueError for any other."""
-    names = pick(theirs, "architectures", list, [known[0]]) or [known[0]]
-    if (found := names[0]) not in known:
-        raise ValueError(f"architecture {found!r} is not one of {', '.join(known)}")
-    return names[0]
 
 
 def class_count(theirs: Json) -> int:

@@ -10,18 +10,18 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from headway.hub.families.decoder import DecoderFamily
+from headway.hub.families.decoder import DecoderFamily, decoder_classes
 from headway.hub.families.family import Json, pick
 from headway.hub.name_table import Part, Row, layers, row, transposed
 from headway.models.config import TransformerConfig
+from headway.models.heads import Gives
 
 
 class GPT2(DecoderFamily):
     """GPT2LMHeadModel, GPT2Model and GPT2ForSequenceClassification."""
 
     model_type = "gpt2"
-    classes = ("GPT2LMHeadModel", "GPT2Model", "GPT2ForSequenceClassification")
-    bare, classifier = classes[1:]
+    classes: ClassVar = {**decoder_classes("GPT2"), Gives.VOCABULARY: "GPT2LMHeadModel"}
     prefix = "transformer."
     transposed = True
     SAME: ClassVar = {

@@ -6,7 +6,7 @@ frequencies, which are computed here.  Qwen2, Qwen3 and Mistral have the same ta
 
 from typing import Any, ClassVar
 
-from headway.hub.families.decoder import DecoderFamily
+from headway.hub.families.decoder import DecoderFamily, decoder_classes
 from headway.hub.families.family import Json, pick
 from headway.hub.families.rope import read_rope, write_rope
 from headway.hub.name_table import Row, layers, stacked
@@ -68,8 +68,7 @@ class Llama(LlamaLike):
     """LlamaForCausalLM, LlamaModel and LlamaForSequenceClassification."""
 
     model_type = "llama"
-    classes = ("LlamaForCausalLM", "LlamaModel", "LlamaForSequenceClassification")
-    bare, classifier = classes[1:]
+    classes = decoder_classes("Llama")
 
     def config(self, theirs: Json) -> TransformerConfig:
         config = super().config(theirs)

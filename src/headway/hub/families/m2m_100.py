@@ -11,6 +11,7 @@ from torch import nn
 from headway.hub.families.encoder_decoder import EncoderDecoderFamily
 from headway.hub.families.family import Json, pick
 from headway.models.config import Positions
+from headway.models.heads import Gives
 from headway.models.transformer import EncoderDecoder
 
 
@@ -18,8 +19,7 @@ class M2M100(EncoderDecoderFamily):
     """M2M100ForConditionalGeneration and M2M100Model."""
 
     model_type = "m2m_100"
-    classes = ("M2M100ForConditionalGeneration", "M2M100Model")
-    bare = "M2M100Model"
+    classes: ClassVar = {Gives.VOCABULARY: "M2M100ForConditionalGeneration", Gives.HIDDEN: "M2M100Model"}
     SAME: ClassVar = {
         **EncoderDecoderFamily.SAME,
         "vocab_size": ("vocab_size", 128112),

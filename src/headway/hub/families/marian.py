@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from headway.hub.families.encoder_decoder import EncoderDecoderFamily
-from headway.hub.families.family import Json, architecture, pick
+from headway.hub.families.family import Json, pick
 from headway.models.config import Positions, TransformerConfig
+from headway.models.heads import Gives
 from headway.models.transformer import EncoderDecoder
 from headway.nn.positions import sinusoids
 
@@ -20,8 +21,7 @@ class Marian(EncoderDecoderFamily):
     """MarianMTModel and MarianModel."""
 
     model_type = "marian"
-    classes = ("MarianMTModel", "MarianModel")
-    bare = "MarianModel"
+    classes: ClassVar = {Gives.VOCABULARY: "MarianMTModel", Gives.HIDDEN: "MarianModel"}
     separate = True
     SAME: ClassVar = {**EncoderDecoderFamily.SAME, "vocab_size": ("vocab_size", 58101)}
     FIXED: ClassVar = {
@@ -61,7 +61,7 @@ class Marian(EncoderDecoderFamily):
 
     def stored(self, weights: dict[str, Tensor], theirs: Json, config: TransformerConfig) -> dict[str, Tensor]:
         """With tables of positions for the bare class, which else reports them as missing; MarianMTModel does not."""
-        if architecture(theirs, self.classes) != self.bare:
+        if self.gives(theirs) is not Gives.HIDDEN:
             return weights
         table = sinusoids(torch.arange(config.max_length), config.d_model, "halves")
         names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]

@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar
 
+from headway.hub.families.decoder import decoder_classes
 from headway.hub.families.family import Json, pick
 from headway.hub.families.llama import LlamaLike
 from headway.models.config import TransformerConfig
@@ -11,8 +12,7 @@ class Mistral(LlamaLike):
     """MistralForCausalLM, MistralModel and MistralForSequenceClassification."""
 
     model_type = "mistral"
-    classes = ("MistralForCausalLM", "MistralModel", "MistralForSequenceClassification")
-    bare, classifier = classes[1:]
+    classes = decoder_classes("Mistral")
     SAME: ClassVar = {
         **LlamaLike.SAME,
         "num_key_value_heads": ("n_kv_heads", 8),

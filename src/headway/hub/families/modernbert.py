@@ -7,15 +7,15 @@ window only; the masked-token head and the classifiers start with the same dense
 """
 
 from collections.abc import Set
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from torch import nn
 
+from headway.hub.families.encoder import encoder_classes
 from headway.hub.families.family import (
     ACTIVATIONS,
     Family,
     Json,
-    architecture,
     at_least,
     check_head_width,
     choice,
@@ -26,8 +26,15 @@ from headway.hub.families.family import (
     word,
 )
 from headway.hub.name_table import Row, layers
-from headway.models.config import LINEAR_BIASES, Positions, TransformerConfig
-from headway.models.heads import ClassificationHead, MaskedTokenHead, TokenClassificationHead, make_norm
+from headway.models.config import LINEAR_BIASES, Positions
+from headway.models.heads import (
+    CLASSES,
+    HEADS,
+    Gives,
+    MaskedTokenHead,
+    gives,
+    n_outputs,
+)
 from headway.models.transformer import Encoder
 
 SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
@@ -40,11 +47,13 @@ class ModernBert(Family):
     """ModernBertModel, and with heads for masked tokens, classes of texts and classes of tokens."""
 
     model_type = "modernbert"
-    classes = (
-        *("ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification"),
-        "ModernBertForTokenClassification",
-    )
-    bare = "ModernBertModel"
+    wiring = "encoder"
+    classes = encoder_classes("ModernBert")
+    shapes: ClassVar = {
+        Gives.VOCABULARY: {"activation": "gelu", "dense_bias": False},
+        Gives.ROW: {"norm": True},
+        Gives.TOKEN: {"dense": True},
+    }
     prefix = "model."
     ONLY: ClassVar = {
         **{**Family.ONLY, "is_causal": False, "is_encoder_decoder": False, "rope_scaling": None},
@@ -85,36 +94,32 @@ class ModernBert(Family):
         }
 
     def build(self, theirs: Json, names: Set[str]) -> nn.Module:
-        kind, config = architecture(theirs, self.classes), self.config(theirs)
+        given, config = self.gives(theirs), self.config(theirs)
         model = Encoder(config)
         shape: dict[str, Any] = {
             "activation": choice(theirs, "classifier_activation", ACTIVATIONS, "gelu"),
             "dense_bias": pick(theirs, "classifier_bias", bool, False),
         }
-        pooling: Any = choice(theirs, "classifier_pooling", POOLING, "cls")
-        if kind == "ModernBertForMaskedLM":
+        if given is Gives.VOCABULARY:
             model.head = MaskedTokenHead(config, model.stack.embedding.tokens, **shape)
-        elif kind != self.bare:
+        elif given in CLASSES:
             classes, shape["dropout"] = class_count(theirs), pick(theirs, "classifier_dropout", float, 0.0)
-            if kind == "ModernBertForTokenClassification":
-                model.head = TokenClassificationHead(config, classes, dense=True, **shape)
-            else:
-                model.head = ClassificationHead(
-                    config, classes, pooling=pooling, norm=lambda: make_norm(config), **shape
-                )
+            if given is Gives.ROW:
+                shape["pooling"] = choice(theirs, "classifier_pooling", POOLING, "cls")
+            model.head = HEADS["encoder"][given](config, classes, **self.shapes[given], **shape)
         return model
 
     def unquirk(self, model: nn.Module) -> Json | None:
         if not isinstance(model, Encoder):
             return None
-        config, head = model.config, model.head
+        config = model.config
         windows = [config.layer_window(layer) for layer in range(config.n_layers)]
         kinds = ["sliding_attention" if window else "full_attention" for window in windows]
         bases = [config.position.layer_base(window) for window in (None, 1)]
         full, near = ({"rope_type": "default", "rope_theta": base} for base in bases)
         every = next((n for n in range(1, len(kinds) + 1) if _alternating(len(kinds), n) == kinds), None)
         return {
-            **_head_entries(head),
+            **_head_entries(model, self.classes),
             "norm_bias": config.norm_parameters == "both",
             "attention_bias": "qkv" in config.bias,
             "mlp_bias": "ff" in config.bias,
@@ -127,22 +132,10 @@ class ModernBert(Family):
             **dict.fromkeys(SPECIAL_IDS),
         }
 
-    def classification_head(
-        self, config: TransformerConfig, n_classes: int, dropout: float = 0.0
-    ) -> ClassificationHead:
-        return ClassificationHead(config, n_classes, norm=lambda: make_norm(config), dropout=dropout)
-
-    def token_classification_head(
-        self, config: TransformerConfig, n_classes: int, dropout: float = 0.0
-    ) -> TokenClassificationHead:
-        return TokenClassificationHead(config, n_classes, dense=True, dropout=dropout)
-
-    def masked_token_head(self, config: TransformerConfig, tokens: nn.Embedding) -> MaskedTokenHead:
-        return MaskedTokenHead(config, tokens, activation="gelu", dense_bias=False)
-
-    def reuse(self, model: Encoder, head: ClassificationHead | TokenClassificationHead) -> None:
-        if isinstance(model.head, MaskedTokenHead):
-            head.activation, head.dense, head.norm = model.head.activation, model.head.dense, model.head.norm
+    def reuse(self, model: Encoder, head: Any) -> None:
+        if gives(model) is Gives.VOCABULARY:
+            old: Any = model.head
+            head.activation, head.dense, head.norm = old.activation, old.dense, old.norm
         super().reuse(model, head)
 
     def rows(self, theirs: Json) -> list[Row]:
@@ -196,28 +189,25 @@ def _positions(theirs: Json, kinds: list[str]) -> Positions:
     return Positions("rotary", base=base, window_base=None if near == base else near)
 
 
-def _head_entries(head: nn.Module | None) -> Json:
+def _head_entries(model: Encoder, classes: dict[Gives, str]) -> Json:
     """The configuration entries of a head.  Raises ValueError for a head that they cannot express."""
-    if head is None:
-        return {"architectures": ["ModernBertModel"]}
-    if not isinstance(head, MaskedTokenHead | ClassificationHead | TokenClassificationHead):
+    given, head = gives(model), cast(Any, model.head)
+    if given not in classes:
         raise ValueError(f"it has no {type(head).__name__}")
+    entries: Json = {"architectures": [classes[given]]}
+    if given is Gives.HIDDEN:
+        return entries
     if head.dense is None or isinstance(head.norm, nn.Identity):
         raise ValueError("its heads have a dense layer and a norm")
-    entries = {"classifier_bias": head.dense.bias is not None, "classifier_activation": word(head.activation)}
+    entries |= {"classifier_bias": head.dense.bias is not None, "classifier_activation": word(head.activation)}
     choice(entries, "classifier_activation", ACTIVATIONS, "gelu")
-    if isinstance(head, MaskedTokenHead):
-        return {"architectures": ["ModernBertForMaskedLM"], **entries}
-    entries |= {"classifier_dropout": head.dropout.p, **class_names(head.out.out_features)}
-    if isinstance(head, TokenClassificationHead):
-        return {"architectures": ["ModernBertForTokenClassification"], **entries}
-    if head.pooling == "last":
-        raise ValueError("its classifier pools the mean or the first token")
-    return {
-        "architectures": ["ModernBertForSequenceClassification"],
-        **entries,
-        "classifier_pooling": "mean" if head.pooling == "mean" else "cls",
-    }
+    if given in CLASSES:
+        entries |= {"classifier_dropout": head.dropout.p, **class_names(n_outputs(model))}
+    if given is Gives.ROW:
+        if head.pooling == "last":
+            raise ValueError("its classifier pools the mean or the first token")
+        entries["classifier_pooling"] = "mean" if head.pooling == "mean" else "cls"
+    return entries
 
 
 MODERNBERT = ModernBert()

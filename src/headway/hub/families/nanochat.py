@@ -15,6 +15,7 @@ from headway.hub.families.llama import LlamaLike
 from headway.hub.families.rope import read_rope, write_rope
 from headway.hub.name_table import Part, Row, layers, row
 from headway.models.config import TransformerConfig
+from headway.models.heads import Gives
 
 
 def swap_halves(weight: Tensor, config: TransformerConfig) -> Tensor:
@@ -26,8 +27,7 @@ class NanoChat(DecoderFamily):
     """NanoChatForCausalLM and NanoChatModel."""
 
     model_type = "nanochat"
-    classes = ("NanoChatForCausalLM", "NanoChatModel")
-    bare = "NanoChatModel"
+    classes: ClassVar = {Gives.VOCABULARY: "NanoChatForCausalLM", Gives.HIDDEN: "NanoChatModel"}
     prefix = "model."
     ONLY: ClassVar = {**DecoderFamily.ONLY, "attention_bias": False}
     SAME: ClassVar = {

@@ -6,6 +6,7 @@ ones it is the layers from ``max_window_layers`` on, if ``use_sliding_window`` i
 
 from typing import Any, ClassVar
 
+from headway.hub.families.decoder import decoder_classes
 from headway.hub.families.family import Json, pick
 from headway.hub.families.llama import LlamaLike
 from headway.models.config import TransformerConfig
@@ -17,8 +18,7 @@ class Qwen2(LlamaLike):
     """Qwen2ForCausalLM, Qwen2Model and Qwen2ForSequenceClassification."""
 
     model_type = "qwen2"
-    classes = ("Qwen2ForCausalLM", "Qwen2Model", "Qwen2ForSequenceClassification")
-    bare, classifier = classes[1:]
+    classes = decoder_classes("Qwen2")
     SAME: ClassVar = {
         **LlamaLike.SAME,
         "vocab_size": ("vocab_size", 151936),

@@ -5,6 +5,7 @@ Quirks: the two norms have weights over the width of a head; layers may attend t
 
 from typing import Any, ClassVar
 
+from headway.hub.families.decoder import decoder_classes
 from headway.hub.families.family import Json
 from headway.hub.families.llama import LlamaLike
 from headway.hub.families.qwen2 import Qwen2, read_windows, write_windows
@@ -15,8 +16,7 @@ class Qwen3(LlamaLike):
     """Qwen3ForCausalLM, Qwen3Model and Qwen3ForSequenceClassification."""
 
     model_type = "qwen3"
-    classes = ("Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification")
-    bare, classifier = classes[1:]
+    classes = decoder_classes("Qwen3")
     SAME: ClassVar = {**Qwen2.SAME, "head_dim": ("d_head", 128)}
     FIXED: ClassVar = {**LlamaLike.FIXED, "qk_norm": True}
     BIASES: ClassVar = {"attention_bias": ("qkv", "out")}

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 from torch import nn
 
 from headway.hub.families.bert import Bert
-from headway.hub.families.encoder import EncoderFamily
+from headway.hub.families.encoder import EncoderFamily, encoder_classes
 from headway.hub.families.family import Json, pick
-from headway.models.config import Positions, TransformerConfig
-from headway.models.heads import ClassificationHead, MaskedTokenHead, TokenClassificationHead
+from headway.models.config import Positions
+from headway.models.heads import Gives
 from headway.models.transformer import Encoder
 
 
@@ -20,10 +20,9 @@ class Roberta(Bert):
     """RobertaModel, and with heads for masked tokens, classes of texts and classes of tokens."""
 
     model_type = "roberta"
-    classes: ClassVar = (
-        *("RobertaModel", "RobertaForMaskedLM", "RobertaForSequenceClassification", "RobertaForTokenClassification"),
-    )
-    bare, masked, classifier, tagger = classes
+    classes = encoder_classes("Roberta")
+    others: ClassVar = {}
+    shapes: ClassVar = {**Bert.shapes, Gives.VOCABULARY: {"activation": "gelu"}}
     prefix = "roberta."
     pools_classes = False
     SAME: ClassVar = {**Bert.SAME, "vocab_size": ("vocab_size", 50265)}
@@ -47,16 +46,13 @@ class Roberta(Bert):
         start = model.config.position.start
         return {**entries, "pad_token_id": start - 1, "max_position_embeddings": model.config.max_length + start}
 
-    def masked_token_head(self, config: TransformerConfig, tokens: nn.Embedding) -> MaskedTokenHead:
-        return MaskedTokenHead(config, tokens, activation="gelu")
-
-    def reuse(self, model: Encoder, head: ClassificationHead | TokenClassificationHead) -> None:
+    def reuse(self, model: Encoder, head: Any) -> None:
         EncoderFamily.reuse(self, model, head)  # the classifier does not use the pooler
 
-    def head_names(self, kind: str) -> tuple[tuple[str, str], ...]:
-        if kind == self.tagger:
+    def head_names(self, given: Gives) -> tuple[tuple[str, str], ...]:
+        if given is Gives.TOKEN:
             return (("head.out", "classifier"),)
-        if kind == self.classifier:
+        if given is Gives.ROW:
             return (("head.dense", "classifier.dense"), ("head.out", "classifier.out_proj"))
         return (("head.dense", "lm_head.dense"), ("head.norm", "lm_head.layer_norm"))
 
@@ -65,11 +61,7 @@ class XlmRoberta(Roberta):
     """RoBERTa under the names XLMRobertaModel, XLMRobertaForMaskedLM and XLMRobertaForSequenceClassification."""
 
     model_type = "xlm-roberta"
-    classes: ClassVar = (
-        *("XLMRobertaModel", "XLMRobertaForMaskedLM", "XLMRobertaForSequenceClassification"),
-        "XLMRobertaForTokenClassification",
-    )
-    bare, masked, classifier, tagger = classes
+    classes = encoder_classes("XLMRoberta")
     SAME: ClassVar = {**Bert.SAME, "vocab_size": ("vocab_size", 30522)}
 
 

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 from torch import nn
 
 from headway.hub.families.encoder_decoder import TARGET_IDS
-from headway.hub.families.family import ACTIVATIONS, Family, Json, architecture, choice, pick, refuse, word
+from headway.hub.families.family import ACTIVATIONS, Family, Json, choice, pick, refuse, word
 from headway.hub.name_table import Part, Row, layers, row, scaled
 from headway.models.config import Positions, TransformerConfig
-from headway.models.heads import VectorHead
+from headway.models.heads import Gives, gives
 from headway.models.transformer import Encoder, EncoderDecoder
 
 GATED = {"gated-gelu": "gelu_tanh"} | {
@@ -26,8 +26,9 @@ class T5Family(Family):
     """T5ForConditionalGeneration, T5Model and T5EncoderModel."""
 
     model_type = "t5"
-    classes = ("T5ForConditionalGeneration", "T5Model", "T5EncoderModel")
-    bare = "T5Model"
+    wiring = "encoder-decoder"
+    classes: ClassVar = {Gives.VOCABULARY: "T5ForConditionalGeneration", Gives.HIDDEN: "T5Model"}
+    others: ClassVar = {"T5EncoderModel": Gives.HIDDEN}
     SAME: ClassVar = {
         "vocab_size": ("vocab_size", 32128),
         "d_model": ("d_model", 512),
@@ -44,7 +45,7 @@ class T5Family(Family):
 
     def quirks(self, theirs: Json) -> dict[str, Any]:
         number = pick(theirs, "num_layers", int, 6)
-        if architecture(theirs, self.classes) != "T5EncoderModel":
+        if self.architecture(theirs) != "T5EncoderModel":
             number = pick(theirs, "num_decoder_layers", int, number)
         projection = pick(theirs, "feed_forward_proj", str, "relu")
         gated = projection.startswith("gated-")
@@ -62,26 +63,25 @@ class T5Family(Family):
         }
 
     def encoder_config(self, theirs: Json) -> TransformerConfig | None:
-        if architecture(theirs, self.classes) == "T5EncoderModel":
+        if self.architecture(theirs) == "T5EncoderModel":
             return None
         return self.config(theirs).but(n_layers=pick(theirs, "num_layers", int, 6))
 
     def build(self, theirs: Json, names: Set[str]) -> nn.Module:
-        kind, config = architecture(theirs, self.classes), self.config(theirs)
-        if kind == "T5EncoderModel":
+        given, config = self.gives(theirs), self.config(theirs)
+        if self.architecture(theirs) == "T5EncoderModel":
             return Encoder(config)
-        if kind != self.bare:  # transformers 5 writes "tied" for 1.1 too, even if it also writes a head
+        if given is Gives.VOCABULARY:  # transformers 5 writes "tied" for 1.1 too, even if it also writes a head
             config = config.but(tied=_scales(theirs) or "lm_head.weight" not in names)
         model = EncoderDecoder(config, config.but(n_layers=pick(theirs, "num_layers", int, 6)))
-        if kind == self.bare:
-            model.head = VectorHead()
+        model.head = model.head if given is Gives.VOCABULARY else self.head(given, config)
         return model
 
     def unquirk(self, model: nn.Module) -> Json | None:
         if isinstance(model, EncoderDecoder):
             if not model.shared:
                 raise ValueError("its encoder and decoder share one table of token vectors")
-            kind = self.bare if isinstance(model.head, VectorHead) else self.classes[0]
+            kind = self.classes[gives(model)]
             number = model.encoder_config.n_layers
         elif isinstance(model, Encoder) and model.head is None and model.pooler is None:
             kind, number = "T5EncoderModel", model.config.n_layers
@@ -106,7 +106,7 @@ class T5Family(Family):
         return {"pad_token_id": pad, "eos_token_id": 1, "decoder_start_token_id": pad}
 
     def ignores(self, theirs: Json) -> tuple[str, ...]:
-        rest = (r"decoder\..*", r"lm_head\.weight") if architecture(theirs, self.classes) == "T5EncoderModel" else ()
+        rest = (r"decoder\..*", r"lm_head\.weight") if self.architecture(theirs) == "T5EncoderModel" else ()
         return (*self.ignored, *rest)
 
     def copies(self, theirs: Json) -> dict[str, str]:
@@ -121,7 +121,7 @@ class T5Family(Family):
         gated = self.config(theirs).gated
         for ours, there, last in (("encoder", "encoder", 1), ("stack", "encoder", 1), ("decoder", "decoder", 2)):
             rows += _stack(ours, there, last, gated)
-        if architecture(theirs, self.classes) == "T5ForConditionalGeneration" and _scales(theirs):
+        if self.architecture(theirs) == "T5ForConditionalGeneration" and _scales(theirs):
             norm = scaled("decoder.final_layer_norm.weight", lambda config: config.d_model**-0.5)
             rows = [
                 row("decoder.norm.weight", norm) if entry.ours == "decoder.norm.weight" else entry for entry in rows

@@ -12,7 +12,7 @@ from headway.hub.families.encoder import EncoderFamily
 from headway.hub.families.family import ACTIVATIONS, Json, check_head_width, choice, pick, refuse, word
 from headway.hub.name_table import Part, Row, layers, row, stacked
 from headway.models.config import TransformerConfig
-from headway.models.heads import Pooler
+from headway.models.heads import Gives, Pooler
 from headway.models.patches import Patches
 from headway.models.transformer import Encoder
 
@@ -21,11 +21,10 @@ class ViT(EncoderFamily):
     """ViTModel, with or without its pooler, and ViTForImageClassification."""
 
     model_type = "vit"
-    classes = ("ViTModel", "ViTForImageClassification")
-    bare, classifier = classes
+    classes: ClassVar = {Gives.HIDDEN: "ViTModel", Gives.ROW: "ViTForImageClassification"}
     prefix = "vit."
     reads_images = True
-    head_dropout = (None, 0.0)
+    dropouts: ClassVar = {Gives.ROW: (None, 0.0)}
     pooler_activation = None
     bare_pools = True
     SAME: ClassVar = {
@@ -45,7 +44,7 @@ class ViT(EncoderFamily):
         "norm_parameters": "both",
         "gated": False,
     }
-    CLASSIFIER: ClassVar = {"pooling": "first", "dense": False}
+    shapes: ClassVar = {Gives.ROW: {"pooling": "first", "dense": False}}
     ignored = (r"vit\.embeddings\.mask_token",)
 
     def quirks(self, theirs: Json) -> dict[str, Any]:

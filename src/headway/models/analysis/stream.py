@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.models.analysis.maps import stacks_of
-from headway.models.heads import ClassificationHead, MaskedTokenHead, TokenHead
+from headway.models.heads import Gives, gives
 
 
 def residual_stream(model: nn.Module, *inputs: Any, **given: Any) -> Tensor:
@@ -37,7 +37,7 @@ def logit_lens(model: nn.Module, *inputs: Any, **given: Any) -> Tensor:
     """
     *_, stack = stacks_of(model).values()
     head: Any = model.head
-    if not isinstance(head, TokenHead | MaskedTokenHead | ClassificationHead):
+    if gives(model) not in (Gives.VOCABULARY, Gives.ROW):
         what = "no head" if head is None else f"a {type(head).__name__}"
         raise ValueError(f"the model has {what}; the logit lens needs a head that computes logits")
     more: list[tuple[Any, ...]] = []  # further arguments of the head: a mask

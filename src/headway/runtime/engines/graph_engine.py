@@ -16,7 +16,7 @@ from torch import Tensor
 from headway.data.batches.batching import padded
 from headway.generation.beam import Hypothesis
 from headway.generation.decode import Steps
-from headway.models.heads import PoolingHead
+from headway.models.heads import Gives, gives
 from headway.models.transformer import EncoderDecoder
 from headway.runtime.engines.engine import Searching, Writing, search_by, write_by
 from headway.runtime.engines.graph import DECODER, ENCODER, MODEL, Open, Session, Written, present
@@ -32,7 +32,7 @@ class GraphEngine:
         self.name, self.precision = name, precision
         self.source = session(directory / ENCODER) if isinstance(model, EncoderDecoder) else None
         self.session = session(directory / (MODEL if self.source is None else DECODER))
-        self._pools = isinstance(getattr(model, "head", None), PoolingHead)
+        self._pools = gives(model) is Gives.VECTOR
 
     def output(self, ids: Tensor, mask: Tensor | None = None, chosen: Tensor | None = None) -> Tensor:
         """Ids (B, T) and their mask, or images (B, channels, H, W) -> what the model gives for them.

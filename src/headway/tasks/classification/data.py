@@ -11,6 +11,8 @@ import numpy as np
 from torch import Tensor, nn
 
 from headway.data.batches.batch_source import BatchSource, RowBatches
+from headway.data.batches.batching import TargetKind
+from headway.data.batches.examples import Examples
 from headway.data.records.label_typing import merging, said
 from headway.data.records.labels import Labelled, check_labels, label_counts, labelled
 from headway.data.records.sample import drawn
@@ -24,7 +26,7 @@ from headway.models.adapt.depth import first_blocks
 from headway.models.adapt.freeze import freeze
 from headway.models.config import TransformerConfig
 from headway.models.device import device_of
-from headway.models.heads import ClassificationHead
+from headway.models.heads import Gives
 from headway.models.transformer import Decoder, Encoder
 from headway.tasks.classification.examples import MOST_LOOKED_AT, telling_rows
 from headway.tasks.common.classes import Classification, balanced_weights, continued_classes, head_decision
@@ -96,7 +98,7 @@ class ClassificationData(TaskData):
         warnings, other = list(rows.warnings), None
         self.labels, self.new_head = rows.classes, True
         if not self.options.given(("frozen", "contrastive")):
-            self.labels, self.new_head = continued_classes(given, rows.classes, ClassificationHead)
+            self.labels, self.new_head = continued_classes(given, rows.classes, Gives.ROW)
         if isinstance(held_out, Table):
             other = labelled(held_out, *columns, on_bad_row=self.options.data.on_bad_row, merging=merged)
             check_labels(self.labels, other, other.name)
@@ -238,8 +240,9 @@ class ClassificationData(TaskData):
         return cross_validated(self._few_texts, targets.tolist(), others, seconds=seconds)
 
     def batch_source(self, plan: Plan) -> BatchSource:
-        parts = self.train, self.train_targets, self.validation, self.targets
-        return RowBatches(*parts, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
+        train = Examples(self.train, self.train_targets, TargetKind.ROW)
+        held_out = Examples(self.validation, self.targets, TargetKind.ROW)
+        return RowBatches(train, held_out, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
 
     def objective(self, plan: Plan) -> Objective:
         return Classification(

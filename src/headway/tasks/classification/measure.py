@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from headway.data.batches.batching import TargetKind
+from headway.data.batches.examples import Examples
 from headway.data.records.label_typing import apart, as_measured, recorded
 from headway.data.records.labels import Labelled, label_counts, labelled
 from headway.data.records.sample import few
@@ -38,8 +40,9 @@ def measure(pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
         )
     ids = encoded_texts(rows, pipe.tokenizer)
     ids = ids.cut(pipe.max_length, pipe.tokenizer.special_ids)
-    targets, task = rows.numbered(pipe.labels), Classification(pipe.labels, silent=pipe.tokenizer.silent_ids)
-    metrics = measured_rows(pipe, task, ids, targets, given.each)
+    targets = rows.numbered(pipe.labels)
+    examples = Examples(ids, targets, TargetKind.ROW)
+    metrics = measured_rows(pipe, Classification(pipe.labels, silent=pipe.tokenizer.silent_ids), examples, given.each)
     if known is not None and len(known) <= MOST_FITTED and set(known.classes) <= set(pipe.labels):
         learnt = known, known.numbered(pipe.labels)
         lines, _ = classification_baselines(*learnt, rows, targets, pipe.labels, given.of_baselines)

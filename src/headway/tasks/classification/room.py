@@ -8,15 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
+import numpy as np
 
-from headway.data.batches.batching import Batch, pad
+from headway.data.batches.batching import Batch, TargetKind
+from headway.data.batches.examples import Examples
 from headway.data.open.detected import Detected
 from headway.hub.directory import load_model, model_config
 from headway.models.adapt.ensemble import Ensemble
-from headway.models.heads import ClassificationHead
-from headway.models.transformer import Decoder, Encoder
+from headway.models.heads import n_outputs
 from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.classification.spec import SPEC
 from headway.tasks.common.classes import Classification
@@ -42,14 +41,9 @@ class ClassificationTask(FolderTask):
 
         return ClassificationData(given)
 
-    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> Classifier | None:
-        head: Any = getattr(model, "head", None)
-        if not isinstance(model, Encoder | Decoder) or not isinstance(head, ClassificationHead):
-            return None
-        if getattr(model, "patches", None) is not None:
-            return None
+    def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> Classifier:
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
-        labels = labels_of(directory, head.out.out_features)
+        labels = labels_of(directory, n_outputs(model))
         members = _members(directory, facts)
         whole = Ensemble([load_model(path) for path in members]) if members else model
         return Classifier(whole, tokenizer, labels, facts.get("plan", {}).get("length"))
@@ -57,17 +51,14 @@ class ClassificationTask(FolderTask):
     def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         return [found["label"] for found in pipe(list(inputs))]
 
-    def claims(self, model: nn.Module) -> bool:
-        return isinstance(getattr(model, "head", None), ClassificationHead) and getattr(model, "patches", None) is None
-
     def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
         from headway.tasks.common.inspection import of_text
 
         return of_text(pipe, given, target, partial(pipe.tokenizer.encode, special=True))
 
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
-        ids, mask = pad(inputs)
-        return Classification(pipe.labels), Batch(ids, mask, torch.arange(len(inputs)) % len(pipe.labels))
+        examples = Examples(inputs, np.arange(len(inputs)) % len(pipe.labels), TargetKind.ROW)
+        return Classification(pipe.labels), examples.together()
 
     def beginning(self, source: Any, found: Detected, options: TrainOptions, given: MaterialInputs) -> Material:
         from headway.tasks.classification.material import beginning

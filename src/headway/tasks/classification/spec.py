@@ -5,14 +5,12 @@ from headway.training.evaluation.metric import ACCURACY, MACRO_F1, VAL_LOSS
 
 SPEC = TaskSpec(
     name="classification",
+    heads=(("encoder", "row"), ("decoder", "row")),
     title="Text classifier",
     verb="classify",
     help="Predict the label of a text, or of every text in a file.",
     answers="labels",
-    argument='"..."',
-    counted="row",
     loss_unit="nats per example",
-    logits=0.0,
     outputs="logits of the classes",
     metrics=(ACCURACY, MACRO_F1, VAL_LOSS),
     headline=(ACCURACY,),

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch
 from headway.hub.fine_tune import named_classes
-from headway.models.heads import ClassificationHead, TokenClassificationHead
+from headway.models.heads import Gives
 from headway.nn.random import generator
 from headway.tasks.common.r_drop import divergence, twice
 from headway.tasks.task import TaskInputs
@@ -26,15 +26,13 @@ NO_LABEL = -1
 """The class of a text that is given none."""
 
 
-def continued_classes(
-    given: TaskInputs, classes: Sequence[str], head: type[ClassificationHead | TokenClassificationHead]
-) -> tuple[list[str], bool]:
+def continued_classes(given: TaskInputs, classes: Sequence[str], what: Gives) -> tuple[list[str], bool]:
     """The classes of a model that learns ``classes``, in order, and whether its head is a new one.
 
-    A base with such a head that knows all of them by their names keeps its head, and with it all its classes in their
+    A base that gives ``what`` and knows all of them by their names keeps its head, and with it all its classes in their
     order.  A run that is resumed has the classes that it began with.
     """
-    known = [] if given.base is None else named_classes(given.base.model, head)
+    known = [] if given.base is None else named_classes(given.base.model, what)
     labels = (given.earlier or {}).get("labels") or known
     labels = list(labels if set(classes) <= set(labels) else classes)
     return labels, labels != known
@@ -90,11 +88,11 @@ class Classification:
         count = len(batch.targets)
         read_twice = model.training and bool(self.r_drop)
         batch = twice(batch) if read_twice else batch
-        ids = batch.ids
+        ids, *others = batch.read
         if model.training and self.token_dropout:
             drop = torch.rand(ids.shape, device=ids.device, generator=generator()) < self.token_dropout
             ids = ids.masked_fill(drop & ~torch.isin(ids, self.protected.to(ids.device)), self.hidden_token)
-        logits = model(ids, batch.mask).float()  # (B, C)
+        logits = model(ids, *others).float()  # (B, C)
         smoothing = self.label_smoothing if model.training else 0.0
         each = F.cross_entropy(logits, batch.targets, reduction="none", label_smoothing=smoothing)  # (B,)
         if self.weights is not None and model.training:
@@ -113,7 +111,7 @@ class Classification:
         pairs: list[np.ndarray] = []
         total = 0.0
         for batch in batches:
-            logits = model(batch.ids, batch.mask).float()
+            logits = model(*batch.read).float()
             total += F.cross_entropy(logits, batch.targets, reduction="sum").item()
             guesses = logits.argmax(dim=-1)
             if len(self.silent):

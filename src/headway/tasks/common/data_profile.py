@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.batches.batch_source import BatchSource, HeldOutText, PairBatches, RowBatches, TargetBatches
+from headway.data.batches.batch_source import BatchSource, HeldOutText, RowBatches
+from headway.data.batches.batching import TargetKind
 from headway.data.batches.encoded import row_hashes
 from headway.data.batches.tokens import Tokens
 from headway.data.images.batch_source import ImageBatches
@@ -78,7 +79,8 @@ def _of_text(batch_source: HeldOutText, tokenizer: Tokenizer, *, with_bigrams: b
 
 
 def _of_rows(batch_source: RowBatches, tokenizer: Tokenizer) -> dict[str, Any]:
-    inputs, held_out = batch_source.train, batch_source.held_out
+    train, held = batch_source.train, batch_source.held_out
+    inputs, held_out = train.ids, held.ids
     unknown, rows = tokenizer.unknown, row_hashes(inputs)
     frame = tokenizer.special_ids - {unknown}
     told = np.fromiter((unknown not in row for row in held_out), bool)  # else equal ids are not equal texts
@@ -90,20 +92,16 @@ def _of_rows(batch_source: RowBatches, tokenizer: Tokenizer) -> dict[str, Any]:
     if unknown is not None:
         tokens = Counter(token for row in _shuffled(inputs) for token in row if token not in frame)
         found["unknown"] = tokens[unknown] / max(1, tokens.total())
-    if isinstance(batch_source, TargetBatches):
-        written, wanted = batch_source.train_targets, batch_source.held_out_targets
+    if train.kind is TargetKind.SEQUENCE:
+        written, wanted = train.targets, held.targets
         found["one_target"] = _most_frequent(row_hashes(written))
         found["simple"] = _bigrams(_joined(written), _joined(wanted), tokenizer.target.vocab_size)
         found["paired"] = fitting_pairs(
             *(list(_shuffled(part, MOST_PAIRS)) for part in (inputs, written)),
             *(list(_shuffled(part, MOST_SPANS)) for part in (held_out, wanted)),
         )
-    elif (
-        not isinstance(batch_source, PairBatches)
-        and len(held_out)
-        and isinstance(batch_source.train_targets[0], int | np.integer)
-    ):
-        found |= _of_classes(batch_source.train_targets, batch_source.held_out_targets)
+    elif train.kind is TargetKind.ROW and len(held_out) and isinstance(train.targets[0], int | np.integer):
+        found |= _of_classes(train.targets, held.targets)
     return found
 
 

@@ -26,6 +26,8 @@ def labels_of(directory: Path, n_classes: int) -> list[str]:
             f"{path}: problem_type is {str(kind)[:60]!r}; a classifier here names one label for each text "
             "(single_label_classification), and reading its scores so would be wrong."
         )
+    if n_classes < 2:
+        raise InputError(f"{path}: the model gives a number and no label; a classifier has 2 classes or more.")
     names = entries.get("id2label") or {str(i): f"LABEL_{i}" for i in range(n_classes)}
     if not isinstance(names, dict) or {str(i) for i in range(n_classes)} != set(names):
         raise InputError(f"{path}: id2label must name each of the {n_classes} classes, from 0 to {n_classes - 1}.")

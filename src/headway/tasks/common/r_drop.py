@@ -11,7 +11,7 @@ from headway.data.batches.batching import Batch
 
 def twice(batch: Batch) -> Batch:
     """A batch of B rows as one of 2 B: all rows, and all again.  Dropout differs from row to row."""
-    return batch.rows(torch.arange(len(batch.ids), device=batch.ids.device).repeat(2))
+    return batch.rows(torch.arange(len(batch), device=batch.targets.device).repeat(2))
 
 
 def divergence(one: Tensor, other: Tensor) -> Tensor:

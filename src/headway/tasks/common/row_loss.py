@@ -35,14 +35,14 @@ class RowLoss(ABC):
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
         """The sum over the rows, and their number."""
-        return self.losses(model(batch.ids, batch.mask).float(), batch.targets).sum(), len(batch.targets)
+        return self.losses(model(*batch.read).float(), batch.targets).sum(), len(batch.targets)
 
     @torch.no_grad()
     def evaluate(
         self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None
     ) -> dict[str, Any]:
         """``val_loss`` and the means, over all rows."""
-        parts = [self.of(model(batch.ids, batch.mask).float(), batch.targets) for batch in batches]
+        parts = [self.of(model(*batch.read).float(), batch.targets) for batch in batches]
         if each is not None:
             each += [units(part) for part in parts]
         return averages(parts)

@@ -1,16 +1,16 @@
 """Rows of texts as ids, in the cache on disk where they are many, and how a model is measured on them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, tee
 from typing import Any
 
 import numpy as np
 
-from headway.data.batches.batch_source import Sides, row_batches
-from headway.data.batches.batching import length_batches
+from headway.data.batches.batching import TargetKind
 from headway.data.batches.cache import cache_key
 from headway.data.batches.encoded import EncodedRows, encoded_rows
+from headway.data.batches.examples import Examples
 from headway.data.records.labels import Labelled
 from headway.data.records.text_pairs import TextPairs
 from headway.io.cache_directory import cache_directory
@@ -33,14 +33,12 @@ def _stored(rows: Iterator[list[int]], tokenizer: Tokenizer, key: str) -> Encode
     )
 
 
-def measured_rows(
-    pipe: Any, objective: Objective, ids: Any, targets: Sequence[Any] | np.ndarray, results: list[np.ndarray]
-) -> dict[str, Any]:
-    """The metrics of a pipeline's model on rows of ids; ``results`` receives the result of each, in their order."""
+def measured_rows(pipe: Any, objective: Objective, examples: Examples, results: list[np.ndarray]) -> dict[str, Any]:
+    """The metrics of a pipeline's model on examples; ``results`` receives the result of each, in their order."""
     each: list[np.ndarray] = []
     most = pipe.runtime.tokens
-    metrics = objective.evaluate(pipe.model, pipe.runtime.batches(row_batches(ids, targets, most)), each)
-    results.append(in_order(each, np.concatenate(length_batches(ids.lengths, most, 0, 0))))
+    metrics = objective.evaluate(pipe.model, pipe.runtime.batches(examples.batches(most)), each)
+    results.append(in_order(each, np.concatenate(examples.order(most))))
     return metrics
 
 
@@ -53,9 +51,13 @@ class EncodedPairs:
     second: EncodedRows
 
     @property
-    def sides(self) -> Sides:
-        """The ids of both sides."""
-        return self.first, self.second
+    def examples(self) -> Examples:
+        """The second texts as what is wanted of the first."""
+        return Examples(self.first, self.second, TargetKind.SEQUENCE)
+
+    def scored(self, scores: np.ndarray) -> Examples:
+        """The pairs with a score each."""
+        return Examples(self.first, scores, TargetKind.PAIR, self.second)
 
     @property
     def lengths(self) -> np.ndarray:

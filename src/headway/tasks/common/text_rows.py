@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batches.batch_source import RowBatches
-from headway.data.batches.batching import Batch, pad
+from headway.data.batches.batching import Batch, TargetKind
+from headway.data.batches.examples import Examples
 from headway.data.open.columns import number
 from headway.data.records.labels import Labelled, labelled
 from headway.data.records.split import HELD_OUT, split_rows
@@ -73,10 +74,10 @@ class TextRows(Task):
     def open_data(self, given: TaskInputs) -> TaskData:
         return TextRowData(self, given)
 
-    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> "TextPipeline | None":
+    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> "TextPipeline":
         config = model_config(model)
         if not isinstance(config, OwnConfig) or config.task != self.spec.name:
-            return None
+            raise InputError(f"{directory / 'config.json'}: is no model for {self.spec.name}.")
         return TextPipeline(self, model, Tokenizer.load(directory, rows=config.vocab_size))
 
     def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
@@ -84,12 +85,12 @@ class TextRows(Task):
         rows, values = self.rows_of(table, found.text_column, found.label_column, given.options)
         rows = given.sampled(given.held_out(rows, split))
         ids = encoded_texts(rows, pipe.tokenizer).cut(pipe.max_length, pipe.tokenizer.special_ids)
-        metrics = measured_rows(pipe, self.objective, ids, values[rows.targets], given.each)
+        examples = Examples(ids, values[rows.targets], TargetKind.ROW)
+        metrics = measured_rows(pipe, self.objective, examples, given.each)
         return {**metrics, "examples": len(rows)}
 
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[RowLoss, Batch]:
-        ids, mask = pad(inputs)
-        return self.objective, Batch(ids, mask, torch.arange(len(inputs), dtype=torch.float32))
+        return self.objective, Examples(inputs, np.arange(len(inputs), dtype=float), TargetKind.ROW).together()
 
     def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
         return made_up_table(
@@ -186,8 +187,9 @@ class TextRowData(TaskData):
             return own_model(self.task, plan.config)
 
     def batch_source(self, plan: Plan) -> RowBatches:
-        parts = self.train, self.train_targets, self.validation, self.targets
-        return RowBatches(*parts, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
+        train = Examples(self.train, self.train_targets, TargetKind.ROW)
+        held_out = Examples(self.validation, self.targets, TargetKind.ROW)
+        return RowBatches(train, held_out, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
 
     def objective(self, plan: Plan) -> RowLoss:
         return self.task.objective

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from headway.data.batches.batch_source import BatchSource, PairBatches, pair_lengths
+from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.open.detected import Detected
 from headway.data.records.split import HELD_OUT
 from headway.data.records.table import Table
 from headway.data.records.text_checks import FIRST
 from headway.data.records.text_pairs import PairReading, TextPairs
 from headway.errors import InputError, shown
-from headway.models.heads import PoolingHead
+from headway.models.heads import Gives, PoolingHead, gives
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.tasks.common.lengths import checked_length, cut_warning
@@ -80,10 +80,10 @@ class EmbeddingData(TaskData):
         lengths = np.concatenate([side.lengths for side in (encoded.first, encoded.second)])
         warnings = [*cut_warning(lengths, self.longest), *pairs.warnings, *self.parts.warnings]
         self.train, self.validation = (
-            part.cut(self.longest, self.tokenizer.special_ids).sides
-            for part in (encoded, encoded_pairs(held_out, self.tokenizer))
+            pairs.cut(self.longest, self.tokenizer.special_ids).scored(scores_of(part))
+            for part, pairs in ((train, encoded), (held_out, encoded_pairs(held_out, self.tokenizer)))
         )
-        self.train_scores, self.scores, self.held_out = scores_of(train), scores_of(held_out), held_out
+        self.held_out = held_out
         limit = "" if most is None else f", {most:,} at most"
         self.facts = {
             **self.parts.facts(given, "pairs", f"10 %{limit}, equal first texts on one side"),
@@ -96,7 +96,7 @@ class EmbeddingData(TaskData):
         warnings += [sampled] if sampled else []
 
     def plan(self, seconds: float | None) -> Plan:
-        lengths = pair_lengths(self.train) // 2
+        lengths = self.train.lengths[0] // 2
         why = "every pair belongs together" if self.kind == "pairs" else "pairs have scores"
         loss = "InfoNCE among the pairs of a batch" if self.kind == "pairs" else "CoSENT: the order of the scores"
         decision = asdict(Decision("loss", loss, why, "--label-column"))
@@ -121,8 +121,7 @@ class EmbeddingData(TaskData):
         return initialise(Encoder(plan.config, PoolingHead()), plan.seed)
 
     def batch_source(self, plan: Plan) -> BatchSource:
-        parts = self.train, self.train_scores, self.validation, self.scores
-        return PairBatches(*parts, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
+        return RowBatches(self.train, self.validation, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
 
     def objective(self, plan: Plan) -> Objective:
         texts = None if self.kind == "scores" else texts_of(self.held_out, self.batch_source(plan).validation_order())
@@ -130,7 +129,7 @@ class EmbeddingData(TaskData):
 
     @staticmethod
     def _with_head(model: Any) -> nn.Module:
-        if not isinstance(model.head, PoolingHead):
+        if gives(model) is not Gives.VECTOR:
             model.head = PoolingHead()
         return model
 

@@ -4,8 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.batches.batch_source import pair_batches, pair_lengths
-from headway.data.batches.batching import length_batches
 from headway.data.records.sample import few
 from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs
@@ -21,12 +19,11 @@ def measure(pipe: Embedder, given: EvaluationInputs) -> dict[str, Any]:
     """Metrics with ``examples``, the pairs that were counted; they are cut as in training."""
     pairs = given.sampled(_held_out(given))
     rows = encoded_pairs(pairs, pipe.tokenizer).cut(pipe.max_length, pipe.tokenizer.special_ids)
-    size = pipe.runtime.tokens
-    batches = pair_batches(rows.sides, scores_of(pairs), size)
-    order = np.concatenate(length_batches(pair_lengths(rows.sides), size, 0, 0))
+    examples = rows.scored(scores_of(pairs))
+    order = np.concatenate(examples.order(pipe.runtime.tokens))
     texts = texts_of(pairs, order) if pairs.scores is None else None
     task, each = Embedding("scores" if texts is None else "pairs", texts=texts), list[np.ndarray]()
-    metrics = task.evaluate(pipe.pooled, pipe.runtime.batches(batches), each)
+    metrics = task.evaluate(pipe.pooled, pipe.runtime.batches(examples.batches(pipe.runtime.tokens)), each)
     given.each.append(in_order(each, order))
     trained = None if given.same else given.trained_on()
     if isinstance(trained, Table):

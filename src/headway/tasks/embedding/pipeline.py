@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from headway.generation.sampling import check_number
-from headway.models.heads import MaskedTokenHead, PoolingHead
+from headway.models.heads import Gives, PoolingHead, gives
 from headway.models.transformer import Encoder
+from headway.models.wirings import wiring_name
 from headway.nn.global_state import plain_defaults
 from headway.runtime.runtime import Output, Runtime
 from headway.tasks.common.as_list import text_list
@@ -23,7 +24,9 @@ def as_embedder(pipe: Any) -> "Embedder | None":
 
     The model's head is replaced, in place: only one of the two pipelines can be used afterwards.
     """
-    if isinstance(pipe, Embedder) or not isinstance(getattr(pipe.model, "head", None), MaskedTokenHead):
+    if isinstance(pipe, Embedder) or not (
+        wiring_name(pipe.model) == "encoder" and gives(pipe.model) is Gives.VOCABULARY
+    ):
         return pipe if isinstance(pipe, Embedder) else None
     if pipe.runtime.engine is not None:
         warnings.warn(f"{pipe.runtime.engine.name} does not make vectors of this model: torch does it", stacklevel=2)
@@ -59,8 +62,8 @@ class Embedder:
     @property
     def width(self) -> int:
         """D, the numbers of a vector."""
-        head = self.model.head
-        dense = head.dense if isinstance(head, PoolingHead) else None
+        head: Any = self.model.head
+        dense = head.dense if gives(self.model) is Gives.VECTOR else None
         return self.model.config.d_model if dense is None else dense.out_features
 
     def __call__(self, text: str | Iterable[str]) -> np.ndarray:

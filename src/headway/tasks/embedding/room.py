@@ -10,8 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from headway.hub.directory import model_config
-from headway.models.heads import PoolingHead
-from headway.models.transformer import Encoder
+from headway.models.heads import Gives, gives
 from headway.tasks.common.external_loader import ExternalLoader
 from headway.tasks.common.folder_task import FolderTask
 from headway.tasks.common.inside import Inside
@@ -33,25 +32,14 @@ class EmbeddingTask(FolderTask):
 
         return EmbeddingData(given)
 
-    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> Any | None:
-        if not isinstance(model, Encoder) or getattr(model, "patches", None) is not None:
-            return None
-        if model.head is not None and not isinstance(model.head, PoolingHead):
-            return None
+    def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> Embedder:
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
         return Embedder(model, tokenizer, facts.get("plan", {}).get("length"))
-
-    def claims(self, model: nn.Module) -> bool:
-        return (
-            isinstance(model, Encoder)
-            and isinstance(model.head, PoolingHead | None)
-            and getattr(model, "patches", None) is None
-        )
 
     def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader | None:
         from headway.tasks.embedding.export_check import OF_TEXTS, OF_TOKENS
 
-        if isinstance(getattr(model, "head", None), PoolingHead):
+        if gives(model) is Gives.VECTOR:
             return OF_TEXTS
         return None if architecture.endswith("EncoderModel") else OF_TOKENS
 

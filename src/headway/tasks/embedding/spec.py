@@ -10,14 +10,12 @@ AVERAGE_PRECISION = Metric("average_precision", "average precision")
 
 SPEC = TaskSpec(
     name="embedding",
+    heads=(("encoder", "vector"), ("encoder", "hidden")),
     title="Text embedder",
     verb="embed",
     help="Turn texts into vectors, compare them, or find the nearest.",
     answers="vectors",
-    argument='"..."',
     counted="pair",
-    loss_unit="",
-    logits=0.0,
     outputs="vectors",
     metrics=(ACCURACY, MRR, SPEARMAN, ROC_AUC, AVERAGE_PRECISION, VAL_LOSS),
     headline=(ROC_AUC, SPEARMAN, ACCURACY),

@@ -16,7 +16,7 @@ from headway.errors import InputError
 from headway.hub.fine_tune import for_classification
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.io.quantities import size
-from headway.models.heads import ClassificationHead
+from headway.models.heads import ClassificationHead, Gives
 from headway.models.initialise import initialise
 from headway.models.patches import Patches
 from headway.models.transformer import Encoder
@@ -54,7 +54,7 @@ class ImageData(TaskData):
         found = decoded(source, self.how)
         warnings = list(found.warnings)
         other = None
-        self.labels, self.new_head = continued_classes(given, sorted(set(found.labels)), ClassificationHead)
+        self.labels, self.new_head = continued_classes(given, sorted(set(found.labels)), Gives.ROW)
         if isinstance(held_out, ImageTable):
             other = decoded(held_out, self.how)
             check_known(other.labels, self.labels, held_out.name)

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
-from headway.data.batches.batching import Batch, ImageBatch
+from headway.data.batches.batching import Batch, TargetKind
 from headway.data.images.image_table import IMAGE
 from headway.data.images.preprocessing import normalised
 from headway.data.open.detected import Detected
@@ -19,8 +18,7 @@ from headway.data.records.sample import few
 from headway.errors import InputError
 from headway.hub.preprocessor import FILE as PREPROCESSOR
 from headway.hub.preprocessor import ImagePreprocessor, preprocessor_of
-from headway.models.heads import ClassificationHead
-from headway.models.transformer import Encoder
+from headway.models.heads import n_outputs
 from headway.tasks.common.folder_task import FolderTask
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.labels import labels_of
@@ -43,17 +41,8 @@ class ImageClassificationTask(FolderTask):
 
         return ImageData(given)
 
-    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> Any | None:
-        if getattr(model, "patches", None) is None:
-            return None
-        head: Any = getattr(model, "head", None)
-        if not isinstance(model, Encoder) or not isinstance(head, ClassificationHead):
-            raise InputError(
-                f"{directory}: is an image model without a classifier, which gives vectors. From Python, "
-                "`headway.load_model` gives it, and `headway.data.images.preprocessing` prepares images for it; "
-                "`headway train FOLDER --from` it makes a classifier."
-            )
-        labels = labels_of(directory, head.out.out_features)
+    def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> ImageClassifier:
+        labels = labels_of(directory, n_outputs(model))
         if not (directory / PREPROCESSOR).exists():
             raise InputError(
                 f"{directory}: is an image model without {PREPROCESSOR}, which says how to prepare images that it "
@@ -66,11 +55,6 @@ class ImageClassificationTask(FolderTask):
 
     def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         return [found["label"] for found in pipe(list(inputs))]
-
-    def claims(self, model: nn.Module) -> bool:
-        return getattr(model, "patches", None) is not None and isinstance(
-            getattr(model, "head", None), ClassificationHead
-        )
 
     def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
         """The tokens are patches, named by row and column, after one for all."""
@@ -89,8 +73,8 @@ class ImageClassificationTask(FolderTask):
         from headway.tasks.image_classification.objective import ImageClassification
 
         classes = torch.arange(len(inputs)) % len(pipe.labels)
-        pixels = ImageBatch(torch.stack(inputs), None, classes, pipe.model.config.max_length)
-        return ImageClassification(pipe.labels), pixels
+        pixels, patches = {"pixels": torch.stack(inputs)}, pipe.model.config.max_length
+        return ImageClassification(pipe.labels), Batch(pixels, None, classes, TargetKind.ROW, patches)
 
     def processor(self, pipe: ImageClassifier) -> ImagePreprocessor:
         return pipe.preprocessor

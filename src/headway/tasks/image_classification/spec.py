@@ -5,6 +5,7 @@ from headway.training.evaluation.metric import ACCURACY, MACRO_F1, VAL_LOSS
 
 SPEC = TaskSpec(
     name="image_classification",
+    heads=(("encoder", "row"),),
     title="Image classifier",
     verb="classify",
     help="Predict the label of an image, or of every image in a folder.",
@@ -13,7 +14,6 @@ SPEC = TaskSpec(
     argument="IMAGE",
     counted="image",
     loss_unit="nats per example",
-    logits=0.0,
     outputs="logits of the classes",
     metrics=(ACCURACY, MACRO_F1, VAL_LOSS),
     headline=(ACCURACY,),

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from headway.data.batches.batch_source import BatchSource, TextBatches
-from headway.data.batches.batching import Batch
+from headway.data.batches.batching import Batch, TargetKind
 from headway.data.records.corpus import Corpus
 from headway.data.stream.batch_source import StreamBatches
 from headway.errors import InputError
@@ -134,7 +134,7 @@ class StreamedLanguageModelData(Streaming, LanguageModelData):
 
 
 def _trial(ids: torch.Tensor, vocab_size: int) -> tuple[LanguageModeling, Batch]:
-    return LanguageModeling(), Batch(ids, None, ids)
+    return LanguageModeling(), Batch({"ids": ids}, None, ids, TargetKind.TOKEN)
 
 
 SCALING = Scaling(decoder_config, parameters, lambda config: initialise(Decoder(config), 0), _trial)

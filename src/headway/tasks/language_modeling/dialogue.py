@@ -13,9 +13,10 @@ import numpy as np
 from torch import nn
 
 from headway.data.batches.batch_source import BatchSource, RowBatches
-from headway.data.batches.batching import IGNORED
+from headway.data.batches.batching import IGNORED, TargetKind
 from headway.data.batches.cache import cache_key
 from headway.data.batches.encoded import Column, EncodedRows, encoded_rows
+from headway.data.batches.examples import Examples
 from headway.data.records.chunks import ROWS
 from headway.data.records.dialogues import KEY, REPLY, ROLES, WEIGHT, Dialogues, Message, without_oldest_turn
 from headway.data.records.repeats import text_hashes
@@ -132,10 +133,8 @@ class DialogueData(LanguageModelData):
         return dict(self.of_baselines)
 
     def batch_source(self, plan: Plan) -> BatchSource:
-        train, validation = self.train_examples, self.validation_examples
-        held_out = validation.ids, validation.targets
-        most = plan.max_examples
-        return RowBatches(train.ids, train.targets, *held_out, plan.batch_tokens, plan.seed, max_examples=most)
+        train, held_out = self.train_examples.examples, self.validation_examples.examples
+        return RowBatches(train, held_out, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
 
     def objective(self, plan: Plan) -> Objective:
         return self.validation_examples.objective(plan.objective.label_smoothing)
@@ -200,7 +199,7 @@ def talks(source: Dialogues) -> Talks:
 
 
 @dataclass(frozen=True)
-class Examples:
+class EncodedTalks:
     """Conversations as inputs and targets of the same length; targets are ``IGNORED`` where no reply is next."""
 
     talks: Talks
@@ -218,6 +217,11 @@ class Examples:
     def targets(self) -> Column:
         """As many targets."""
         return Column(self.rows, 1, 2, below=IGNORED)
+
+    @property
+    def examples(self) -> Examples:
+        """Each with its targets."""
+        return Examples(self.ids, self.targets, TargetKind.TOKEN)
 
     @cached_property
     def wanted(self) -> np.ndarray:
@@ -251,7 +255,7 @@ class Examples:
         """Which have more tokens than that, bool (N,)."""
         return self.ids.lengths > longest
 
-    def cut(self, longest: int) -> "Examples":
+    def cut(self, longest: int) -> "EncodedTalks":
         """The same without the oldest turns of those that are too long, and without those that have no reply then.
 
         Raises InputError, with the line, for one that the chat template cannot show.
@@ -281,8 +285,8 @@ def _examples(part: Talks, tokenizer: Tokenizer) -> Iterator[tuple[int, list[Mes
             yield number, [*before, messages[last]]
 
 
-def encoded_talks(part: Talks, tokenizer: Tokenizer) -> Examples:
-    """Some conversations as they are, however long.  Raises InputError as ``Examples.cut`` does."""
+def encoded_talks(part: Talks, tokenizer: Tokenizer) -> EncodedTalks:
+    """Some conversations as they are, however long.  Raises InputError as ``EncodedTalks.cut`` does."""
     read = (part.source.fingerprint, part.source.reading, sha256(part.index.tobytes()).hexdigest())
     shown = (tokenizer.to_json(), tokenizer.chat_template, tokenizer.special_tokens)
     rows = (
@@ -293,9 +297,9 @@ def encoded_talks(part: Talks, tokenizer: Tokenizer) -> Examples:
     return _stored(part, tokenizer, rows, cache_key(*read, *shown, "talks with weights"))
 
 
-def _stored(part: Talks, tokenizer: Tokenizer, rows: Iterator[list[int]], key: str) -> Examples:
+def _stored(part: Talks, tokenizer: Tokenizer, rows: Iterator[list[int]], key: str) -> EncodedTalks:
     kept = encoded_rows(rows, vocab_size=tokenizer.vocab_size + 1, key=key, directory=cache_directory())
-    return Examples(part, tokenizer, kept, key)
+    return EncodedTalks(part, tokenizer, kept, key)
 
 
 def _encode(
@@ -310,7 +314,7 @@ def _encode(
     return ids[:-1], [token + 1 if is_reply else 0 for token, is_reply in pairs]
 
 
-def _cut(examples: Examples, longest: int) -> Iterator[list[int]]:
+def _cut(examples: EncodedTalks, longest: int) -> Iterator[list[int]]:
     """A conversation loses its oldest turns until it fits; if one turn is too long, its end."""
     rows, talks = iter(examples.rows), examples.talks
     for (number, messages), ids, targets in zip(_examples(talks, examples.tokenizer), rows, rows, strict=True):
@@ -336,7 +340,7 @@ def _tokenizer(train: Talks, options: TrainOptions, characters: int) -> Tokenize
     return train_tokenizer(texts, kind, vocab, role="decoder", out_of=characters + len(names), reserved=later)
 
 
-def cut_warning(whole: Examples, kept: Examples, longest: int) -> list[str]:
+def cut_warning(whole: EncodedTalks, kept: EncodedTalks, longest: int) -> list[str]:
     """A line about what is not read."""
     long = int(whole.too_long(longest).sum())
     if not long:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headway.data.batches.batch_source import row_batches, text_batches
+from headway.data.batches.batch_source import text_batches
 from headway.data.records.dialogues import Dialogues
 from headway.data.records.sample import few
 from headway.errors import InputError
@@ -46,7 +46,7 @@ def _dialogue_metrics(pipe: Generator, source: Dialogues, given: EvaluationInput
     given.counts["measured"] = examples.n_talks
     if not len(examples.ids):
         raise InputError(f"{source.name}: no reply begins within the {length:,} tokens that are read.")
-    batches = pipe.runtime.batches(row_batches(examples.ids, examples.targets, pipe.runtime.tokens))
+    batches = pipe.runtime.batches(examples.examples.batches(pipe.runtime.tokens))
     return {**examples.objective().evaluate(pipe.model, batches, given.each), "examples": examples.n_targets}
 
 

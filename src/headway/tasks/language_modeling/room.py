@@ -9,9 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
-from headway.data.batches.batching import IGNORED, Batch, pad
+from headway.data.batches.batching import Batch, TargetKind
+from headway.data.batches.examples import Examples
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.dialogues import KEY, Dialogues
@@ -19,8 +18,6 @@ from headway.data.records.table import Table
 from headway.data.stream.streamed import Streamed
 from headway.hub.directory import model_config
 from headway.hub.generation_config import warn_of_settings
-from headway.models.heads import ClassificationHead, TokenHead
-from headway.models.transformer import Decoder
 from headway.tasks.common.folder_task import FolderTask
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.material import Material, MaterialInputs
@@ -52,9 +49,7 @@ class LanguageModelingTask(FolderTask):
             return DialogueData(given)
         return StreamedLanguageModelData(given) if isinstance(given.source, Streamed) else LanguageModelData(given)
 
-    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> Any | None:
-        if not isinstance(model, Decoder) or not isinstance(model.head, TokenHead):
-            return None
+    def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> Generator:
         tokenizer = as_recorded(Tokenizer.load(directory, rows=model_config(model).vocab_size), facts)
         warn_of_settings(directory)
         return Generator(model, tokenizer, () if facts else kept_ids(model, tokenizer, "bos_token_id"))
@@ -71,9 +66,6 @@ class LanguageModelingTask(FolderTask):
     def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         return list(pipe(list(inputs), max_tokens=COMPARED, temperature=0))
 
-    def claims(self, model: nn.Module) -> bool:
-        return isinstance(model, Decoder) and not isinstance(model.head, ClassificationHead)
-
     def scaling(self) -> Scaling:
         from headway.tasks.language_modeling.data import SCALING
 
@@ -85,8 +77,8 @@ class LanguageModelingTask(FolderTask):
         return of_text(pipe, given, target, partial(pipe.tokenizer.encode, special=True), following=True)
 
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
-        ids, mask = pad(inputs)
-        return LanguageModeling(), Batch(ids, mask, pad([[*row[1:], row[0]] for row in inputs], IGNORED)[0])
+        following = [[*row[1:], row[0]] for row in inputs]
+        return LanguageModeling(), Examples(inputs, following, TargetKind.TOKEN).together()
 
     def beginning(
         self, source: Corpus | Table, found: Detected, options: TrainOptions, given: MaterialInputs

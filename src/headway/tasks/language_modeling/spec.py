@@ -5,11 +5,10 @@ from headway.training.evaluation.metric import BITS_PER_BYTE, PERPLEXITY, VAL_LO
 
 SPEC = TaskSpec(
     name="language_modeling",
+    heads=(("decoder", "vocabulary"),),
     title="Language model",
     verb="generate",
     help="Continue a text with a language model.",
-    answers="text",
-    argument='"..."',
     counted="token",
     loss_unit="nats per token",
     logits=1.0,

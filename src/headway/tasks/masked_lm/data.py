@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from headway.data.batches.batch_source import BatchSource, FramedBatches, framed, text_batches
-from headway.data.batches.batching import Batch
+from headway.data.batches.batching import Batch, TargetKind
 from headway.data.batches.cache import cache_key, tokenised
 from headway.data.batches.tokens import TokenFile, Tokens
 from headway.data.records.corpus import Corpus
@@ -19,7 +19,7 @@ from headway.hub.families import family_named
 from headway.hub.fine_tune import for_masked_tokens
 from headway.io.cache_directory import cache_directory
 from headway.models.config import TransformerConfig
-from headway.models.heads import MaskedTokenHead
+from headway.models.heads import Gives, MaskedTokenHead, gives
 from headway.models.initialise import initialise
 from headway.models.size import parameters
 from headway.models.transformer import Encoder
@@ -66,7 +66,7 @@ class MaskedLMData(TaskData):
         if not isinstance(corpus, Corpus):
             raise TypeError("a masked language model needs running text")
         held_out = held_out if isinstance(held_out, Corpus) else None
-        self.new_head = given.base is not None and not isinstance(given.base.model.head, MaskedTokenHead)
+        self.new_head = given.base is not None and gives(given.base.model) is not Gives.VOCABULARY
         self.options, self.base, self.labels = given.options, given.base, []
         base = self.base
         asked = self.options.data.length
@@ -211,7 +211,7 @@ def _tokenizer(corpus: Corpus, train_text: Iterable[tuple[str, bool]], options: 
 def new_model(config: TransformerConfig, seed: int, layout: str = ENCODER_DEFAULT) -> nn.Module:
     """An encoder with the masked-token head of its layout's family, its weights drawn from a seed."""
     model = Encoder(config)
-    model.head = family_named(layout).masked_token_head(config, model.stack.embedding.tokens)
+    model.head = family_named(layout).head(Gives.VOCABULARY, config, model.stack.embedding.tokens)
     return initialise(model, seed)
 
 
@@ -251,7 +251,7 @@ def _parameters(config: TransformerConfig) -> dict[str, int]:
 
 
 def _trial(ids: torch.Tensor, vocab_size: int) -> tuple[MaskedLM, Batch]:
-    return MaskedLM(0, {0}, vocab_size, share=MASK_SHARE_FROM_SCRATCH), Batch(ids, None, ids)
+    return MaskedLM(0, {0}, vocab_size, share=MASK_SHARE_FROM_SCRATCH), Batch({"ids": ids}, None, ids, TargetKind.TOKEN)
 
 
 SCALING = Scaling(encoder_config, _parameters, lambda config: new_model(config, 0), _trial)

@@ -150,7 +150,7 @@ class MaskedLM:
         """Logits (N, V) in float32 at the chosen positions, and what stood there (N,)."""
         device = batch.ids.device
         chosen = chosen.to(device)
-        logits = model(hidden.to(device), batch.mask, chosen=chosen).float()
+        logits = model(hidden.to(device), *batch.read[1:], chosen=chosen).float()
         return logits, batch.ids[chosen]
 
 

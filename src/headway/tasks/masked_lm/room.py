@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
-from headway.data.batches.batching import Batch, pad
+from headway.data.batches.batching import Batch, TargetKind
+from headway.data.batches.examples import Examples
 from headway.data.stream.streamed import Streamed
 from headway.hub.directory import model_config
-from headway.models.heads import MaskedTokenHead
-from headway.models.transformer import Encoder
 from headway.tasks.common.folder_task import FolderTask
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.material import Material, MaterialInputs
@@ -35,9 +32,7 @@ class MaskedLMTask(FolderTask):
 
         return StreamedMaskedLMData(given) if isinstance(given.source, Streamed) else MaskedLMData(given)
 
-    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> Any | None:
-        if not isinstance(model, Encoder) or not isinstance(model.head, MaskedTokenHead):
-            return None
+    def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> MaskFiller:
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
         return MaskFiller(model, tokenizer, facts.get("plan", {}).get("length"))
 
@@ -46,9 +41,6 @@ class MaskedLMTask(FolderTask):
 
     def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         return [found[0]["token"] for found in pipe(list(inputs), k=1)]  # each has one open place
-
-    def claims(self, model: nn.Module) -> bool:
-        return isinstance(getattr(model, "head", None), MaskedTokenHead)
 
     def scaling(self) -> Scaling:
         from headway.tasks.masked_lm.data import SCALING
@@ -63,8 +55,8 @@ class MaskedLMTask(FolderTask):
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         from headway.tasks.masked_lm.objective import SameHidden
 
-        ids, mask = pad(inputs)
-        return SameHidden(pipe.mask, pipe.tokenizer.special_ids, pipe.tokenizer.vocab_size), Batch(ids, mask, ids)
+        batch = Examples(inputs, inputs, TargetKind.TOKEN).together()
+        return SameHidden(pipe.mask, pipe.tokenizer.special_ids, pipe.tokenizer.vocab_size), batch
 
     def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
         from headway.tasks.common.material import made_up_text

@@ -5,11 +5,11 @@ from headway.training.evaluation.metric import ACCURACY, PERPLEXITY, VAL_LOSS
 
 SPEC = TaskSpec(
     name="masked_lm",
+    heads=(("encoder", "vocabulary"),),
     title="Masked language model",
     verb="fill",
     help="Predict the masked words of a text.",
     answers="spans",
-    argument='"..."',
     counted="masked token",
     loss_unit="nats per masked token",
     logits=0.15,

@@ -15,7 +15,7 @@ from headway.data.records.rows import counted
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.fine_tune import for_token_classification
-from headway.models.heads import TokenClassificationHead
+from headway.models.heads import Gives
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.runtime.windows import frame
@@ -62,7 +62,7 @@ class TokenClassificationData(TaskData):
             raise InputError(
                 f"{tagged.name}: every tag is {only!r}, so there is nothing to learn; expected two tags or more."
             )
-        self.labels, self.new_head = continued_classes(given, labels_for(tagged.tags), TokenClassificationHead)
+        self.labels, self.new_head = continued_classes(given, labels_for(tagged.tags), Gives.TOKEN)
         warnings = list(tagged.warnings)
         other = None
         if given.held_out is not None:
@@ -126,7 +126,7 @@ class TokenClassificationData(TaskData):
     def build(self, plan: Plan) -> nn.Module:
         config, classes = plan.config, len(self.labels)
         if self.base is None:
-            head = family_of_layout(self.options).token_classification_head(config, classes, config.dropout)
+            head = family_of_layout(self.options).head(Gives.TOKEN, config, classes, config.dropout)
             return initialise(Encoder(config, head), plan.seed)
         base: Any = self.base.model
         if self.new_head:
@@ -134,8 +134,8 @@ class TokenClassificationData(TaskData):
         return prepared_base(base, plan)
 
     def batch_source(self, plan: Plan) -> BatchSource:
-        parts = self.train.ids, self.train.targets, self.held_out.ids, self.held_out.targets
-        return RowBatches(*parts, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
+        most = plan.max_examples
+        return RowBatches(self.train.examples, self.held_out.examples, plan.batch_tokens, plan.seed, max_examples=most)
 
     def objective(self, plan: Plan) -> Objective:
         return TokenClassification(

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.batches.batching import IGNORED
+from headway.data.batches.batching import IGNORED, TargetKind
 from headway.data.batches.cache import cache_key
 from headway.data.batches.encoded import Column, EncodedRows, encoded_rows
+from headway.data.batches.examples import Examples
 from headway.errors import InputError
 from headway.io.cache_directory import cache_directory
 from headway.runtime.windows import frame
@@ -54,6 +55,11 @@ class Rows:
     def targets(self) -> Column:
         """As many targets."""
         return Column(self.rows, 1, 3, below=IGNORED)
+
+    @property
+    def examples(self) -> Examples:
+        """Each with its targets."""
+        return Examples(self.ids, self.targets, TargetKind.TOKEN)
 
     @property
     def words(self) -> np.ndarray:

@@ -29,7 +29,7 @@ def measure(pipe: Tagger, given: EvaluationInputs) -> dict[str, Any]:
         said = f"{unlike:,} of {words:,} words are split otherwise where their sentence is given as text"
         warnings.warn(f"{said}: `headway tag --pretokenized` takes words as they are", stacklevel=3)
     objective = TokenClassification(pipe.labels, longest=pipe.longest, around=frame(pipe.tokenizer))
-    metrics = measured_rows(pipe, objective, rows.ids, rows.targets, given.each)
+    metrics = measured_rows(pipe, objective, rows.examples, given.each)
     if not given.same and (learnt := _trained_on(given, scheme)) is not None:
         line, units = WordTags(_rows(pipe, learnt)).measured(rows, pipe.labels)
         given.baselines.append(line)

@@ -48,11 +48,11 @@ class TokenClassification:
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int, Tensor]:
         """The smoothed sum of -ln p over the words, in nats, their number, and the sum without smoothing."""
-        ids = batch.ids
+        ids, *others = batch.read
         if model.training and self.token_dropout:
             drop = torch.rand(ids.shape, device=ids.device, generator=generator()) < self.token_dropout
             ids = ids.masked_fill(drop & ~torch.isin(ids, self.protected.to(ids.device)), self.hidden_token)
-        logits = model(ids, batch.mask).float()  # (B, T, C)
+        logits = model(ids, *others).float()  # (B, T, C)
         smoothing = self.label_smoothing if model.training else 0.0
         count = int((batch.targets != IGNORED).sum())
         return _summed(logits, batch.targets, smoothing), count, _summed(logits.detach(), batch.targets)
@@ -79,7 +79,7 @@ class TokenClassification:
     def _logits(self, model: nn.Module, batch: Batch) -> Tensor:
         """Logits (B, T, C) of the tokens of each row; 0 for the special tokens of a row that is read in windows."""
         if self.longest is None or batch.ids.shape[1] <= self.longest:
-            logits: Tensor = model(batch.ids, batch.mask).float()
+            logits: Tensor = model(*batch.read).float()
             return logits
         front, back = map(len, self.around)
         lengths = batch.lengths.tolist()

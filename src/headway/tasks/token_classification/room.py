@@ -8,17 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
-from headway.data.batches.batching import IGNORED, Batch, pad
+from headway.data.batches.batching import Batch, TargetKind
+from headway.data.batches.examples import Examples
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.sample import few
 from headway.data.records.table import Table
 from headway.hub.directory import model_config
-from headway.models.heads import TokenClassificationHead
-from headway.models.transformer import Encoder
+from headway.models.heads import n_outputs
 from headway.tasks.common.folder_task import FolderTask
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.labels import labels_of
@@ -43,21 +40,16 @@ class TokenClassificationTask(FolderTask):
 
         return TokenClassificationData(given)
 
-    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> Tagger | None:
-        if not isinstance(model, Encoder) or not isinstance(model.head, TokenClassificationHead):
-            return None
+    def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> Tagger:
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
         labels, words = (
-            labels_of(directory, model.head.out.out_features),
+            labels_of(directory, n_outputs(model)),
             Words.of(facts.get("data", {}).get("words", {})),
         )
         return Tagger(model, tokenizer, labels, longest=facts.get("plan", {}).get("length"), words=words)
 
     def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         return [[(span["label"], span["start"], span["end"]) for span in spans] for spans in pipe(list(inputs))]
-
-    def claims(self, model: nn.Module) -> bool:
-        return isinstance(getattr(model, "head", None), TokenClassificationHead)
 
     def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
         from headway.tasks.common.inspection import of_text
@@ -72,9 +64,8 @@ class TokenClassificationTask(FolderTask):
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         from headway.tasks.token_classification.objective import TokenClassification
 
-        ids, mask = pad(inputs)
-        tags = torch.arange(ids.numel()).view_as(ids) % len(pipe.labels)
-        return TokenClassification(pipe.labels), Batch(ids, mask, tags.masked_fill(~mask, IGNORED))
+        tags = [[(row + at) % len(pipe.labels) for at in range(len(ids))] for row, ids in enumerate(inputs)]
+        return TokenClassification(pipe.labels), Examples(inputs, tags, TargetKind.TOKEN).together()
 
     def beginning(
         self, source: Corpus | Table, found: Detected, options: TrainOptions, given: MaterialInputs

@@ -9,14 +9,13 @@ ENTITY_RECALL = Metric("entity_recall", "entity recall")
 
 SPEC = TaskSpec(
     name="token_classification",
+    heads=(("encoder", "token"),),
     title="Token classifier",
     verb="tag",
     help="Find spans, such as names, in a text or in every text of a file.",
     answers="spans",
-    argument='"..."',
     counted="word",
     loss_unit="nats per word",
-    logits=0.0,
     outputs="logits of every token",
     metrics=(ENTITY_F1, ENTITY_PRECISION, ENTITY_RECALL, ACCURACY, VAL_LOSS),
     headline=(ENTITY_F1, ACCURACY),

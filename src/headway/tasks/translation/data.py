@@ -11,8 +11,10 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 from torch import nn
 
-from headway.data.batches.batch_source import BatchSource, Sides, TargetBatches
+from headway.data.batches.batch_source import BatchSource, RowBatches
+from headway.data.batches.batching import TargetKind
 from headway.data.batches.encoded import unnamed_rows
+from headway.data.batches.examples import Examples
 from headway.data.open.detected import Detected
 from headway.data.records.sample import drawn
 from headway.data.records.split import HELD_OUT
@@ -20,7 +22,7 @@ from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs, exchanged_sides, read_text_pairs
 from headway.errors import InputError
 from headway.hub.generation_config import TargetRules, target_rules
-from headway.models.heads import TokenHead
+from headway.models.heads import Gives, gives
 from headway.models.size import Wiring
 from headway.models.transformer import EncoderDecoder
 from headway.runtime.runtime import Runtime
@@ -143,10 +145,10 @@ class TranslationData(TaskData):
     def batch_source(self, plan: Plan) -> BatchSource:
         recut = self._recut(plan.objective.bpe_dropout, plan.seed) if plan.objective.bpe_dropout else None
         most = plan.max_examples
-        train, held_out = self.train.sides, self.validation.sides
-        return TargetBatches(train, held_out, plan.batch_tokens, plan.seed, max_examples=most, recut=recut)
+        train, held_out = self.train.examples, self.validation.examples
+        return RowBatches(train, held_out, plan.batch_tokens, plan.seed, max_examples=most, recut=recut)
 
-    def _recut(self, share: float, seed: int) -> Callable[[int], Sides]:
+    def _recut(self, share: float, seed: int) -> Callable[[int], Examples]:
         """The pairs of an epoch with BPE dropout on both sides; a text that becomes too long keeps its usual tokens."""
         train, keep = self.train, partial(unnamed_rows, vocab_size=1 << 32)
         size = max(self.tokenizer.vocab_size, self.tokenizer.target.vocab_size)
@@ -158,7 +160,7 @@ class TranslationData(TaskData):
             for pair, whole in zip(zip(first.encode(epoch), second.encode(epoch), strict=True), wholes, strict=True):
                 yield from pair if max(map(len, pair)) <= self.longest else whole
 
-        return lambda epoch: sides_of(unnamed_rows(rows(epoch), size))
+        return lambda epoch: Examples(*sides_of(unnamed_rows(rows(epoch), size)), TargetKind.SEQUENCE)
 
     def objective(self, plan: Plan) -> Objective:
         return Translation(
@@ -287,7 +289,7 @@ def _warnings(train: TextPairs, held_out: TextPairs, kept: int, longest: int) ->
 
 def _between(base: Base, options: TrainOptions) -> Base:
     """A base that writes texts for texts, between the languages that are asked for.  Raises InputError for another."""
-    if not isinstance(base.model, EncoderDecoder) or not isinstance(base.model.head, TokenHead):
+    if not isinstance(base.model, EncoderDecoder) or gives(base.model) is not Gives.VOCABULARY:
         raise InputError(
             f"{base.path}: is not an encoder-decoder of text; name one (T5, BART, Marian, M2M-100) with --from."
         )

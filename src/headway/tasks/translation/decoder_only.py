@@ -5,13 +5,15 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from headway.data.batches.batch_source import BatchSource, RowBatches, Sides
-from headway.data.batches.batching import IGNORED
+from headway.data.batches.batch_source import BatchSource, RowBatches
+from headway.data.batches.batching import IGNORED, TargetKind
 from headway.data.batches.encoded import Rows, row_lengths
+from headway.data.batches.examples import Examples
 from headway.errors import InputError
 from headway.hub.generation_config import TargetRules
 from headway.models.size import Wiring
 from headway.tasks.common.next_token import LanguageModeling, bytes_per_token, unknown_in
+from headway.tasks.common.rows import EncodedPairs
 from headway.tasks.task import TaskInputs
 from headway.tasks.translation.data import TranslationData
 from headway.text.tokenizer import Tokenizer
@@ -62,8 +64,8 @@ class DecoderOnlyData(TranslationData):
         return plan.but(model=asdict(config), length=config.max_length, decisions=[first, *plan.decisions[1:]])
 
     def batch_source(self, plan: Plan) -> BatchSource:
-        rows = *joined(self.train.sides), *joined(self.validation.sides)
-        return RowBatches(*rows, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
+        train, held_out = joined(self.train), joined(self.validation)
+        return RowBatches(train, held_out, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
 
     def objective(self, plan: Plan) -> Objective:
         return prefix_task(self.validation.second, self.tokenizer, plan.objective.label_smoothing)
@@ -92,9 +94,10 @@ class Joined(Rows):
         return [*[IGNORED] * (len(source) - 1), *target] if self.wanted else [*source, *target[:-1]]
 
 
-def joined(pairs: Sides) -> tuple[Joined, Joined]:
+def joined(pairs: EncodedPairs) -> Examples:
     """Inputs and targets of the same length for each pair."""
-    return Joined(*pairs, wanted=False), Joined(*pairs, wanted=True)
+    inputs, targets = (Joined(pairs.first, pairs.second, wanted) for wanted in (False, True))
+    return Examples(inputs, targets, TargetKind.TOKEN)
 
 
 def prefix_task(targets: Sequence[list[int]], tokenizer: Tokenizer, label_smoothing: float = 0.0) -> Objective:

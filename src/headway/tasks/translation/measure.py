@@ -3,7 +3,6 @@
 import warnings
 from typing import Any
 
-from headway.data.batches.batch_source import row_batches, target_batches
 from headway.data.records.sample import few
 from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs, exchanged_sides, read_text_pairs
@@ -32,11 +31,11 @@ def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
     if not len(rows):
         raise InputError(f"{given.source.name}: no pair fits the maximum length of {longest:,} tokens on each side.")
     if isinstance(pipe.model, EncoderDecoder):
-        batches = pipe.runtime.batches(target_batches(rows.sides, pipe.runtime.tokens))
+        batches = pipe.runtime.batches(rows.examples.batches(pipe.runtime.tokens))
         task = Translation(pipe.rules.start[0], unknown=pipe.tokenizer.target.unknown)
         metrics = task.evaluate(pipe.model, batches, given.each)
     else:
-        batches = pipe.runtime.batches(row_batches(*joined(rows.sides), pipe.runtime.tokens))
+        batches = pipe.runtime.batches(joined(rows).batches(pipe.runtime.tokens))
         metrics = prefix_task(rows.second, pipe.tokenizer).evaluate(pipe.model, batches, given.each)
     answered = pipe.read(chosen)
     if len(answered) < len(chosen):

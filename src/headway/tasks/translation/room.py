@@ -9,10 +9,10 @@ from typing import Any
 
 from torch import nn
 
-from headway.data.batches.batching import IGNORED, Batch, TargetBatch, pad
+from headway.data.batches.batching import IGNORED, Batch, TargetKind
+from headway.data.batches.examples import Examples
 from headway.hub.directory import model_config
 from headway.hub.generation_config import TargetRules, target_rules, warn_of_settings
-from headway.models.heads import TokenHead
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.tasks.common.external_loader import ExternalLoader
 from headway.tasks.common.folder_task import FolderTask
@@ -39,15 +39,11 @@ class TranslationTask(FolderTask):
 
         return DecoderOnlyData(given) if given.options.architecture.model == "decoder" else TranslationData(given)
 
-    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> Translator | None:
-        if not isinstance(getattr(model, "head", None), TokenHead):
-            return None
+    def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> Translator:
         if isinstance(model, EncoderDecoder):
             tokenizer = Tokenizer.load(directory, rows=model.encoder_config.vocab_size)
             warn_of_settings(directory)
             return Translator(model, tokenizer, target_rules(directory, model.config.vocab_size))
-        if not isinstance(model, Decoder) or facts.get("task") != SPEC.name:
-            return None
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
         end = tokenizer.end_of_text
         return Translator(model, tokenizer, TargetRules(start=(), end=() if end is None else (end,)))
@@ -56,9 +52,6 @@ class TranslationTask(FolderTask):
         from headway.tasks.translation.bleu import MISSING, bleu_scores
 
         return None if bleu_scores(["a"], ["a"]) else f"translators are compared by chrF. {MISSING}."
-
-    def claims(self, model: nn.Module) -> bool:
-        return isinstance(model, EncoderDecoder)
 
     def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader | None:
         from headway.tasks.translation.export_check import LOADER, OF_A_DECODER
@@ -92,11 +85,11 @@ class TranslationTask(FolderTask):
         return look(pipe.task, pipe.model, inputs, tokens, following=names[1:], target=target)
 
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
-        ids, mask = pad(inputs)
         if isinstance(pipe.model, EncoderDecoder):
-            return Translation(pipe.rules.start[0]), TargetBatch(ids, mask, pad(targets, IGNORED)[0])
+            return Translation(pipe.rules.start[0]), Examples(inputs, targets, TargetKind.SEQUENCE).together()
         wanted = [[IGNORED if i < len(text) // 2 else token for i, token in enumerate(text)] for text in inputs]
-        return LanguageModeling(), Batch(ids, mask, pad([[*row[1:], row[0]] for row in wanted], IGNORED)[0])
+        following = [[*row[1:], row[0]] for row in wanted]
+        return LanguageModeling(), Examples(inputs, following, TargetKind.TOKEN).together()
 
     def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
         from headway.tasks.common.material import made_up_table

@@ -7,11 +7,11 @@ ACCURACY = Metric("accuracy", "accuracy of each next token given the true beginn
 
 SPEC = TaskSpec(
     name="translation",
+    heads=(("encoder-decoder", "vocabulary"),),
+    named_heads=(("decoder", "vocabulary"),),
     title="Translator",
     verb="translate",
     help="Translate or summarize a text, or every text in a file.",
-    answers="text",
-    argument='"..."',
     counted="pair",
     loss_unit="nats per token",
     logits=1.0,

@@ -121,7 +121,7 @@ class Ranks:
         """This rank's rows of a batch, or None: every ``count``-th, so that all ranks have rows of similar lengths."""
         if self.count == 1:
             return batch
-        index = torch.arange(self.rank, len(batch.ids), self.count)
+        index = torch.arange(self.rank, len(batch), self.count)
         return batch.rows(index) if len(index) else None
 
     def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:

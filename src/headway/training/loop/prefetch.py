@@ -3,11 +3,9 @@
 import os
 import signal
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
@@ -71,7 +69,7 @@ class Prefetch:
             raise InputError(f"{found} It was read for {self._examples(position)}.")
         part, tokens, after = found
         self._at = after.epoch, after.consumed
-        return part and _batch(part), tokens, after
+        return None if part is None else part.each(torch.from_numpy), tokens, after
 
     def _begin(self, position: Position) -> Iterator[Made | str]:
         with warnings.catch_warnings():
@@ -120,7 +118,8 @@ class _Making(IterableDataset[Made | str]):
             while True:
                 if turn % count == number:
                     part, tokens, position = own_part(self.batch_source, position, self.ranks)
-                    yield part and _plain(part), tokens, position
+                    plain = None if part is None else part.each(torch.Tensor.numpy)  # torch would share its memory by
+                    yield plain, tokens, position  # a server in each worker; arrays are handed over as bytes
                 else:
                     position = self.batch_source.after(position)
                 turn += 1
@@ -133,20 +132,6 @@ def _said(error: RuntimeError) -> str:
     if "DataLoader" not in str(error).split("\n")[0] or str(error).startswith("Caught"):
         raise error
     return str(error).split("\n")[0].split(". ")[0].rstrip(".")
-
-
-def _plain(batch: Batch) -> Batch:
-    """With arrays for tensors, which are handed over as bytes: torch would share memory, by a server in each worker."""
-    return _each(batch, torch.Tensor, torch.Tensor.numpy)
-
-
-def _batch(plain: Batch) -> Batch:
-    return _each(plain, np.ndarray, torch.from_numpy)
-
-
-def _each(batch: Batch, kind: type, change: Callable[[Any], Any]) -> Batch:
-    values = {field.name: getattr(batch, field.name) for field in fields(batch)}
-    return replace(batch, **{name: change(value) for name, value in values.items() if isinstance(value, kind)})
 
 
 def _as_it_is(made: Any) -> Any:

@@ -72,8 +72,8 @@ class ThreadParallel:
     ) -> tuple[Tensor, int]:
         """Add the batch's gradient to every ``grad``; returns the loss as validation measures it, a sum in nats, and
         its number of targets."""
-        if self.count == 1 or len(batch.ids) < 2:
-            with autocast(batch.ids.device, precision):
+        if self.count == 1 or len(batch) < 2:
+            with autocast(batch.targets.device, precision):
                 loss, count, *shown = objective.loss(model, batch)
             loss.backward()
             return _measured(loss, *shown), count
@@ -81,7 +81,7 @@ class ThreadParallel:
         seeds = torch.randint(2**62, (len(parts),)).tolist()
 
         def one(part: Batch, seed: int) -> tuple[Tensor, int, tuple[Tensor | None, ...]]:
-            with drawing_from(seed), autocast(part.ids.device, precision):
+            with drawing_from(seed), autocast(part.targets.device, precision):
                 loss, count, *shown = objective.loss(model, part)
             return _measured(loss, *shown), count, torch.autograd.grad(loss, parameters, allow_unused=True)
 

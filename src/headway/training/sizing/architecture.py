@@ -18,6 +18,7 @@ from headway.hub.families import family_named
 from headway.hub.families.family import Family
 from headway.models.baselines import BaselineConfig, initialise_baseline
 from headway.models.config import TransformerConfig
+from headway.models.heads import Gives
 from headway.models.initialise import initialise
 from headway.models.size import Wiring
 from headway.models.wirings import wired
@@ -138,7 +139,7 @@ def built(plan: Plan, wiring: Wiring, n_classes: int | None = None, family: Fami
     config = plan.config
     model: Any = wired(config, wiring, n_classes)
     if n_classes is not None and family is not None and isinstance(config, TransformerConfig):
-        model.head = family.classification_head(config, n_classes, config.dropout)
+        model.head = family.head(Gives.ROW, config, n_classes, config.dropout)
     std = _token_std(plan, wiring)
     if isinstance(config, BaselineConfig):
         return initialise_baseline(model, plan.seed, embedding_std=std)

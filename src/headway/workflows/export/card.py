@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from headway import __version__
 from headway.errors import InputError
@@ -16,7 +16,7 @@ from headway.hub.directory import family_of
 from headway.hub.download import is_hub_id, model_name
 from headway.hub.sentence_transformers import without_modules
 from headway.io.quantities import rows_in_words
-from headway.models.heads import PoolingHead
+from headway.models.heads import Gives
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.reports.record import Record
 from headway.reports.verdict import verdict, verdict_of
@@ -238,18 +238,19 @@ def _uses(subject: Subject, parity: Parity, place: str, target: str, facts: Mapp
 
 def _on_its_base(subject: Subject, call: str, place: str) -> Iterator[str]:
     """How PEFT puts an adapter on its base, and how ``transformers`` answers with that; ``call`` makes the model."""
-    model, head = without_modules(subject.model)
+    model, head = cast(Any, without_modules(subject.model))
     name, kind = ("image_processor", "ImageProcessor") if subject.tokenizer is None else ("tokenizer", "Tokenizer")
     answers = loader_of(subject.pipe, subject.model, family_of(model)[1]["architectures"][0]).words
     piped = ", pipeline" if answers.startswith("pipeline(") else ""
-    yield f"{'import torch' if isinstance(head, PoolingHead) else ''}\nfrom peft import PeftModel".strip()
+    pools = head is not None and head.gives is Gives.VECTOR
+    yield f"{'import torch' if pools else ''}\nfrom peft import PeftModel".strip()
     yield f"from transformers import Auto{kind}, {call.partition('(')[2].partition('.')[0]}{piped}\n"
     yield f"model = {call}.merge_and_unload()\n{name} = Auto{kind}.from_pretrained({json.dumps(place)})"
     if labels := getattr(subject.pipe, "labels", None):
         yield f"model.config.id2label = {dict(enumerate(labels))}"
     if piped:
         yield f"answer = {answers.replace('DIR', f'model=model, {name}={name}')}"
-    if isinstance(head, PoolingHead):
+    if pools:
         yield 'texts = tokenizer(["a text", "another one"], padding=True, truncation=True, return_tensors="pt")'
         yield "with torch.no_grad():\n    tokens, mask = model(**texts).last_hidden_state, texts['attention_mask']"
         yield f"vectors = {POOLED[head.pooling]}"

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from headway.hub.sentence_transformers import without_modules
-from headway.models.heads import PoolingHead
+from headway.models.heads import Gives, gives
 from headway.tasks.common.external_loader import ExternalLoader, class_loader
 from headway.tasks.registry import room
 
@@ -44,8 +44,7 @@ def class_of(architecture: str) -> str:
 
 def other_reader(model: nn.Module, labels: list[str]) -> str | None:
     """One line of code that reads a classifier whose layout ``transformers`` lacks; None for other models."""
-    bare, head = without_modules(model)
-    if head is None or isinstance(head, PoolingHead) or bare is model:
+    if gives(model) in (Gives.HIDDEN, Gives.VECTOR) or without_modules(model)[0] is model:
         return None
     names = ", ".join(labels[:5]) + (", ..." if len(labels) > 5 else "")
     return (

@@ -19,7 +19,7 @@ from headway.errors import InputError
 from headway.generation.sampling import Sampling
 from headway.hub.download import one_line
 from headway.hub.generation_config import TargetRules
-from headway.models.heads import ClassificationHead, MaskedTokenHead
+from headway.models.heads import Gives, gives
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.runtime.engines.ctranslate2_engine import open_engine
 from headway.runtime.engines.engine import Searching
@@ -41,7 +41,7 @@ def refuse(subject: Subject) -> None:
     if (lacking := problem(subject.model)) is not None:
         families = f"CTranslate2 runs the families {', '.join(FAMILIES)}"
         advice = layout_advice(subject.model)
-        if subject.family == "modernbert" and not isinstance(subject.model.head, MaskedTokenHead):
+        if subject.family == "modernbert" and gives(subject.model) is not Gives.VOCABULARY:
             advice = "; to train an encoder for it, use --layout bert"
         raise InputError(f"{subject.directory}: {lacking}; {families}{advice}.")
     if isinstance(subject.model, Decoder) and hasattr(subject.pipe, "rules"):
@@ -217,7 +217,7 @@ def _encoder(subject: Subject, directory: Path, engine: Any, bound: float | None
     """The vectors of the tokens of texts, and the vector or the logits of each text by ``head.json``."""
     model, tokenizer, tally = subject.model, subject.tokenizer, Tally()
     texts = own_texts(tokenizer, room(model), TEXTS) or ["a"]
-    classifies = isinstance(model.head, ClassificationHead)
+    classifies = gives(model) is Gives.ROW
     for text in texts:
         ids = tokenizer.encode(text, special=True)
         with timed(tally.seconds, THERE):

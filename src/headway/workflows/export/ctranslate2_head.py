@@ -13,7 +13,7 @@ from torch import nn
 
 from headway.io.atomic_write import write_json, write_whole
 from headway.io.strict_json import read_object
-from headway.models.heads import ClassificationHead, PoolingHead
+from headway.models.heads import Gives, PoolingHead
 from headway.models.transformer import Encoder
 from headway.workflows.export.target import Subject
 
@@ -22,9 +22,9 @@ ACTIVATIONS: dict[str, Any] = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 
 DESCRIPTION, MATRICES = "head.json", "head.npz"
 
 
-def head_problem(head: nn.Module | None) -> str | None:
+def head_problem(head: Any) -> str | None:
     """Why a head cannot be written so; None if it can."""
-    if not isinstance(head, ClassificationHead):
+    if head is None or head.gives is not Gives.ROW:
         return None
     if not isinstance(head.norm, nn.Identity) or (head.dense is not None and head.activation not in ACTIVATIONS):
         return "its classifier has a norm or an activation that head.json does not describe"
@@ -37,7 +37,7 @@ def write_head(subject: Subject, directory: Path) -> None:
         return
     head: Any = subject.model.head if subject.model.head is not None else PoolingHead()
     described = {"pooling": head.pooling, "normalise": head.normalise}
-    if isinstance(head, ClassificationHead):
+    if head.gives is Gives.ROW:
         described |= {"activation": head.activation, "labels": list(getattr(subject.pipe, "labels", []))}
         arrays: dict[str, Any] = {name: weight.detach().float().numpy() for name, weight in head.named_parameters()}
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.models.config import TransformerConfig
-from headway.models.heads import ClassificationHead, PoolingHead, TokenHead
+from headway.models.heads import Gives, gives
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder, Stack
 from headway.nn.positions import sinusoids
 from headway.workflows.export.ctranslate2_head import head_problem
@@ -35,20 +35,20 @@ def problem(model: nn.Module) -> str | None:
     if not isinstance(config, TransformerConfig):
         return f"this is {getattr(config, 'described', type(model).__name__)}, and CTranslate2 runs Transformers"
     if isinstance(wiring, EncoderDecoder):
-        if not isinstance(wiring.head, TokenHead):
+        if gives(wiring) is not Gives.VOCABULARY:
             return f"it has a {type(wiring.head).__name__}, and CTranslate2 writes texts with such a model"
         if wiring.config.norm_eps != wiring.encoder_config.norm_eps:
             return "its two stacks differ in the norms' ε, of which CTranslate2 has one"
         return _lacks(wiring.encoder_config, causal=False) or _lacks(wiring.config, causal=True)
     if isinstance(wiring, Decoder):
-        if not isinstance(wiring.head, TokenHead):
+        if gives(wiring) is not Gives.VOCABULARY:
             return f"it has a {type(wiring.head).__name__}, and CTranslate2 continues texts with such a model"
         return _lacks(wiring.config, causal=True)
     if not isinstance(wiring, Encoder) or wiring.patches is not None:
         return "CTranslate2 runs Transformers that read texts"
-    head = wiring.head
-    plain = head is None or isinstance(head, ClassificationHead)
-    if not plain and not (isinstance(head, PoolingHead) and head.dense is None):
+    head: Any = wiring.head
+    plain = gives(wiring) in (Gives.HIDDEN, Gives.ROW)
+    if not plain and not (gives(wiring) is Gives.VECTOR and head.dense is None):
         return f"it has a {type(head).__name__}, and CTranslate2 has vectors of tokens only"
     if (described := head_problem(head)) is not None:
         return described

@@ -25,9 +25,11 @@ from headway.io.atomic_write import why_not, write_json, write_whole
 from headway.io.digest import sha256
 from headway.io.staged_directory import put_in_place, staged_directory
 from headway.io.strict_json import read_object
+from headway.models.heads import Gives
+from headway.models.wirings import wiring_name
 from headway.nn.global_state import isolated
 from headway.runtime.engines.exported import RECORD
-from headway.tasks.registry import NAMES, room
+from headway.tasks.registry import NAMES, with_head
 from headway.tasks.task import Pipeline
 from headway.text.tokenizer import Tokenizer
 from headway.training.store.facts import check_files, read_facts
@@ -40,7 +42,7 @@ from headway.workflows.export.push import check_base, check_push
 from headway.workflows.export.push import push as push_directory
 from headway.workflows.export.registry import FLOAT32, TARGETS, target
 from headway.workflows.export.target import Subject
-from headway.workflows.load import pipeline_of
+from headway.workflows.load import pipeline_of, task_of
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,8 @@ def export(
     with _as_input_error(place), staged_directory(place.absolute()) as staged:
         writer.write(subject, staged, precision)
         parity = writer.compare(subject, staged, precision)
-        found = Export(place, task_of(subject.model), parity, to, precision, member)
+        task = task_of(subject.model) or with_head("text", wiring_name(subject.model), Gives.VOCABULARY) or "images"
+        found = Export(place, task, parity, to, precision, member)
         if found.made:
             if spec.card and found.task in NAMES:
                 _write_card(subject, facts, found, staged, push or place.absolute().name, license)
@@ -186,11 +189,6 @@ def _instead(subject: Subject) -> str:
         name for name, reason in refused.items() if reason is None and (subject.pipe or not TARGETS[name].answers)
     ]
     return f"This model can be exported to {', '.join(possible)}." if possible else "No target takes this model."
-
-
-def task_of(model: nn.Module) -> str:
-    """The task of a model, by its wiring and its head; for a model without a task, what it reads."""
-    return next((name for name in NAMES if room(name).claims(model)), "images")
 
 
 def _pipeline(model: nn.Module, directory: Path) -> Pipeline | None:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from headway.hub.build_model import own_weights
 from headway.hub.name_table import Part, Row, layers, row, stacked, write_weights
 from headway.models.config import RopeScaling, TransformerConfig
-from headway.models.heads import PoolingHead, TokenHead
+from headway.models.heads import Gives, gives
 from headway.nn.positions.stretch import STRETCHES
 
 GELUS = ("gelu", "gelu_tanh")
@@ -57,9 +57,10 @@ class Architecture:
         """Why llama.cpp cannot run a model of this architecture; None if it can."""
         config: Any = model.config
         head: Any = getattr(model, "head", None)
-        if self.causal and not isinstance(head, TokenHead):
+        if self.causal and gives(model) is not Gives.VOCABULARY:
             return f"llama.cpp continues texts, and this model has {_described(head)}"
-        if not self.causal and not (head is None or (isinstance(head, PoolingHead) and head.dense is None)):
+        plain = gives(model) is Gives.VECTOR and head.dense is None
+        if not self.causal and not (plain or gives(model) is Gives.HIDDEN):
             return f"llama.cpp makes vectors of texts with such an encoder, and this model has {_described(head)}"
         if config.activation not in self.activations:
             return f"its activation is {config.activation}, and llama.cpp has {' or '.join(self.activations)} there"

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.generation.decode import left_padded
-from headway.models.heads import PoolingHead, VectorHead
+from headway.models.heads import Gives, PoolingHead, gives
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.runtime.engines.graph import DECODER, ENCODER, MODEL, PAST_NAME, Open, Session, Written, present
 from headway.tasks.common.compare_answers import NEW, behind, worst
@@ -69,7 +69,7 @@ def compare_graphs(subject: Subject, directory: Path, open_graph: Open) -> Found
             found.difference = worst(found.difference, pair[0] - pair[1])
             found.size = max(found.size, magnitude(pair[0]))
     rows: Rows = []
-    if subject.tokenizer is not None and not isinstance(getattr(model, "head", None), VectorHead):
+    if subject.tokenizer is not None and not (isinstance(model, Decoder) and gives(model) is Gives.HIDDEN):
         texts = own_texts(subject.tokenizer, room(model), TEXTS)
         rows = [subject.tokenizer.encode(text, special=True) for text in texts]
     elif subject.tokenizer is None and model.head is not None:
@@ -123,7 +123,7 @@ class _EncoderComparison:
     def _ours(self, ids: Tensor, mask: Tensor, segments: Tensor | None) -> dict[str, Tensor]:
         if isinstance(self.model, Decoder):
             found = {"logits": self.model(ids, mask)}
-        elif self.model.head is None or isinstance(self.model.head, PoolingHead):
+        elif gives(self.model) in (Gives.HIDDEN, Gives.VECTOR):
             x = self.model.stack(ids, mask, segments=segments)
             found = {"last_hidden_state": x, "sentence_embedding": (self.model.head or PoolingHead())(x, mask)}
         else:

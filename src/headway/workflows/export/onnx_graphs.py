@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.hub.directory import read_json
-from headway.models.heads import PoolingHead, VectorHead
+from headway.models.heads import Gives, PoolingHead, gives
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.state import KeyValueCache, State
 from headway.runtime.engines.graph import DECODER, ENCODER, MODEL, PAST_NAME, present
@@ -72,7 +72,7 @@ def given_names(directory: Path) -> list[str]:
 
 def writes(model: Any) -> bool:
     """Whether a decoder continues texts: its head gives something for each token."""
-    return bool(model.head.each_token)
+    return gives(model).each_token
 
 
 class TracedEncoder(nn.Module):
@@ -214,7 +214,7 @@ def _encoder_graph(model: Any, names: Container[str]) -> Graph:
     inputs = {name: _tokens(LENGTH, "sequence_length") for name in ("input_ids", "attention_mask")}
     if getattr(model.config, "segments", 0) > 1 and SEGMENTS in names:
         inputs[SEGMENTS] = _tokens(LENGTH, "sequence_length")
-    if model.head is None or isinstance(model.head, PoolingHead):
+    if gives(model) in (Gives.HIDDEN, Gives.VECTOR):
         return Graph(MODEL, TracedEmbedder(model), inputs, ["last_hidden_state", "sentence_embedding"])
     return Graph(MODEL, TracedEncoder(model), inputs, ["logits"])
 
@@ -233,7 +233,7 @@ def _decoder_graph(model: Any) -> Graph:
         "attention_mask": _tokens(PAST + LENGTH, "total_sequence_length"),
         **past,
     }
-    output = "last_hidden_state" if isinstance(model.head, VectorHead) else "logits"
+    output = "last_hidden_state" if gives(model) is Gives.HIDDEN else "logits"
     return Graph(MODEL, TracedDecoder(model), inputs, [output, *_present(past)])
 
 

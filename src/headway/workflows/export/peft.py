@@ -20,7 +20,8 @@ from headway.hub.fingerprint import fingerprint
 from headway.hub.mean_pooling import has_block
 from headway.hub.sentence_transformers import without_modules, write_modules
 from headway.io.atomic_write import write_json, write_whole
-from headway.models.heads import MaskedTokenHead
+from headway.models.heads import Gives, gives, n_outputs
+from headway.models.wirings import wiring_name
 from headway.nn.lora import LowRankLinear
 from headway.tasks.common.compare_answers import BOUND
 from headway.training.store.facts import read_facts
@@ -33,7 +34,7 @@ from headway.workflows.export.target import Subject, check_family
 def refuse(subject: Subject) -> None:
     """Raise InputError for a model that was not trained by low-rank updates alone."""
     check_family(subject)
-    if isinstance(subject.model.head, MaskedTokenHead):
+    if wiring_name(subject.model) == "encoder" and gives(subject.model) is Gives.VOCABULARY:
         raise InputError(
             f"{subject.directory}: a head of masked tokens shares its matrix with the embedding, which an adapter "
             "cannot hold."
@@ -96,8 +97,7 @@ def _compare(transformers: Any, peft: Any, subject: Subject, directory: Path) ->
     model = without_modules(subject.model)[0]
     architecture = family_of(model)[1]["architectures"][0]
     loader = class_of(architecture)
-    classes = getattr(getattr(model.head, "out", None), "out_features", None)
-    words = {} if classes is None else {"num_labels": classes}
+    words = {"num_labels": classes} if (classes := n_outputs(model)) else {}
     given = "".join(f", {name}={value}" for name, value in words.items())
     door = f"PeftModel.from_pretrained({loader}.from_pretrained(BASE{given}), DIR)"
     problems: list[str] = []

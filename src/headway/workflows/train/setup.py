@@ -20,6 +20,7 @@ from headway.hub.sentence_transformers import limit_sequences
 from headway.io.quantities import count, metric, rows_in_words
 from headway.models.adapt.lora import count_parameters
 from headway.models.device import device_of
+from headway.models.heads import gives
 from headway.models.own import OwnConfig
 from headway.tasks.registry import NAMES, recogniser, room, spec
 from headway.tasks.task import TaskData, TaskInputs
@@ -134,7 +135,7 @@ def prepare(
             if one["what"] == "model" and base is None:
                 one["value"] = f"{count(count_parameters(model)[0])} parameters: {one['value']}"
         plan = plan.but(decisions=decisions)
-    if not getattr(getattr(model, "head", None), "each_token", True):  # it answers each text once
+    if not gives(model).each_token:  # it answers each text once
         limit_sequences(model, plan.length)
     known = base.fingerprint if base is not None else None
     return Prepared(data, plan, model, batch_source, objective, limit, each, known, given.before)

@@ -9,7 +9,6 @@ export          an exported model is the same model, read again here and as user
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +106,7 @@ def check_accumulation(subject: Subject) -> Check:
         return Check("accumulation", what, skipped=why)
     task, batch = trial
     whole = _gradient(subject.one, task, [batch])
-    parts = _gradient(subject.one, task, [_part(batch, rows) for rows in PARTS])
+    parts = _gradient(subject.one, task, [batch.rows(torch.tensor(rows)) for rows in PARTS])
     largest = max(float(gradient.abs().max()) for gradient in whole)
     apart = torch.tensor([difference(one, other) for one, other in zip(whole, parts, strict=True)]).max()
     value = float(apart) / largest if largest else float("nan")
@@ -127,12 +126,6 @@ def _gradient(model: nn.Module, task: Objective, batches: list[Batch]) -> list[T
     for p in parameters:
         p.grad = None
     return found
-
-
-def _part(batch: Batch, rows: list[int]) -> Batch:
-    """Some rows, with their padding: the effect of padding has its own check."""
-    mask = None if batch.mask is None else batch.mask[rows]
-    return replace(batch, ids=batch.ids[rows], mask=mask, targets=batch.targets[rows])
 
 
 def _trial(subject: Subject) -> tuple[Objective, Batch] | None:
