@@ -21,6 +21,8 @@ def rows(form: str) -> str:
     return "".join(form.format(text, label) for text, label in ROWS)
 
 
+DOUBLED = 'text,label\n"it said ""hello"",\nand died",good\n'
+BARE = r'a quote \("\) inside a field that does not begin with one'
 READ = {
     "a line for Excel": "sep=;\r\ntext;label\r\n" + rows("{};{}\r\n"),
     "a byte order mark": "\ufefftext;label\r\n" + rows("{};{}\r\n"),
@@ -31,6 +33,8 @@ READ = {
     "blanks in the header": " text , label \n" + rows("{} , {} \n"),
     "a number for each row": ",text,label\n" + rows("7,{},{}\n"),
     "inches": "text,label\n" + rows('5" {},{}\n'),
+    "inches beside empty cells in quotes": "text,label,more\n" + rows('5" {},{},""\n'),
+    "doubled quotes": "text,label\n" + rows('"{}",{}\n'),
 }
 
 
@@ -50,6 +54,8 @@ REFUSED = {
     "whole rows in quotes": ('"text,""label"""\n' + rows('"{},""{}"""\n'), "line 1: the whole row is one field"),
     "columns without names": ("text,,\n" + rows("{},{},x\n"), "line 1"),
     "a stray quote": ("text,label\n" + rows("{},{}\n") + '"great" phone,good\n', "row 92: a closing quote.*skip"),
+    "a lost line end": (DOUBLED + ROWS[0][0] + ",good" + DOUBLED[11:] + rows("{},{}\n"), f"row 3: {BARE}.*skip"),
+    "a lost delimiter": (DOUBLED + rows("{},{}\n") + f'{ROWS[0][0]}"good, not bad"\n', f"row 93: {BARE}.*skip"),
     "a sum": ("text,label\n" + rows("{},{}\n") + "Total: 90,\n", r"1 row has no label .*row 92.*--on-bad-row skip"),
 }
 

@@ -11,6 +11,7 @@ import random
 import socket
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +73,7 @@ def wrong(value: dict[str, Any], known: dict[str, Check]) -> list[str]:
     empty = ([], {}, False, "", "none")
     given = {name: one for name, one in value.items() if one is not None}
     off = {name for name, one in given.items() if one in empty and (name in OFF or type(one) not in (int, float))}
+    off |= {name for name, one in given.items() if name in USUAL and one == 1}  # true too
     return [name for name, one in given.items() if not (known[name](one) if name in known else name in off)]
 
 
@@ -162,6 +164,8 @@ ROUTES: dict[str, tuple[dict[str, Any], dict[str, Check], tuple[str, ...]]] = {
 """By route: a request, what its fields may be, and which it needs."""
 OFF = ("grammar", "min_tokens", "ignore_eos", "guided_json", "tools", "functions", "suffix", "dimensions", "top_a")
 """Fields of other servers that 0 turns off."""
+USUAL = ("do_sample",)
+"""Fields of other servers that true, or 1, leaves as it is."""
 UNKNOWN = (
     *(
         "guided_json",
@@ -245,6 +249,7 @@ class Requests:
     def __init__(self, folder: Path):
         self.models = write_models(folder)
         self.server = Server(*(self.models[name] for name in sorted(self.models) if name != "pictures"), "--quiet")
+        threading.Thread(target=self.server.process.stderr.read, daemon=True).start()  # a full pipe would stop it
         self.client = httpx.Client(base_url=self.server.address, timeout=WAITED)
         self.done = self.memory = 0
 

@@ -206,6 +206,8 @@ def test_many_clients_at_once_get_what_each_gets_alone(server):
         ({"extra_body": {"guided_json": {"type": "object"}}}, "guided_json", "unsupported_parameter"),
         ({"extra_body": {"grammar": "root ::= x"}}, "grammar", "unsupported_parameter"),
         ({"extra_body": {"min_tokens": 5}}, "min_tokens", "unsupported_parameter"),
+        ({"extra_body": {"top_a": 1.0}}, "top_a", "unsupported_parameter"),
+        ({"extra_body": {"verbosity": "low"}}, "verbosity", "unsupported_parameter"),
         ({"extra_body": {"skip_special_tokens": False}}, "skip_special_tokens", "unsupported_parameter"),
         ({"model": "labels"}, "model", "invalid_value"),
         ({"stream_options": {"include_usage": True}}, "stream_options", "invalid_value"),
@@ -242,7 +244,8 @@ def test_what_changes_nothing_is_accepted(client):
     more = client.chat.completions.create(
         model="chat", messages=MESSAGES, max_tokens=2, temperature=0, tools=[], tool_choice="none",
         user="u", store=False, top_p=None,
-        extra_body={"never_heard_of": 1, "top_k": -1, "min_tokens": 0, "ignore_eos": False, "length_penalty": 1.0},
+        extra_body={"never_heard_of": 1, "top_k": -1, "min_tokens": 0, "top_a": 0, "ignore_eos": False}
+        | {"length_penalty": 1.0},
         response_format={"type": "text"}, modalities=["text"],
     )  # fmt: skip
     assert more.choices == plain.choices

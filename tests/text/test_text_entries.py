@@ -135,3 +135,16 @@ def test_a_token_that_transformers_would_not_add_is_refused(saved: Callable[...,
     edit(folder / "tokenizer.json", added_tokens=[*spec["added_tokens"], more])
     with pytest.raises(InputError, match='added_tokens_decoder: found no token "isn\'t"'):
         Tokenizer.load(folder)
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama-legacy", "t5"])
+def test_a_class_for_a_tokenizer_json_is_refused_without_one(
+    family: str, family_directory: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "named"
+    shutil.copytree(family_directory(family), folder)
+    file = folder / "tokenizer_config.json"
+    file.write_text(file.read_text() if file.exists() else "{}")
+    edit(file, tokenizer_class="PreTrainedTokenizerFast")
+    with pytest.raises(InputError, match=r"tokenizer_class: found 'PreTrainedTokenizer', expected .*Tokenizer with "):
+        Tokenizer.load(folder)

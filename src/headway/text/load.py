@@ -34,7 +34,6 @@ _CLASSES = {
 }
 """The tokenizer classes supported for each file; other classes interpret the same files differently."""
 
-_GENERIC = ("PreTrainedTokenizer", "TokenizersBackend", "PythonBackend")
 _ROBERTA = ("RobertaTokenizer", "BartTokenizer", "DistilRobertaTokenizer", "roberta", "bart")
 
 
@@ -141,7 +140,7 @@ def _check_class(folder: Path, config: dict[str, Any], file: str) -> str:
     Raises InputError for a class that interprets ``file`` differently.
     """
     found = str(config.get("tokenizer_class") or "").removesuffix("Fast")
-    if found and found not in _GENERIC:
+    if found:
         if found not in _CLASSES[file]:
             raise InputError(
                 f"{folder / 'tokenizer_config.json'}: tokenizer_class: found {found[:40]!r}, expected "

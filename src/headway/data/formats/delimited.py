@@ -7,7 +7,8 @@ whole, and line by line only where something in them is unusual.
 A quote opens a field only at the field's beginning; anywhere else it is text.  A quoted field may have any number of
 lines, unless these lines are rows: a stray quote then closes at the next one and swallows all rows in between.  The
 lines are rows if the first and the last have as many fields as the row, and ROWS_AMONG of those between them fit the
-columns of the table (``_fits``).  Such a field is refused.
+columns of the table (``_fits``).  Such a field is refused.  In a file that writes a quote in a quoted field as "", one
+inside a field without quotes is refused too: there a line end or a delimiter is lost.
 """
 
 import csv
@@ -15,6 +16,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -51,6 +53,8 @@ class _Lines:
         self.known: list[list[str]] = []
         """the first rows of the table, LOOKED_AT at most"""
         self.size = 0
+        self.doubles = False
+        """whether a quoted field was seen in which a quote is doubled"""
         self._pieces, self._begun = pieces, ""
 
     def more(self) -> bool:
@@ -104,6 +108,12 @@ class _Lines:
         """The line at which the row being read starts."""
         return self.number - len(self.row) + 1
 
+    def lost_end(self, text: str) -> re.Match[str] | None:
+        """The first quote in some whole lines that stands inside a field without quotes, where none should."""
+        bare, doubled = _quotes(self.delimiter)
+        self.doubles = self.doubles or doubled.search(text) is not None
+        return bare.search(text) if self.doubles else None
+
     def unclosed(self) -> InputError:
         """The error for the quote that swallowed everything up to here."""
         line = self.first + _open_quote("".join(self.row), self.delimiter)
@@ -135,6 +145,7 @@ def open_delimited(path: Path, pieces: Iterator[str], delimiter: str | None, tab
         )
     feed.delimiter = chosen = delimiter or sniff(sample, "\t" if tabs else ",")
     feed.take(1 if said else 0)
+    feed.lost_end("".join(sample))
     _, header = next((found for found in _records(feed, bad) if found), (1, []))
     header_line = feed.first
     columns = [cell.strip() for cell in header]
@@ -220,9 +231,11 @@ def _usual_rows(feed: _Lines) -> tuple[Sequence[int], list[list[str]]]:
             ends.append(reader.line_num)
     except csv.Error:
         pass
+    lost = feed.lost_end(text) if '"' in text else None
+    lost_line = -1 if lost is None else text.count("\n", 0, lost.start())
     lines = text.split("\n") if ends[-1] > len(rows) else []
     for at, (start, end) in enumerate(pairwise(ends)):
-        if end > start + 1 and _as_rows(lines[start:end], rows[at], feed.delimiter):
+        if start <= lost_line < end or (end > start + 1 and _as_rows(lines[start:end], rows[at], feed.delimiter)):
             del rows[at:], ends[at + 1 :]
             break
     feed.take(ends[-1])
@@ -258,6 +271,13 @@ def _records(feed: _Lines, bad: BadRows) -> Iterator[tuple[int, list[str]] | Non
             continue
         if len(feed.row) > 1:
             _check_long_row(feed, row)
+        if feed.doubles and feed.lost_end("".join(feed.row)):
+            reason = 'a quote (") inside a field that does not begin with one, where this file writes a quote as "".'
+            bad.add(
+                feed.rows, f"{reason} Is a delimiter or a line end missing? Mend the row, or pass --on-bad-row skip."
+            )
+            yield None
+            continue
         yield (feed.rows, row) if row else None
 
 
@@ -354,6 +374,15 @@ def _open_quote(text: str, delimiter: str) -> int:
             break
         at = following.end()
     return text.count("\n", 0, opening)
+
+
+@cache
+def _quotes(delimiter: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """What finds a quote between other characters of a field, and what a quoted field in which a quote is doubled."""
+    edge = rf'[{re.escape(delimiter)}"\r\n]'
+    return re.compile(f'"(?<!{edge}")(?<!^")(?!{edge}|$)'), re.compile(
+        f'"(?:(?<=[{re.escape(delimiter)}\n]")|(?<=^"))[^"]*""'
+    )
 
 
 def _closed(text: str, at: int) -> int:

@@ -41,7 +41,7 @@ SAMPLING: dict[str, Schema] = {
 """The fields that completions and chats share.  top_k, min_p and repetition_penalty are not OpenAI's."""
 NEUTRAL: dict[str, Any] = {
     **dict.fromkeys(("add_generation_prompt", "add_special_tokens", "skip_special_tokens", "do_sample"), True),
-    **dict.fromkeys(("length_penalty", "tfs_z", "top_a", "typical_p"), 1.0),
+    **dict.fromkeys(("length_penalty", "tfs_z", "typical_p"), 1.0),
     "spaces_between_special_tokens": True,
 }
 """Fields of other servers that change an answer unless they have this value; of those below, unless they are empty."""
@@ -49,8 +49,8 @@ CHANGING = (
     *("allowed_token_ids", "bad_words", "continue_final_message", "early_stopping", "grammar", "ignore_eos"),
     *("include_stop_str_in_output", "json_schema", "logits_processors", "lora", "min_length", "min_tokens"),
     *("mirostat", "n_predict", "no_repeat_ngram_size", "prompt_logprobs", "reasoning", "reasoning_effort", "regex"),
-    *("samplers", "stop_token_ids", "structured_outputs", "thinking", "truncate_prompt_tokens", "use_beam_search"),
-    *("verbosity"),
+    *("samplers", "stop_token_ids", "structured_outputs", "thinking", "top_a", "truncate_prompt_tokens"),
+    *("use_beam_search", "verbosity"),
 )
 BEGINNINGS = ("dry_", "dynatemp_", "guided_", "xtc_")
 WITHOUT_EFFECT = (
