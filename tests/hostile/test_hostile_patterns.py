@@ -135,9 +135,12 @@ def test_published_patterns_are_used_here_and_are_linear(tmp_path: Path):
         for letter in "a A0\n\r!'é中sS":
             seconds = []
             for length in (20_000, 80_000):
-                began = time.process_time()
-                backend.pre_tokenizer.pre_tokenize_str(letter * length + "~")
-                seconds.append(time.process_time() - began)
+                taken = []
+                for _ in range(2):  # in one of the two, Python may search all of its objects for garbage
+                    began = time.process_time()
+                    backend.pre_tokenizer.pre_tokenize_str(letter * length + "~")
+                    taken.append(time.process_time() - began)
+                seconds.append(min(taken))
             assert seconds[1] < max(0.8, 12 * seconds[0]), (pattern, letter, seconds)
 
 
