@@ -66,7 +66,7 @@ def stopping(self, event, **values):
 module.RunDirectory.log = stopping
 """
 """Interrupts training after six steps, in whatever module a version keeps its run directory."""
-UNSTEADY = re.compile("second|time|date|version|bytes|memory|commit|machine|speed|^checksum$")
+UNSTEADY = re.compile("second|time|date|version|bytes|memory|commit|machine|speed|^checksum$|^started$")
 """Keys of JSON objects whose values differ from run to run."""
 DURATION = re.compile(
     r"\d[\d,.]*( ?(ms|s|min|h|seconds|MB|GB|GFLOP/s)\b| (tokens|texts|rows|characters)(/s| a second))"
