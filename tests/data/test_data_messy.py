@@ -55,6 +55,10 @@ REFUSED = {
     "columns without names": ("text,,\n" + rows("{},{},x\n"), "line 1"),
     "a stray quote": ("text,label\n" + rows("{},{}\n") + '"great" phone,good\n', "row 92: a closing quote.*skip"),
     "a lost line end": (DOUBLED + ROWS[0][0] + ",good" + DOUBLED[11:] + rows("{},{}\n"), f"row 3: {BARE}.*skip"),
+    "a lost line end before quotes": (
+        DOUBLED + ROWS[0][0] + ',good"""Ha"",\nit said",bad\n' + rows("{},{}\n"),
+        f"row 3: {BARE}.*skip",
+    ),
     "a lost delimiter": (DOUBLED + rows("{},{}\n") + f'{ROWS[0][0]}"good, not bad"\n', f"row 93: {BARE}.*skip"),
     "a sum": ("text,label\n" + rows("{},{}\n") + "Total: 90,\n", r"1 row has no label .*row 92.*--on-bad-row skip"),
 }

@@ -380,7 +380,7 @@ def _open_quote(text: str, delimiter: str) -> int:
 def _quotes(delimiter: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """What finds a quote between other characters of a field, and what a quoted field in which a quote is doubled."""
     edge = rf'[{re.escape(delimiter)}"\r\n]'
-    return re.compile(f'"(?<!{edge}")(?<!^")(?!{edge}|$)'), re.compile(
+    return re.compile(f'"(?<!{edge}")(?<!^")(?:"")*(?!{edge}|$)'), re.compile(
         f'"(?:(?<=[{re.escape(delimiter)}\n]")|(?<=^"))[^"]*""'
     )
 
