@@ -339,16 +339,18 @@ def _fits(usual: list[list[str]], rows: list[list[str]]) -> Callable[[list[str]]
     """What says whether a row, one of ``rows``, fits the columns of ``usual`` rows.
 
     Each cell begins as others in its column do: with a blank, a digit or anything else, or it is empty.  In a column
-    of few values it is one of them.
+    of few values it is one of them, or of three cells of ``rows``: lines of one text may have two cells in common.
     """
     whole = [one for one in rows if len(one) == len(usual[-1])]
     starts = [{_start(cell) for cell in cells} for cells in zip(*usual, strict=True)]
-    counts = [Counter(cell.strip() for cell in cells) for cells in zip(*usual, *whole, strict=True)]
+    known, own = ([Counter(map(str.strip, cells)) for cells in zip(*part, strict=True)] for part in (usual, whole))
+    counts = [one + other for one, other in zip(known, own, strict=True)]
     few = [2 * len(count) <= min(count.total(), 2 * MOST_LABELS) for count in counts]
 
     def fits(row: list[str]) -> bool:
         return len(row) == len(few) and all(
-            _start(cell) in starts[at] and (not few[at] or counts[at][cell.strip()] > 1) for at, cell in enumerate(row)
+            _start(cell) in starts[at] and (not few[at] or cell.strip() in known[at] or own[at][cell.strip()] > 2)
+            for at, cell in enumerate(row)
         )
 
     return fits
