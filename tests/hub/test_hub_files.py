@@ -186,3 +186,11 @@ def test_a_failed_write_leaves_the_old_file_alone(tmp_path):
         write_json(path, float("nan"))
     assert [entry.name for entry in tmp_path.iterdir()] == ["file.json"]
     assert json.loads(path.read_text(encoding="utf-8")) == {"name": "é"}
+
+
+def test_a_model_whose_answer_is_no_number_is_compared_too(tmp_path):
+    model = Decoder(TransformerConfig(31, d_model=8, n_heads=2, n_layers=1, max_length=16))
+    with torch.no_grad():
+        model.stack.blocks[0].attention.layer.qkv.weight.fill_(3e38)
+    save_model(model, tmp_path)
+    assert not load_model(tmp_path)(torch.ones(1, 3, dtype=torch.int64)).isfinite().all()

@@ -48,7 +48,7 @@ def try_saving(run: RunDirectory, prepared: Prepared) -> None:
     model, draw = deepcopy(prepared.model), torch.Generator().manual_seed(0)
     with torch.no_grad():
         for p in model.parameters():
-            p.add_(0.1 * torch.randn(p.shape, generator=draw).to(p.device))
+            p.add_(0.1 * torch.randn(p.shape, generator=draw).to(p) if p.is_floating_point() else 0)
     with contextlib.suppress(SaveFailed), staged_directory(run.path / "tried") as place:
         try:
             RunDirectory(place).save_model(model, prepared.data.processor, prepared.data.labels)
