@@ -50,7 +50,7 @@ def test_only_the_last_token_of_a_text_is_read(bases: dict[str, Path]):
 
 REFUSED = {
     "an encoder-decoder": ("t5", {}, "t5: is an encoder-decoder"),
-    "a family without classes": ("nanochat", {}, "nanochat has no head that gives classes of texts"),
+    "a family without classes": ("nanochat", {}, "nanochat has no classifier"),
     "frozen vectors": ("gpt2", {"frozen": True}, "is a decoder, and --frozen needs an encoder"),
     "tuned vectors": ("llama", {"contrastive": True}, "is a decoder, and --contrastive"),
     "hidden tokens": (

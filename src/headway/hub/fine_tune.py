@@ -15,12 +15,7 @@ from headway.hub.directory import family_of
 from headway.hub.families.family import Family
 from headway.hub.kept_entries import CONFIG, GENERATION, LABELS
 from headway.hub.mean_pooling import needs_layer, read_mean
-from headway.models.heads import (
-    ClassificationHead,
-    Gives,
-    gives,
-    n_outputs,
-)
+from headway.models.heads import ClassificationHead, Gives, gives, n_outputs
 from headway.models.transformer import Decoder, Encoder
 
 Head = TypeVar("Head", bound=nn.Module)
@@ -50,13 +45,13 @@ def for_classification(
     return _forget_labels(_with_head(model, head))
 
 
-def named_classes(model: Any, given: Gives) -> list[str]:
+def named_classes(model: Any, result: Gives) -> list[str]:
     """The classes of a loaded model, in order, by the names in its directory.
 
     Nothing for a model that gives something else, and for one whose head is fitted to normalised vectors.
     """
     named = getattr(model, "kept", {}).get(CONFIG, {}).get(LABELS[0])
-    if not isinstance(named, dict) or gives(model) is not given or getattr(model.head, "normalise", False):
+    if not isinstance(named, dict) or gives(model) is not result or getattr(model.head, "normalise", False):
         return []
     return [str(named.get(str(i), named.get(i))) for i in range(n_outputs(model))]
 

@@ -36,24 +36,11 @@ class Gives(StrEnum):
     """what only the author of a head knows"""
 
     @property
-    def described(self) -> str:
-        """In words."""
-        return DESCRIBED[self]
-
-    @property
     def each_token(self) -> bool:
         """Whether every token has an output of its own."""
         return self not in (Gives.ROW, Gives.VECTOR)
 
 
-DESCRIBED = {
-    Gives.HIDDEN: "vectors of tokens",
-    Gives.VOCABULARY: "logits of the vocabulary",
-    Gives.TOKEN: "classes of tokens",
-    Gives.ROW: "classes of texts",
-    Gives.VECTOR: "a vector for each text",
-    Gives.OTHER: "something of its own",
-}
 CLASSES = (Gives.TOKEN, Gives.ROW)
 """What classifiers give."""
 
@@ -115,6 +102,7 @@ class HeadSize:
     shared: int = 0
     """entries of its matrices that are the token embedding's"""
     gives: Gives = Gives.VOCABULARY
+    """what a model with it gives"""
     wirings: tuple[str, ...] = ("encoder", "decoder", "encoder-decoder")
     """the wirings that it is for"""
 

@@ -65,8 +65,6 @@ class TaskSpec:
     """the task-specific options that this task reads"""
     searched: frozenset[str] = frozenset()
     """of these, the options that ``tune`` searches"""
-    transformers: tuple[str, ...] = ()
-    """suffixes of the classes of ``transformers`` with its head"""
     also: tuple[str, ...] = ()
     """more values of ``--task`` for this task: kinds of its data"""
     behind: tuple[str, str] = ("That baseline is not kept; start from a pretrained model (--from).", TRY_ANOTHER)

@@ -98,7 +98,7 @@ class TextBatches(HeldOutText):
 
 
 class RowBatches:
-    """Examples in batches of similar length; ``recut`` gives those of an epoch, where each epoch cuts them anew."""
+    """Examples in batches of similar length; ``recut`` gives the examples of an epoch, where epochs differ in them."""
 
     def __init__(
         self,

@@ -4,26 +4,20 @@ The csv module of the standard library cuts the fields; around it stand the chec
 whether line 1 is a header, rows of another length, and quotes that are never closed.  Pieces of a file are read as a
 whole, and line by line only where something in them is unusual.
 
-A quote opens a field only at the field's beginning; anywhere else it is text.  A quoted field may have any number of
-lines, unless these lines are rows: a stray quote then closes at the next one and swallows all rows in between.  The
-lines are rows if the first and the last have as many fields as the row, and ROWS_AMONG of those between them fit the
-columns of the table (``_fits``).  Such a field is refused.  In a file that writes a quote in a quoted field as "", one
-inside a field without quotes is refused too: there a line end or a delimiter is lost.
+``formats.quotes`` says what is done about quotes.
 """
 
 import csv
 import io
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 
 from headway.data.formats.header import DELIMITERS, check_columns, check_header, no_header
+from headway.data.formats.quotes import as_rows, bare_quote, doubled_quote, fits_columns, lenient, open_quote
 from headway.data.formats.tags import are_tagged, tagged
 from headway.data.open.column_names import HEADER_NAMES
-from headway.data.open.columns import MOST_LABELS
 from headway.data.open.files import LONGEST_LINE, too_long
 from headway.data.records.chunks import Chunk, chunk_of
 from headway.data.records.rows import BadRows, OpenTable, some
@@ -108,15 +102,18 @@ class _Lines:
         """The line at which the row being read starts."""
         return self.number - len(self.row) + 1
 
-    def lost_end(self, text: str) -> re.Match[str] | None:
-        """The first quote in some whole lines that stands inside a field without quotes, where none should."""
-        bare, doubled = _quotes(self.delimiter)
-        self.doubles = self.doubles or doubled.search(text) is not None
-        return bare.search(text) if self.doubles else None
+    def learn(self, text: str) -> None:
+        """Note whether some whole lines have a quoted field in which a quote is doubled."""
+        self.doubles = self.doubles or doubled_quote(self.delimiter).search(text) is not None
+
+    def lost_end(self, text: str) -> int:
+        """Where in some whole lines a quote stands that no such file has inside a field without quotes; -1 for none."""
+        bare = bare_quote(self.delimiter).search(text) if self.doubles else None
+        return -1 if bare is None else bare.start()
 
     def unclosed(self) -> InputError:
         """The error for the quote that swallowed everything up to here."""
-        line = self.first + _open_quote("".join(self.row), self.delimiter)
+        line = self.first + open_quote("".join(self.row), self.delimiter)
         return InputError(
             f'{self.path}, line {line}: the quote (") opened here is never closed. '
             'Close it, or write "" for a quote inside a quoted field.'
@@ -145,12 +142,12 @@ def open_delimited(path: Path, pieces: Iterator[str], delimiter: str | None, tab
         )
     feed.delimiter = chosen = delimiter or sniff(sample, "\t" if tabs else ",")
     feed.take(1 if said else 0)
-    feed.lost_end("".join(sample))
+    feed.learn("".join(sample))
     _, header = next((found for found in _records(feed, bad) if found), (1, []))
     header_line = feed.first
     columns = [cell.strip() for cell in header]
     check_header(path, header_line, columns, chosen, delimiter)
-    columns = check_columns(path, header_line, columns, _lenient(sample, chosen))
+    columns = check_columns(path, header_line, columns, lenient(sample, chosen))
     return OpenTable(columns, _chunks(feed, columns, bad))
 
 
@@ -158,7 +155,7 @@ def sniff(sample: list[str], preferred: str = ",") -> str:
     """The delimiter that cuts most rows of the sample into as many fields as the first; `preferred` when none does."""
     best, best_score = preferred, 0.0
     for delimiter in sorted(DELIMITERS, key=lambda candidate: candidate != preferred):
-        counts = [len(row) for row in _lenient(sample, delimiter) if row]
+        counts = [len(row) for row in lenient(sample, delimiter) if row]
         if len(counts) > 2 and len(sample) >= SNIFF_ROWS * 4:
             counts.pop()  # the sample may end in the middle of a row
         counts = counts[:SNIFF_ROWS]
@@ -168,18 +165,6 @@ def sniff(sample: list[str], preferred: str = ",") -> str:
         if score > best_score:
             best, best_score = delimiter, score
     return best
-
-
-def _lenient(sample: list[str], delimiter: str) -> list[list[str]]:
-    """The rows of a sample as far as they can be read."""
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
-    rows = []
-    try:
-        for row in csv.reader(sample, delimiter=delimiter):
-            rows.append(row)
-    except csv.Error:
-        pass
-    return rows
 
 
 def _plain_columns(feed: _Lines, columns: list[str]) -> list[list[str]] | None:
@@ -231,11 +216,12 @@ def _usual_rows(feed: _Lines) -> tuple[Sequence[int], list[list[str]]]:
             ends.append(reader.line_num)
     except csv.Error:
         pass
-    lost = feed.lost_end(text) if '"' in text else None
-    lost_line = -1 if lost is None else text.count("\n", 0, lost.start())
+    feed.learn(text)
+    lost = feed.lost_end(text)
+    lost_line = -1 if lost < 0 else text.count("\n", 0, lost)
     lines = text.split("\n") if ends[-1] > len(rows) else []
     for at, (start, end) in enumerate(pairwise(ends)):
-        if start <= lost_line < end or (end > start + 1 and _as_rows(lines[start:end], rows[at], feed.delimiter)):
+        if start <= lost_line < end or (end > start + 1 and as_rows(lines[start:end], rows[at], feed.delimiter)):
             del rows[at:], ends[at + 1 :]
             break
     feed.take(ends[-1])
@@ -271,11 +257,10 @@ def _records(feed: _Lines, bad: BadRows) -> Iterator[tuple[int, list[str]] | Non
             continue
         if len(feed.row) > 1:
             _check_long_row(feed, row)
-        if feed.doubles and feed.lost_end("".join(feed.row)):
+        if feed.lost_end("".join(feed.row)) >= 0:
             reason = 'a quote (") inside a field that does not begin with one, where this file writes a quote as "".'
-            bad.add(
-                feed.rows, f"{reason} Is a delimiter or a line end missing? Mend the row, or pass --on-bad-row skip."
-            )
+            advice = "Is a delimiter or a line end missing? Mend the row, or pass --on-bad-row skip."
+            bad.add(feed.rows, f"{reason} {advice}")
             yield None
             continue
         yield (feed.rows, row) if row else None
@@ -304,94 +289,16 @@ def _check_long_row(feed: _Lines, row: list[str]) -> None:
             raise InputError(f"{feed.path}, line {at}: a NUL byte; expected text. Remove it and run again.")
         line += cell.count("\n")
     first, lines = feed.first, list(feed.row)
-    if rows := _as_rows(lines, row, feed.delimiter):
-        usual = [*feed.known[: SNIFF_ROWS * 4], *_lenient(feed.sample(SNIFF_ROWS * 4), feed.delimiter), row]
+    if rows := as_rows(lines, row, feed.delimiter):
+        usual = [*feed.known[: SNIFF_ROWS * 4], *lenient(feed.sample(SNIFF_ROWS * 4), feed.delimiter), row]
         inside = rows[1:-1] or rows  # the first and the last have a cell with the quote
-        fit = [*map(_fits([one for one in usual if len(one) == len(row)], rows), inside)]
+        fit = [*map(fits_columns([one for one in usual if len(one) == len(row)], rows), inside)]
         if sum(fit) >= ROWS_AMONG * len(fit):
             raise InputError(
                 f'{feed.path}, line {first}: the quote (") opened here closes only '
                 f"{counted(len(lines) - 1, 'line')} later, and these lines look like rows. Remove it, or close it "
                 "where its field ends; if the lines are one text, save the table as .jsonl."
             )
-
-
-def _as_rows(lines: list[str], row: list[str], delimiter: str) -> list[list[str]]:
-    """The rows that the lines of one row are if the quote that joins them is text; none if the first or last is none.
-
-    A cell that begins with a blank, where the row's own does not, is the next words of a sentence.
-    """
-    *before, opened = _cells(lines[0], delimiter)
-    first = [*before, *opened.split(delimiter)]
-    last = _cells(lines[-1].replace('"', "", 1), delimiter)
-    if len(row) < 2 or not len(first) == len(last) == len(row):
-        return []
-    if any(cell[:1].isspace() > own[:1].isspace() for cell, own in zip(first[1:], row[1:], strict=True)):
-        return []
-    return [first, *(_cells(line, delimiter) for line in lines[1:-1] if line.strip()), last]
-
-
-def _cells(line: str, delimiter: str) -> list[str]:
-    return next(iter(_lenient([line.rstrip("\r\n")], delimiter)), [""])
-
-
-def _fits(usual: list[list[str]], rows: list[list[str]]) -> Callable[[list[str]], bool]:
-    """What says whether a row, one of ``rows``, fits the columns of ``usual`` rows.
-
-    Each cell begins as others in its column do: with a blank, a digit or anything else, or it is empty.  In a column
-    of few values it is one of them, or of three cells of ``rows``: lines of one text may have two cells in common.
-    """
-    whole = [one for one in rows if len(one) == len(usual[-1])]
-    starts = [{_start(cell) for cell in cells} for cells in zip(*usual, strict=True)]
-    known, own = ([Counter(map(str.strip, cells)) for cells in zip(*part, strict=True)] for part in (usual, whole))
-    counts = [one + other for one, other in zip(known, own, strict=True)]
-    few = [2 * len(count) <= min(count.total(), 2 * MOST_LABELS) for count in counts]
-
-    def fits(row: list[str]) -> bool:
-        return len(row) == len(few) and all(
-            _start(cell) in starts[at] and (not few[at] or cell.strip() in known[at] or own[at][cell.strip()] > 2)
-            for at, cell in enumerate(row)
-        )
-
-    return fits
-
-
-def _start(cell: str) -> str:
-    first = cell[:1]
-    return "blank" if first.isspace() else "digit" if first.isdigit() else first and "other"
-
-
-def _open_quote(text: str, delimiter: str) -> int:
-    """How many lines into `text` the quote stands that is still open at its end, or closes before more text."""
-    separator = re.compile(f"{re.escape(delimiter)}|\n")
-    opening = at = 0
-    while at < len(text):
-        if text[at] == '"':
-            opening = at
-            at = _closed(text, at + 1)
-            if not at or text[at : at + 1] not in ("", delimiter, "\r", "\n"):
-                break
-        following = separator.search(text, at)
-        if following is None:
-            break
-        at = following.end()
-    return text.count("\n", 0, opening)
-
-
-@cache
-def _quotes(delimiter: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """What finds a quote between other characters of a field, and what a quoted field in which a quote is doubled."""
-    edge = rf'[{re.escape(delimiter)}"\r\n]'
-    return re.compile(f'"(?<!{edge}")(?<!^")(?:"")*(?!{edge}|$)'), re.compile(
-        f'"(?:(?<=[{re.escape(delimiter)}\n]")|(?<=^"))[^"]*""'
-    )
-
-
-def _closed(text: str, at: int) -> int:
-    """The place after the quote that closes a field which goes on at ``at``; 0 where there is none."""
-    while (at := text.find('"', at)) >= 0 and text.startswith('""', at):
-        at += 2
-    return at + 1
 
 
 def _chunks(feed: _Lines, columns: list[str], bad: BadRows) -> Iterator[Chunk]:

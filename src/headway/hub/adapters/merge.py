@@ -35,13 +35,7 @@ from headway.hub.sentence_transformers import MODULES, add_modules, without_modu
 from headway.io.atomic_write import write_json, write_whole
 from headway.io.regular_file import inside
 from headway.io.strict_json import read_object
-from headway.models.heads import (
-    CLASSES,
-    Gives,
-    TokenHead,
-    gives,
-    n_outputs,
-)
+from headway.models.heads import CLASSES, Gives, TokenHead, gives, n_outputs
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.text.tokenizer import Tokenizer
 
@@ -111,9 +105,9 @@ def _for_task(model: Any, adapter: AdapterConfig, stored: Weights, directory: Pa
         raise InputError(f"{stored.source}: has no classifier, and task_type {adapter.task} needs one.")
     try:
         if adapter.task in CLASSIFIERS and classes:
-            given, make = CLASSIFIERS[adapter.task]
-            fits = gives(model) is given and n_outputs(model) == classes[0]
-            return model if fits else make(model, classes[0])
+            result, put_on = CLASSIFIERS[adapter.task]
+            fits = gives(model) is result and n_outputs(model) == classes[0]
+            return model if fits else put_on(model, classes[0])
         if adapter.task == "CAUSAL_LM" and isinstance(model, Decoder) and gives(model) is Gives.HIDDEN:
             model.head = TokenHead(model.config, model.stack.embedding.tokens)  # type: ignore[arg-type]
         if adapter.task == "FEATURE_EXTRACTION" and isinstance(model, Encoder) and gives(model) is not Gives.VECTOR:

@@ -94,11 +94,11 @@ class Bert(EncoderFamily):
             *(row("head.token.matrix.bias", name) for name in biases),
         ]
 
-    def head_names(self, given: Gives) -> tuple[tuple[str, str], ...]:
+    def head_names(self, result: Gives) -> tuple[tuple[str, str], ...]:
         """The modules of a head, ours and theirs."""
-        if given is Gives.TOKEN:
+        if result is Gives.TOKEN:
             return (("head.out", "classifier"),)
-        if given is Gives.ROW:
+        if result is Gives.ROW:
             return (("head.dense", "bert.pooler.dense"), ("head.out", "classifier"))
         token = "cls.predictions.transform"
         return (("head.dense", f"{token}.dense"), ("head.norm", f"{token}.LayerNorm"))

@@ -16,7 +16,7 @@ SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
 def decoder_classes(name: str) -> dict[Gives, str]:
     """The classes of a decoder family, by what their models give."""
     heads = {Gives.HIDDEN: "Model", Gives.ROW: "ForSequenceClassification"}
-    return {Gives.VOCABULARY: f"{name}ForCausalLM", **{given: name + head for given, head in heads.items()}}
+    return {Gives.VOCABULARY: f"{name}ForCausalLM", **{result: name + head for result, head in heads.items()}}
 
 
 class DecoderFamily(Family):
@@ -32,10 +32,10 @@ class DecoderFamily(Family):
     shapes: ClassVar = {Gives.ROW: {"pooling": "last", "dense": False, "out_bias": False}}
 
     def build(self, theirs: Json, names: Set[str]) -> nn.Module:
-        given, config = self.gives(theirs), self.config(theirs)
-        if given is Gives.VOCABULARY:
+        result, config = self.gives(theirs), self.config(theirs)
+        if result is Gives.VOCABULARY:
             return Decoder(config)
-        return Decoder(config, self.head(given, config, class_count(theirs) if given is Gives.ROW else None))
+        return Decoder(config, self.head(result, config, class_count(theirs) if result is Gives.ROW else None))
 
     def unquirk(self, model: nn.Module) -> Json | None:
         if not isinstance(model, Decoder):
@@ -47,11 +47,11 @@ class DecoderFamily(Family):
         return {}
 
     def _head(self, model: Decoder) -> Json:
-        given, head = gives(model), model.head
-        if given not in self.classes:
+        result, head = gives(model), model.head
+        if result not in self.classes:
             raise ValueError(f"it has no {type(head).__name__}")
-        if given is not Gives.ROW:
-            return {"architectures": [self.classes[given]]}
+        if result is not Gives.ROW:
+            return {"architectures": [self.classes[result]]}
         if head.pooling != "last" or head.dense is not None or head.out.bias is not None:
             raise ValueError("its classifier is one matrix over the last token's vector, without a bias")
-        return {"architectures": [self.classes[given]], **class_names(n_outputs(model))}
+        return {"architectures": [self.classes[result]], **class_names(n_outputs(model))}

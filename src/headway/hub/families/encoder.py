@@ -18,7 +18,7 @@ Dropout = tuple[str | None, float | None]
 def encoder_classes(name: str) -> dict[Gives, str]:
     """The classes of an encoder family, by what their models give."""
     heads = {Gives.VOCABULARY: "MaskedLM", Gives.ROW: "SequenceClassification", Gives.TOKEN: "TokenClassification"}
-    return {Gives.HIDDEN: f"{name}Model", **{given: f"{name}For{head}" for given, head in heads.items()}}
+    return {Gives.HIDDEN: f"{name}Model", **{result: f"{name}For{head}" for result, head in heads.items()}}
 
 
 class EncoderFamily(Family):
@@ -43,13 +43,13 @@ class EncoderFamily(Family):
     """whether the bare class has a pooler, which ``transformers`` initialises at random if the files have none"""
 
     def build(self, theirs: Json, names: Set[str]) -> nn.Module:
-        given, config = self.gives(theirs), self.config(theirs)
+        result, config = self.gives(theirs), self.config(theirs)
         model = self.encoder(config, theirs)
-        if given in CLASSES:
-            dropout = _dropout(theirs, config, *self.dropouts[given])
-            model.head = self.head(given, config, class_count(theirs), dropout)
+        if result in CLASSES:
+            dropout = _dropout(theirs, config, *self.dropouts[result])
+            model.head = self.head(result, config, class_count(theirs), dropout)
         else:
-            model.head = self.head(given, config, model.stack.embedding.tokens)
+            model.head = self.head(result, config, model.stack.embedding.tokens)
             model.pooler = self.pooler(config, theirs) if f"{self.prefix}pooler.dense.weight" in names else None
         return model
 
@@ -68,20 +68,20 @@ class EncoderFamily(Family):
         ending = getattr(model.pooler, "activation", self.pooler_activation)
         if self.pooler_activation is not None and ending != self.pooler_activation:
             raise ValueError(f"its pooler ends with {self.pooler_activation}, not {ending}")
-        given, dropout, names = gives(model), {self.attention_dropout: model.config.dropout}, {}
-        if given in CLASSES:
+        result, dropout, names = gives(model), {self.attention_dropout: model.config.dropout}, {}
+        if result in CLASSES:
             names, head = class_names(n_outputs(model)), cast(Any, model.head)
-            if (key := self.dropouts[given][0]) is not None:
+            if (key := self.dropouts[result][0]) is not None:
                 dropout[key] = head.dropout.p
-        return {"architectures": [self.classes[given]], **dropout, **names}
+        return {"architectures": [self.classes[result]], **dropout, **names}
 
     def stored(self, weights: dict[str, Tensor], theirs: Json, config: TransformerConfig) -> dict[str, Tensor]:
         """With a pooler for the class that has one, zeros if the model has none; without a pooler for the others."""
-        given, name, width = self.gives(theirs), f"{self.prefix}pooler.dense", config.d_model
-        if given is Gives.HIDDEN:
+        result, name, width = self.gives(theirs), f"{self.prefix}pooler.dense", config.d_model
+        if result is Gives.HIDDEN:
             empty = {f"{name}.weight": torch.zeros(width, width), f"{name}.bias": torch.zeros(width)}
             return {**(empty if self.bare_pools else {}), **weights}
-        if given is Gives.ROW and self.pools_classes:
+        if result is Gives.ROW and self.pools_classes:
             return weights
         return {key: tensor for key, tensor in weights.items() if not key.startswith(f"{name}.")}
 

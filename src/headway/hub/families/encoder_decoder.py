@@ -67,9 +67,9 @@ class EncoderDecoderFamily(Family):
         )
 
     def build(self, theirs: Json, names: Set[str]) -> nn.Module:
-        given = self.gives(theirs)
+        result = self.gives(theirs)
         model = EncoderDecoder(self.config(theirs), self.encoder_config(theirs), shared=self.shares(theirs))
-        model.head = model.head if given is Gives.VOCABULARY else self.head(given, model.config)
+        model.head = model.head if result is Gives.VOCABULARY else self.head(result, model.config)
         return model
 
     def unquirk(self, model: nn.Module) -> Json | None:

@@ -14,19 +14,18 @@ from torch import Tensor, nn
 
 from headway.hub.name_table import Row
 from headway.models.config import TransformerConfig
-from headway.models.heads import (
-    HEADS,
-    Gives,
-    Head,
-    VectorHead,
-    gives,
-    n_outputs,
-)
+from headway.models.heads import CLASSES, HEADS, Gives, VectorHead, gives, n_outputs
 from headway.models.size import Wiring
 from headway.models.transformer import Encoder
 
 Json = dict[str, Any]
 
+HEAD_NAMES = {
+    Gives.VOCABULARY: "masked-token head",
+    Gives.TOKEN: "classifier of tokens",
+    Gives.ROW: "classifier",
+}
+"""What messages call a head that some families lack."""
 TAKEN_OVER = ("pooling", "activation", "dense", "norm")
 """What a new classifier takes over from one whose classes are others."""
 
@@ -150,24 +149,24 @@ class Family(ABC):
 
     def gives(self, theirs: Json) -> Gives:
         """What a model of that class gives."""
-        return ({name: given for given, name in self.classes.items()} | self.others)[self.architecture(theirs)]
+        return ({name: result for result, name in self.classes.items()} | self.others)[self.architecture(theirs)]
 
     def head(
-        self, given: Gives, config: TransformerConfig, outputs: int | nn.Embedding | None = None, dropout: float = 0.0
+        self, result: Gives, config: TransformerConfig, outputs: int | nn.Embedding | None = None, dropout: float = 0.0
     ) -> Any:
         """A new head of this family's shape, with so many outputs, or with the table of tokens as its last matrix.
 
         None where the vectors of tokens need none.  Raises ValueError where the family has no such head.
         """
-        if given not in self.classes:
-            raise ValueError(f"{self.model_type} has no head that gives {given.described}")
-        if given is Gives.HIDDEN:
+        if result not in self.classes:
+            raise ValueError(f"{self.model_type} has no {HEAD_NAMES[result]}")
+        if result is Gives.HIDDEN:
             return None if self.wiring == "encoder" else VectorHead()
-        more = {} if given is Gives.VOCABULARY else {"dropout": dropout}
-        kind: Any = HEADS[self.wiring][given]
-        return kind(config, outputs, **more, **self.shapes.get(given, {}))
+        more = {"dropout": dropout} if result in CLASSES else {}
+        head_type: Any = HEADS[self.wiring][result]
+        return head_type(config, outputs, **more, **self.shapes.get(result, {}))
 
-    def reuse(self, model: Encoder, head: Head) -> None:
+    def reuse(self, model: Encoder, head: Any) -> None:
         """Move the parts that this family's classifier reuses from ``model`` to a new classifier.
 
         By default: the dense layer and the norm of an existing classifier of the same kind with other classes.
@@ -235,14 +234,14 @@ def word(ours: str, known: dict[str, str] = ACTIVATIONS) -> str:
 
 def check_head(family: Family, model: Encoder) -> None:
     """Raise ValueError unless an encoder's head, if any, has the structure of the family's head."""
-    config, head, given = model.config, model.head, gives(model)
+    config, head, result = model.config, model.head, gives(model)
     if head is None:
         return
-    if given not in family.classes:
+    if result not in family.classes:
         raise ValueError(f"it has no {type(head).__name__}")
     with torch.device("meta"):
         outputs = n_outputs(model) or nn.Embedding(config.vocab_size, config.d_model)
-        wanted: nn.Module = family.head(given, config, outputs)
+        wanted: nn.Module = family.head(result, config, outputs)
     wanted_names, names = ([name for name, _ in each.named_parameters()] for each in (wanted, head))
     if names != wanted_names:
         raise ValueError(f"its {type(head).__name__} has {', '.join(wanted_names)}, not {', '.join(names)}")

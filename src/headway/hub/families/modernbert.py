@@ -27,14 +27,7 @@ from headway.hub.families.family import (
 )
 from headway.hub.name_table import Row, layers
 from headway.models.config import LINEAR_BIASES, Positions
-from headway.models.heads import (
-    CLASSES,
-    HEADS,
-    Gives,
-    MaskedTokenHead,
-    gives,
-    n_outputs,
-)
+from headway.models.heads import CLASSES, HEADS, Gives, MaskedTokenHead, gives, n_outputs
 from headway.models.transformer import Encoder
 
 SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
@@ -94,19 +87,19 @@ class ModernBert(Family):
         }
 
     def build(self, theirs: Json, names: Set[str]) -> nn.Module:
-        given, config = self.gives(theirs), self.config(theirs)
+        result, config = self.gives(theirs), self.config(theirs)
         model = Encoder(config)
         shape: dict[str, Any] = {
             "activation": choice(theirs, "classifier_activation", ACTIVATIONS, "gelu"),
             "dense_bias": pick(theirs, "classifier_bias", bool, False),
         }
-        if given is Gives.VOCABULARY:
+        if result is Gives.VOCABULARY:
             model.head = MaskedTokenHead(config, model.stack.embedding.tokens, **shape)
-        elif given in CLASSES:
+        elif result in CLASSES:
             classes, shape["dropout"] = class_count(theirs), pick(theirs, "classifier_dropout", float, 0.0)
-            if given is Gives.ROW:
+            if result is Gives.ROW:
                 shape["pooling"] = choice(theirs, "classifier_pooling", POOLING, "cls")
-            model.head = HEADS["encoder"][given](config, classes, **self.shapes[given], **shape)
+            model.head = HEADS["encoder"][result](config, classes, **self.shapes[result], **shape)
         return model
 
     def unquirk(self, model: nn.Module) -> Json | None:
@@ -191,19 +184,19 @@ def _positions(theirs: Json, kinds: list[str]) -> Positions:
 
 def _head_entries(model: Encoder, classes: dict[Gives, str]) -> Json:
     """The configuration entries of a head.  Raises ValueError for a head that they cannot express."""
-    given, head = gives(model), cast(Any, model.head)
-    if given not in classes:
+    result, head = gives(model), cast(Any, model.head)
+    if result not in classes:
         raise ValueError(f"it has no {type(head).__name__}")
-    entries: Json = {"architectures": [classes[given]]}
-    if given is Gives.HIDDEN:
+    entries: Json = {"architectures": [classes[result]]}
+    if result is Gives.HIDDEN:
         return entries
     if head.dense is None or isinstance(head.norm, nn.Identity):
         raise ValueError("its heads have a dense layer and a norm")
     entries |= {"classifier_bias": head.dense.bias is not None, "classifier_activation": word(head.activation)}
     choice(entries, "classifier_activation", ACTIVATIONS, "gelu")
-    if given in CLASSES:
+    if result in CLASSES:
         entries |= {"classifier_dropout": head.dropout.p, **class_names(n_outputs(model))}
-    if given is Gives.ROW:
+    if result is Gives.ROW:
         if head.pooling == "last":
             raise ValueError("its classifier pools the mean or the first token")
         entries["classifier_pooling"] = "mean" if head.pooling == "mean" else "cls"

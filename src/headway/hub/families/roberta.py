@@ -49,10 +49,10 @@ class Roberta(Bert):
     def reuse(self, model: Encoder, head: Any) -> None:
         EncoderFamily.reuse(self, model, head)  # the classifier does not use the pooler
 
-    def head_names(self, given: Gives) -> tuple[tuple[str, str], ...]:
-        if given is Gives.TOKEN:
+    def head_names(self, result: Gives) -> tuple[tuple[str, str], ...]:
+        if result is Gives.TOKEN:
             return (("head.out", "classifier"),)
-        if given is Gives.ROW:
+        if result is Gives.ROW:
             return (("head.dense", "classifier.dense"), ("head.out", "classifier.out_proj"))
         return (("head.dense", "lm_head.dense"), ("head.norm", "lm_head.layer_norm"))
 

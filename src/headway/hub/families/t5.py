@@ -68,28 +68,28 @@ class T5Family(Family):
         return self.config(theirs).but(n_layers=pick(theirs, "num_layers", int, 6))
 
     def build(self, theirs: Json, names: Set[str]) -> nn.Module:
-        given, config = self.gives(theirs), self.config(theirs)
+        result, config = self.gives(theirs), self.config(theirs)
         if self.architecture(theirs) == "T5EncoderModel":
             return Encoder(config)
-        if given is Gives.VOCABULARY:  # transformers 5 writes "tied" for 1.1 too, even if it also writes a head
+        if result is Gives.VOCABULARY:  # transformers 5 writes "tied" for 1.1 too, even if it also writes a head
             config = config.but(tied=_scales(theirs) or "lm_head.weight" not in names)
         model = EncoderDecoder(config, config.but(n_layers=pick(theirs, "num_layers", int, 6)))
-        model.head = model.head if given is Gives.VOCABULARY else self.head(given, config)
+        model.head = model.head if result is Gives.VOCABULARY else self.head(result, config)
         return model
 
     def unquirk(self, model: nn.Module) -> Json | None:
         if isinstance(model, EncoderDecoder):
             if not model.shared:
                 raise ValueError("its encoder and decoder share one table of token vectors")
-            kind = self.classes[gives(model)]
+            name = self.classes[gives(model)]
             number = model.encoder_config.n_layers
         elif isinstance(model, Encoder) and model.head is None and model.pooler is None:
-            kind, number = "T5EncoderModel", model.config.n_layers
+            name, number = "T5EncoderModel", model.config.n_layers
         else:
             return None
         config, position = model.config, model.config.position
         return {
-            "architectures": [kind],
+            "architectures": [name],
             "is_encoder_decoder": isinstance(model, EncoderDecoder),
             "num_layers": number,
             "num_decoder_layers": config.n_layers,

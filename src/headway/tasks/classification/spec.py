@@ -22,7 +22,6 @@ SPEC = TaskSpec(
     | {"layout", "frozen", "contrastive", "adapt", "token_dropout", "merge_labels", "labels_as_text", "balance"}
     | {"r_drop", "label_smoothing"},
     searched=frozenset({"label_smoothing", "token_dropout", "r_drop", "tokenizer"}),
-    transformers=("ForSequenceClassification",),
     supports=frozenset({"ranks", "seeds"}),
     behind=(
         "That baseline is not kept: train a bag of words, which is like it (--model bow), or start from a pretrained "

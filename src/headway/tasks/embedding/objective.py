@@ -236,10 +236,10 @@ def same_pairs(first: Tensor, second: Tensor) -> Tensor:
 
 def _vectors(model: Callable[..., Tensor], batch: Batch) -> Tensor:
     """Vectors of length 1, (2 P, D)."""
-    found = model(*batch.read).float()
-    if found.dim() != 2 or len(found) % 2:
-        raise ValueError(f"the model gives {tuple(found.shape)}; expected one vector for each text of pairs")
-    return F.normalize(found, dim=-1)
+    vectors = model(*batch.read).float()
+    if vectors.dim() != 2 or len(vectors) % 2:
+        raise ValueError(f"the model gives {tuple(vectors.shape)}; expected one vector for each text of pairs")
+    return F.normalize(vectors, dim=-1)
 
 
 def _halves(rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,5 @@ SPEC = TaskSpec(
     compared=(ROC_AUC, SPEARMAN, ACCURACY),
     answered="texts embedded",
     options=OF_TEXTS | {"layout"},
-    transformers=("Model", "EncoderModel"),
     supports=frozenset(),
 )

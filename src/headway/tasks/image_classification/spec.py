@@ -21,5 +21,4 @@ SPEC = TaskSpec(
     answered="images classified",
     options=frozenset({"image_size", "patch_size", "augment", "balance", "label_smoothing"}),
     searched=frozenset({"label_smoothing"}),
-    transformers=("ForImageClassification",),
 )

@@ -19,7 +19,6 @@ SPEC = TaskSpec(
     answered="tokens written",
     models=("transformer", "rnn", "lstm", "gru"),
     options=OF_TEXTS | OF_KINDS | {"layout", "stream", "label_smoothing", "validation_windows"},
-    transformers=("ForCausalLM", "LMHeadModel"),
     also=("dialogue",),
     behind=("That baseline is not kept; train longer, or start from a pretrained model (--from).", TRY_ANOTHER),
     supports=frozenset({"ranks", "planning"}),

@@ -17,6 +17,5 @@ SPEC = TaskSpec(
     metrics=(ACCURACY, VAL_LOSS, PERPLEXITY),
     answered="texts filled in",
     options=OF_TEXTS | {"layout", "mlm_probability", "whole_words", "stream", "validation_windows"},
-    transformers=("ForMaskedLM",),
     behind=("That baseline is not kept; train longer, or start from a pretrained model (--from).", TRY_ANOTHER),
 )

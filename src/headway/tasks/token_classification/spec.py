@@ -23,5 +23,4 @@ SPEC = TaskSpec(
     answered="texts tagged",
     options=OF_TEXTS - {"second_column"} | {"layout", "token_dropout", "label_smoothing"},
     searched=frozenset({"label_smoothing", "token_dropout"}),
-    transformers=("ForTokenClassification",),
 )

@@ -24,7 +24,6 @@ SPEC = TaskSpec(
     models=("transformer", "encoder-decoder", "decoder", "rnn", "lstm", "gru"),
     options=OF_TEXTS | OF_KINDS | {"bpe_dropout", "r_drop", "label_smoothing", "source_language", "target_language"},
     searched=frozenset({"label_smoothing"}),
-    transformers=("ForConditionalGeneration", "MTModel"),
     also=("summarize",),
     behind=("Train longer or on more pairs, or find known answers with --task embedding.",) * 2,
 )

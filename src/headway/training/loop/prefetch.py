@@ -118,8 +118,8 @@ class _Making(IterableDataset[Made | str]):
             while True:
                 if turn % count == number:
                     part, tokens, position = own_part(self.batch_source, position, self.ranks)
-                    plain = None if part is None else part.each(torch.Tensor.numpy)  # torch would share its memory by
-                    yield plain, tokens, position  # a server in each worker; arrays are handed over as bytes
+                    # as arrays, which are handed over as bytes: torch would share tensors by a server in each worker
+                    yield None if part is None else part.each(torch.Tensor.numpy), tokens, position
                 else:
                     position = self.batch_source.after(position)
                 turn += 1

@@ -117,20 +117,20 @@ def export(
         writer.write(subject, staged, precision)
         parity = writer.compare(subject, staged, precision)
         task = task_of(subject.model) or with_head("text", wiring_name(subject.model), Gives.VOCABULARY) or "images"
-        found = Export(place, task, parity, to, precision, member)
-        if found.made:
-            if spec.card and found.task in NAMES:
-                _write_card(subject, facts, found, staged, push or place.absolute().name, license)
-            write_json(staged / RECORD, _record(str(source), full_fingerprint(directory), found, staged))
+        exported = Export(place, task, parity, to, precision, member)
+        if exported.made:
+            if spec.card and exported.task in NAMES:
+                _write_card(subject, facts, exported, staged, push or place.absolute().name, license)
+            write_json(staged / RECORD, _record(str(source), full_fingerprint(directory), exported, staged))
             put_in_place(staged, place.absolute())
-    if push is not None and found.made:
+    if push is not None and exported.made:
         if not parity.passed:
             raise InputError(
                 f"--push {push}: {parity.problem}, so the export was not compared and nothing was pushed; pip install "
                 f"--upgrade {parity.needs}, then run this command again. The export is in {place}."
             )
-        return replace(found, address=push_directory(place, push, public=public))
-    return found
+        return replace(exported, address=push_directory(place, push, public=public))
+    return exported
 
 
 def _write_card(

@@ -48,6 +48,7 @@ GRADIENT_BOUND = 1e-5
 """The largest allowed difference between two float32 gradients, as a fraction of the largest entry."""
 PARTS = ([0], [1, 2, 3], [4])
 """The rows of each part: chosen so that their numbers of targets differ as much as possible."""
+ROWS = sum(map(len, PARTS))
 LEARNT = 48
 """Tokens of a text: a gradient costs three times as much as an answer."""
 PRECISION_BOUNDS = {"bfloat16": 0.05, "float16": 0.02, "int8": 0.1, "int4": 0.5}
@@ -98,7 +99,10 @@ def _write(subject: Subject, texts: Sequence[Sequence[int]]) -> list[tuple[int, 
 
 
 def check_accumulation(subject: Subject) -> Check:
-    """Compute the gradient of a batch of five texts, and that of its three parts, each divided once."""
+    """Compute the gradient of a batch of five texts, and that of its three parts, each divided once.
+
+    The texts have one length, so that padding, which has its own check, is none of what differs.
+    """
     what = f"the gradient of a batch against the sum over its {len(PARTS)} parts of different sizes, without dropout"
     trial = _trial(subject)
     if trial is None:
@@ -131,10 +135,10 @@ def _gradient(model: nn.Module, task: Objective, batches: list[Batch]) -> list[T
 def _trial(subject: Subject) -> tuple[Objective, Batch] | None:
     """The model's training objective, and five inputs with their targets."""
     model: Any = subject.one
-    inputs = subject.inputs(different_lengths(min(LEARNT, subject.longest)))
+    inputs = subject.inputs([min(LEARNT, subject.longest)] * ROWS)
     written = []
     if isinstance(model, EncoderDecoder):
-        written = subject.targets(different_lengths(min(LEARNT, model.config.max_length))[::-1])
+        written = subject.targets([min(LEARNT, model.config.max_length)] * ROWS)
     return room(subject.pipe.task).trial(subject.pipe, inputs, written)
 
 
