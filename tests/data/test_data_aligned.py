@@ -20,7 +20,7 @@ def test_lines_stand_side_by_side_whatever_they_hold(tmp_path: Path):
     first = write(tmp_path / "t.en", *texts)
     second = write(tmp_path / "t.de", *(str(i) for i in range(6)))
     found = read_aligned(first, second)
-    assert found.column("source") == [*texts[:5], "end"]
+    assert found.column("source") == [*texts[:3], "not at the begin", texts[4], "end"]
     assert found.column("target") == [str(i) for i in range(6)]
     assert found.row_numbers == [1, 2, 3, 4, 5, 6]
 

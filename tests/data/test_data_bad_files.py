@@ -62,7 +62,15 @@ BAD = {
         ["0xE9", "line 9", "cp1252"],
     ),
     "BD-2 offset": ("a.txt", b"\xef\xbb\xbfab\ncd\xff\n", {}, ["0xFF", "line 2", "offset 8", "--encoding cp1252"]),
-    "BD-2 mixed": ("a.txt", "été où\nété\n".encode() + b"caf\xe9\n", {}, ["line 3", "Correct that line"]),
+    "BD-2 mixed": ("a.txt", "été où\nété\n".encode() + b"caf\xe9\n", {}, ["line 3", "two encodings"]),
+    "BD-2 half cp1252, half UTF-8": (
+        "a.txt",
+        "été où\n".encode("cp1252") * 99 + "été où\n".encode() * 90,
+        {},
+        ["line 1", "two encodings"],
+    ),
+    "BD-2 Chinese": ("a.txt", "这部电影非常好看\n".encode("gb18030") * 99, {}, ["line 1", "name its encoding"]),
+    "BD-2 utf-32": ("a.csv", (CSV + ROWS).encode("utf-32"), {}, ["UTF-32", "--encoding utf-32."]),
     "BD-2 neither": ("a.txt", b"ab\x81\x8d\xff cd\n", {}, ["0x81", "name its encoding"]),
     "BD-2 utf-16": ("a.csv", (CSV + ROWS).encode("utf-16"), {}, ["UTF-16", "--encoding utf-16."]),
     "BD-2 utf-16-be": ("a.txt", ROWS.encode("utf-16-be"), {}, ["--encoding utf-16-be"]),
@@ -93,6 +101,7 @@ BAD = {
     "BD-7 carriage returns": ("a.csv", "text,label\ra,pos\rb,neg\r", {}, ["row 1", "carriage return"]),
     "BD-7 no rows": ("a.csv", "text,label\n", {}, ["no rows", "text, label"]),
     "BD-7 repeated header": ("a.csv", CSV + ROWS + CSV, {}, ["row 9", "repeats the header"]),
+    "BD-7 two files with marks": ("a.csv", ("\ufeff" + CSV + ROWS) * 2, {}, ["row 9", "repeats the header"]),
     "BD-8 bad line": ("a.jsonl", '{"text": "a"}\n{"text": "b"\n', {}, ["line 2", "JSON object", "column"]),
     "BD-8 list in a line": ("a.jsonl", '{"text": "a"}\n["b"]\n', {}, ["line 2", "a list", "expected an object"]),
     "BD-8 list not closed": ("a.json", '[{"text": "a"},\n {"text": "b"}\n', {}, ["line 3", "end of the file"]),
@@ -241,6 +250,7 @@ def test_what_is_accepted(tmp_path):
     """CRLF, no final newline, a byte order mark, blank lines, null, Unicode separators: none of them is an error."""
     for name, content in [
         ("a.csv", "\ufefftext,label\r\n\r\none,pos\r\ntwo,neg"),
+        ("a2.csv", "\ufeff\ufefftext,label\none,pos\n\ufefftwo,neg"),
         ("b.tsv", "\ufefftext\tlabel\none\tpos\n\ntwo\tneg"),
         ("c.csv", "text;label\none;pos\ntwo;neg\n"),
         ("d.csv", "text|label\none|pos\ntwo|neg\n"),

@@ -96,6 +96,9 @@ def test_ambiguous_texts():
     source = made(body=lambda i: sentence(i + 1), label=lambda i: i % 2)
     with pytest.raises(InputError, match=r"'text' and 'body'|'body' and 'text'.*--text-column"):
         detect(source)
+    empty = table([{"text": "", "label": "ab"[i % 2]} for i in range(9)], ["text", "label"], Path("made.csv"))
+    with pytest.raises(InputError, match="column 'text' is empty; name the column of texts with --text-column"):
+        detect(empty)
     with pytest.raises(InputError, match="no column holds texts"):
         detect(table([{"a": "1", "b": "2"}] * 7, ["a", "b"], Path("made.csv")))
     with pytest.raises(InputError, match=r"no column looks like a label.*id"):

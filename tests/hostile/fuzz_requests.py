@@ -70,10 +70,8 @@ def fields(known: dict[str, Check], needed: tuple[str, ...] = ()) -> Check:
 
 def wrong(value: dict[str, Any], known: dict[str, Check]) -> list[str]:
     """The fields that no value of theirs excuses."""
-    empty = ([], {}, False, "", "none")
     given = {name: one for name, one in value.items() if one is not None}
-    off = {name for name, one in given.items() if one in empty and (name in OFF or type(one) not in (int, float))}
-    off |= {name for name, one in given.items() if name in USUAL and one == 1}  # true too
+    off = {name for name, one in given.items() if name in OFF and one == OFF[name]}
     return [name for name, one in given.items() if not (known[name](one) if name in known else name in off)]
 
 
@@ -90,10 +88,10 @@ SAMPLING: dict[str, Check] = {
     **{"top_k": whole(-1, 2**30), "repetition_penalty": number(0.01, 100), "max_tokens": whole(1, 2**31)},
 }
 SAMPLING = {name: no_bool(check) for name, check in SAMPLING.items()}
-HARMLESS = ("metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "parallel_tool_calls")
+HARMLESS = ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "parallel_tool_calls")
 OPENAI: dict[str, Check] = {
     **SAMPLING,
-    **{"logit_bias": biases, "stream": yes_or_no, "user": words(1000), "model": one_of("text", "chat")},
+    **{"logit_bias": biases, "stream": yes_or_no, "model": one_of("text", "chat")},
     "stream_options": fields({"include_usage": yes_or_no, "include_obfuscation": yes_or_no}),
     **dict.fromkeys(HARMLESS, lambda _: True),
 }
@@ -127,7 +125,6 @@ ROUTES: dict[str, tuple[dict[str, Any], dict[str, Check], tuple[str, ...]]] = {
         {
             **{**OPENAI, "messages": several(MESSAGE, 256), "logprobs": yes_or_no},
             **{"top_logprobs": no_bool(whole(0, 20)), "max_completion_tokens": no_bool(whole(1, 2**31))},
-            **{"response_format": fields({"type": one_of("text")}, ("type",)), "modalities": one_of(["text"])},
         },
         ("model", "messages"),
     ),
@@ -136,7 +133,7 @@ ROUTES: dict[str, tuple[dict[str, Any], dict[str, Check], tuple[str, ...]]] = {
         {
             "model": one_of("vectors"),
             "input": either(words(1 << 16, 1), several(words(1 << 16, 1), 2048), IDS, several(IDS, 2048)),
-            **{"encoding_format": one_of("float", "base64"), "user": words(1000)},
+            "encoding_format": one_of("float", "base64"),
             **dict.fromkeys(HARMLESS, lambda _: True),
         },
         ("model", "input"),
@@ -162,10 +159,11 @@ ROUTES: dict[str, tuple[dict[str, Any], dict[str, Check], tuple[str, ...]]] = {
     ),
 }
 """By route: a request, what its fields may be, and which it needs."""
-OFF = ("grammar", "min_tokens", "ignore_eos", "guided_json", "tools", "functions", "suffix", "dimensions", "top_a")
-"""Fields of other servers that 0 turns off."""
-USUAL = ("do_sample",)
-"""Fields of other servers that true, or 1, leaves as it is."""
+OFF: dict[str, Any] = {
+    **{"grammar": "", "suffix": "", "min_tokens": 0, "top_a": 0, "ignore_eos": False, "do_sample": True},
+    **{"tools": [], "functions": [], "modalities": ["text"], "response_format": {"type": "text"}},
+}
+"""Fields that change an answer unless they have this value."""
 UNKNOWN = (
     *(
         "guided_json",

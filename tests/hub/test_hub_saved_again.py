@@ -107,6 +107,54 @@ def test_a_head_of_sentence_transformers_is_compared_too(tmp_path: Path):
         save_any(model, tmp_path / "a")
 
 
+def later(model: Any) -> None:
+    """A part that counts after many tokens."""
+
+    def louder(module: Any, given: Any, output: torch.Tensor) -> torch.Tensor:
+        return torch.cat([output[:, :200], 2 * output[:, 200:]], dim=1)
+
+    model.head.register_forward_hook(louder)
+
+
+def shared_layers(model: Any) -> None:
+    model.stack.blocks[1] = model.stack.blocks[0]
+
+
+def fewer_layers(model: Any) -> None:
+    del model.stack.blocks[1]
+
+
+def one_more(model: Any) -> None:
+    model.gain = nn.Parameter(torch.ones(()))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (later, "whose answer to a short input differs"),
+        (shared_layers, r"another one \(model.safetensors: .*missing .* it has weights that its .* or lacks or shares"),
+        (fewer_layers, "lacks or shares"),
+        (one_more, "this family has no such weights: gain"),
+        (lambda model: model.to("meta"), "tokens.weight has a shape but no numbers"),
+    ],
+)
+def test_what_a_changed_model_is_refused_for(change: Any, says: str, tmp_path: Path):
+    model = Decoder(CONFIG.but(max_length=300))
+    change(model)
+    with pytest.raises(ValueError, match=says):
+        headway.save_model(model, tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+def test_what_is_no_model_is_refused_and_a_compiled_one_is_saved(tmp_path: Path):
+    with pytest.raises(ValueError, match="Linear is not a model of Headway"):
+        headway.save_model(nn.Linear(2, 3), tmp_path / "a")
+    model = Decoder(CONFIG)
+    headway.save_model(torch.compile(model), tmp_path / "b")
+    found = headway.load_model(tmp_path / "b")
+    assert all(map(torch.equal, model.parameters(), found.parameters()))
+
+
 MODELS = {
     "decoder": lambda: Decoder(CONFIG),
     "own format": lambda: Decoder(CONFIG.but(**NO_FAMILY)),
@@ -163,9 +211,10 @@ def test_a_weight_that_is_not_what_was_written_is_refused(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_weights_of_other_types_are_saved_as_before(dtype: torch.dtype, tmp_path: Path):
+def test_weights_of_other_types_are_saved_in_float32_with_a_word(dtype: torch.dtype, tmp_path: Path):
     model = Decoder(CONFIG).to(dtype)
-    headway.save_model(model, tmp_path / "a")
+    with pytest.warns(UserWarning, match=rf"tokens\.weight is {dtype}: the model is saved, .* in float32"):
+        headway.save_model(model, tmp_path / "a")
     saved = headway.load_model(tmp_path / "a")
     assert all(
         torch.equal(one, other.float()) for one, other in zip(saved.parameters(), model.parameters(), strict=True)

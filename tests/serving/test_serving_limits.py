@@ -2,14 +2,17 @@
 
 import concurrent.futures
 import json
+import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 
 import httpx
 import pytest
-from served_models import Server, until
+from served_models import ROOT, Server, until
 
 KEY = "a-secret-key-1"
 LONG = {"model": "text", "prompt": "the cat", "max_tokens": 400, "logit_bias": {"0": -100}}
@@ -108,8 +111,14 @@ def test_another_page_needs_to_be_allowed(client):
     found = httpx.options(f"{client.base_url}/v1/completions".replace("//v1", "/v1"), headers=asked)
     assert found.status_code == 204 and "authorization" in found.headers["access-control-allow-headers"]
     # what OpenAI's JavaScript client sends in a browser
-    names = ["authorization", "content-type", "x-stainless-arch", "x-stainless-helper-method", "x-stainless-lang"]
-    names += ["x-stainless-os", "x-stainless-package-version", "x-stainless-retry-count", "x-stainless-runtime"]
+    names = ["authorization", "content-type", "x-stainless-arch", "x-stainless-helper-method", "user-agent"]
+    names += [
+        "x-stainless-lang",
+        "x-stainless-os",
+        "x-stainless-package-version",
+        "x-stainless-retry-count",
+        "x-stainless-runtime",
+    ]
     names += ["x-stainless-runtime-version", "x-stainless-timeout", "openai-organization", "openai-project"]
     asked["access-control-request-headers"] = ",".join([*names, "x-evil"])
     found = httpx.options(f"{client.base_url}/v1/completions".replace("//v1", "/v1"), headers=asked)
@@ -373,3 +382,28 @@ def test_a_run_that_is_deleted_or_replaced_while_it_is_served(models, tmp_path):
     assert server.post("/v1/completions", body).json()["choices"][0]["text"] != before
     assert server.post("/classify", {"inputs": ["a"]}).status_code == 200
     assert server.stop() == 0
+
+
+def test_strict_refuses_fields_at_every_depth(models):
+    server = Server(models["text"], "--strict", "--quiet")
+    stream = {"prompt": "a", "model": "text", "max_tokens": 1, "stream": True}
+    for more in ({"user": "u"}, {"stream_options": {"never_heard_of": 1}}):
+        found = server.post("/v1/completions", {**stream, **more})
+        assert found.status_code == 400 and found.json()["error"]["code"] == "unknown_parameter"
+    assert server.post("/v1/completions", {**stream, "stream_options": {"include_usage": True}}).status_code == 200
+    assert server.stop() == 0
+
+
+def test_a_request_has_as_many_texts_to_continue_as_there_are_places(small, client):
+    schema = client.get("/openapi.json").json()["paths"]["/generate"]["post"]["requestBody"]["content"]
+    assert schema["application/json"]["schema"]["properties"]["inputs"]["maxItems"] == 4
+    found = client.post("/generate", json={"inputs": ["a"] * 5, "max_tokens": 1})
+    assert found.status_code == 400 and "inputs has 5 items; it may have at most 4" in found.text
+
+
+def test_a_port_that_is_taken_is_said_once(small, models):
+    command = [sys.executable, "-m", "headway", "serve", str(models["text"]), "--port", str(small.port)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode and "cannot listen there; is another server running?" in done.stderr
+    assert "address already in use" not in done.stderr

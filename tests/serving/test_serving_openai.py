@@ -163,6 +163,9 @@ def test_ids_are_read_as_they_are_given(client, models):
         assert client.embeddings.create(model="vectors", input=ids).data[0].embedding == vector
     longer = client.embeddings.create(model="vectors", input=whole * 500)
     assert "only the beginning is read" in longer.model_extra["warnings"][0]
+    assert longer.usage.prompt_tokens == pipe.max_length
+    (told,) = client.embeddings.create(model="vectors", input=[*["a"] * 17, "cat " * 500]).model_extra["warnings"]
+    assert told.startswith("input[16] to input[17]: 1 of 2 texts is longer than")
     with pytest.raises(openai.BadRequestError, match="1000000 is no id of a token"):
         client.embeddings.create(model="vectors", input=[[1], [2, 10**6]])
 
@@ -204,6 +207,10 @@ def test_many_clients_at_once_get_what_each_gets_alone(server):
         ({"suffix": "x"}, "suffix", "unsupported_parameter"),
         ({"best_of": 2}, "best_of", "unsupported_parameter"),
         ({"extra_body": {"guided_json": {"type": "object"}}}, "guided_json", "unsupported_parameter"),
+        ({"extra_body": {"guided_json": {}}}, "guided_json", "unsupported_parameter"),
+        ({"extra_body": {"enable_thinking": False}}, "enable_thinking", "unsupported_parameter"),
+        ({"extra_body": {"allowed_token_ids": []}}, "allowed_token_ids", "unsupported_parameter"),
+        ({"extra_body": {"response_format": {"type": "json_schema"}}}, "response_format", "unsupported_parameter"),
         ({"extra_body": {"grammar": "root ::= x"}}, "grammar", "unsupported_parameter"),
         ({"extra_body": {"min_tokens": 5}}, "min_tokens", "unsupported_parameter"),
         ({"extra_body": {"top_a": 1.0}}, "top_a", "unsupported_parameter"),
@@ -227,8 +234,9 @@ def test_a_wrong_field_is_named(client, how, param, code):
         ({"messages": [{"role": "user", "content": None}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0].type"),
         ({"tools": [{"type": "function"}]}, "tools"),
+        ({"extra_body": {"web_search_options": {}}}, "web_search_options"),
         ({"messages": [{"role": "assistant", "content": "a", "reasoning_content": "so"}, *MESSAGES]}, None),
-        ({"response_format": {"type": "json_object"}}, "response_format.type"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"top_logprobs": 2}, "top_logprobs"),
         ({"model": "text"}, None),
     ],
@@ -267,6 +275,11 @@ def test_what_is_not_read_is_named(client):
     assert all(piece.warnings == said for piece in streamed)
     vectors = client.embeddings.create(model="vectors", input=["a"], extra_body={"dimension": 3})
     assert vectors.warnings == ["dimension is not known here, and not read"]
+    off = {"normalize": False, "truncate": [], "modality": "none", "task": "", "late": None}
+    vectors = client.embeddings.create(model="vectors", input=["a"], extra_body=off)
+    assert [one.split()[0] for one in vectors.warnings] == ["normalize", "truncate", "modality", "task"]
+    named = client.chat.completions.create(model="chat", messages=[{**MESSAGES[0], "name": "bob"}], max_tokens=2)
+    assert named.warnings == ["messages: the chat template of this model reads no name of a message"]
 
 
 def test_top_p_of_nothing_is_greedy(client):

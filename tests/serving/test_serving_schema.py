@@ -54,7 +54,7 @@ def test_every_field_with_every_kind_of_value(server, path):
     """Only 200, or a 4xx that names the field or what goes with it."""
     described = server.get("/openapi.json").json()["paths"][path]["post"]["requestBody"]["content"]
     fields = list(described["application/json"]["schema"]["properties"])
-    assert len(fields) >= 5
+    assert len(fields) >= 3
     with httpx.Client(base_url=server.address, timeout=60) as client:
         for field in fields:
             for value in VALUES:

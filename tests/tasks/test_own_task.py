@@ -19,7 +19,7 @@ from headway.errors import InputError
 from headway.io.atomic_write import write_json
 from headway.models.own import OwnConfig
 from headway.tasks import plugins, registry
-from headway.tasks.task import own_model
+from headway.tasks.own_model import own_model
 from headway.training.evaluation.metric import Metric
 
 ROOT = Path(__file__).parent.parent.parent
@@ -403,18 +403,94 @@ def test_a_package_that_is_there_twice_counts_once(tmp_path, monkeypatch):
     assert not left_out and {name: plugin.origin for name, plugin in found.items()} == {"stars": "own-task 0.1"}
 
 
-class _Kept(torch.nn.Module):
-    def __init__(self):
+class _Own(torch.nn.Module):
+    """A model of a task's own, for two texts."""
+
+    def __init__(self, dtype: torch.dtype = torch.float32, kept: bool = False):
         super().__init__()
-        self.register_buffer("mean", torch.zeros(3))
+        self.word = torch.nn.Parameter(torch.zeros(7, dtype=dtype))
+        self.register_buffer("mean", torch.zeros(3), persistent=kept)
+
+    def forward(self, ids, mask=None):
+        return self.word[ids].sum(dim=1)
 
 
-def test_a_model_that_could_not_be_saved_whole_is_refused():
-    task = type("Own", (), {"new_model": lambda self, config: _Kept()})()
-    with pytest.raises(
-        InputError, match="the own model of own keeps 'mean' as a buffer, but only parameters are saved"
-    ):
+class _WithoutMask(_Own):
+    def forward(self, ids):
+        return self.word[ids].sum(dim=1)
+
+
+class _OfAllTexts(_Own):
+    def forward(self, ids, mask=None):
+        return self.word[ids].sum()
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: _Own(kept=True), "the own model of own keeps 'mean' as a buffer, but only parameters are saved"),
+        (lambda: _Own(torch.float64), "has 'word' in torch.float64; expected torch.float32"),
+        (lambda: torch.nn.Identity(), "has no parameters, so there is nothing to train"),
+        (lambda: "model", "new_model of own returns a str, expected a torch.nn.Module"),
+        (lambda: _WithoutMask(), "reads no texts .*forward must take ids int64 .B, T. and a mask"),
+        (lambda: _OfAllTexts(), "gives a tensor .. for two texts"),
+    ],
+)
+def test_a_model_that_could_not_be_trained_and_saved_is_refused(make, says):
+    task = type("Own", (), {"new_model": lambda self, config: make()})()
+    with pytest.raises(InputError, match=says):
         own_model(task, OwnConfig("own", 7))
+
+
+COUNTS = {
+    "self.stars = nn.Linear(width, 1)": "self.stars, self.read = nn.Linear(width, 1), nn.Parameter(torch.zeros(()), "
+    "requires_grad=False)",
+    "        scores = self": "        self.read += 0.01 * self.training\n        scores = (1 + self.read) * self",
+}
+"""A model that itself changes a parameter in training, made of the example."""
+STOPS = """
+import itertools, signal, sys
+from headway.cli.main import main
+from headway.training.loop import trainer
+calls, honest = itertools.count(), trainer.accumulation
+def stopping(*given):
+    if next(calls) == 30:
+        signal.raise_signal(signal.SIGINT)
+    return honest(*given)
+trainer.accumulation = stopping
+main(sys.argv[1:])
+"""
+
+
+def changed(place: Path, changes: dict[str, str]) -> Path:
+    """Where the example is installed with other code."""
+    code = EXAMPLE.read_text(encoding="utf-8")
+    for old, new in changes.items():
+        assert old in code
+        code = code.replace(old, new)
+    distribution(place, "own-task", {"stars": "own_task"}, own_task=code)
+    return place
+
+
+def test_what_training_changes_without_a_gradient_is_resumed(reviews, tmp_path):
+    site = changed(tmp_path / "site", COUNTS)
+    words = ["train", reviews, *STARS, *OPTIONS, "--keep", "last"]
+    run(site, *words, "--out", tmp_path / "whole")
+    run(site, "-c", STOPS, *words, "--out", tmp_path / "two", status=130)
+    run(site, *words, "--out", tmp_path / "two")
+    whole, two = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "two"))
+    assert whole["read"] > 0.5 and all(torch.equal(whole[name], two[name]) for name in whole)
+
+
+def test_weights_are_not_used_with_other_code_of_their_package(trained, reviews, site, tmp_path):
+    other = changed(tmp_path / "other", {"return 3 + ": "return 4 + "})
+    said = "answers otherwise than when these weights were saved: the package of the task, or one that it uses, has"
+    assert said in run(other, "rate", trained[0], "great", status=2).stderr
+    words = ["train", reviews, *STARS, *OPTIONS, "--out", tmp_path / "run"]
+    run(site, "-c", STOPS, *words, status=130)
+    assert said in run(other, *words, status=2).stderr
+    run(site, *words)
+    assert said in run(other, *words, "--more-steps", "5", status=2).stderr
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,7 @@ BAD = {
     "one field": ("\n".join([*FOX, "Rome", *FOX]), "line 6: 1 field, where other lines have 2"),
     "no token": ("\n".join([*FOX, "\tO", *FOX]), "line 6: the tag 'O' has no token"),
     "no tag": ("\n".join([*FOX, "Rome\t", *FOX]), "line 6: the token 'Rome' has no tag"),
+    "no type": ("\n".join([*FOX, "Rome\tB-", *FOX]), "line 6: the tag 'B-' has no type"),
     "running text": ("Rome\n\nParis\n", "no token with its tag on a line"),
     "three fields": ("\n".join([*FOX * 3, "New York\tB-LOC\tO"]), "line 16: 3 fields, where other lines have 2"),
 }
@@ -184,6 +185,7 @@ BAD_LISTS = {
     "no tokens": ({"tokens": [], "tags": ["O"]}, "1 tag in column 'tags', but no text"),
     "numbers": ({**LISTS, "tags": [0, 1, 2]}, "the tag '0' in column 'tags' is a number"),
     "empty tag": ({**LISTS, "tags": ["O", "", "O"]}, "an empty tag"),
+    "no type": ({**LISTS, "tags": ["O", "I-", "O"]}, "the tag 'I-' has no type"),
 }
 
 

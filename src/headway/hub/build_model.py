@@ -199,16 +199,20 @@ def _equal(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and (one.is_meta or other.is_meta or torch.equal(one, other))
 
 
+class Damaged(InputError):
+    """What was written is not what is read there."""
+
+
 def shared(weights: Iterable[tuple[str, Tensor]], like: nn.Module, source: Path) -> Iterator[tuple[str, Tensor]]:
     """The weights of another model in place of equal ones, which then take no memory.
 
-    Equal but for rounding, since some families store a multiple.  Raises InputError naming ``source`` for others.
+    Equal but for rounding, since some families store a multiple.  Raises Damaged naming ``source`` for others.
     """
     own = own_weights(like)
     for name, weight in weights:
         theirs = own.get(name, weight)  # a family may add a part
         if not _rounded(weight, theirs.detach().float().cpu()):
-            raise InputError(f"{source}: {name} is not what was saved there.")
+            raise Damaged(f"{source}: {name} is not what was saved there.")
         yield name, theirs
 
 

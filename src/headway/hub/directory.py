@@ -1,5 +1,7 @@
 """A Hugging Face model directory: ``config.json`` and ``model.safetensors``, read and written."""
 
+import textwrap
+import warnings
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -11,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from headway.errors import InputError
-from headway.hub.build_model import build, one_line, own_weights
+from headway.hub.build_model import Damaged, build, one_line, own_weights
 from headway.hub.families import FAMILIES
 from headway.hub.families.family import Family, Json
 from headway.hub.kept_entries import CONFIG, GENERATION, entries_to_write, kept_entries
@@ -29,16 +31,18 @@ from headway.models.config import TransformerConfig
 from headway.models.device import model_device
 from headway.models.heads import Gives, gives
 from headway.models.own import OwnConfig
+from headway.models.short_answer import check_answer, short_answer
 from headway.models.transformer import Decoder
-from headway.models.wirings import wiring_name
 from headway.nn.global_state import isolated
 from headway.text.special_tokens import padding
 from headway.text.tokenizer import Tokenizer
 
-SHORT = 16
-"""Tokens of a text to which a saved model and the same loaded again must answer alike."""
 SAME = 1e-5
-"""How much their answers may differ, as a share of their root mean square: they are computed from the same weights."""
+"""How much the answers of a model and of the same, loaded again, may differ, as a share of their root mean square."""
+OTHERWISE = (
+    "Train it as the model of a task of your own, whose package builds it again (docs/architecture.md), or keep its "
+    "weights by torch.save"
+)
 
 
 @isolated()
@@ -70,7 +74,9 @@ def load_model(
     if theirs.get("model_type") in TYPES:
         return load_own(directory, theirs, like)
     if theirs.get("model_type") == OF_A_TASK:
-        return load_of_a_task(directory, theirs, build_own, like)
+        own = load_of_a_task(directory, theirs, build_own, like)
+        check_answer(own, theirs.get("answer"), str(directory))
+        return own
     family = _family(theirs, directory)
     with open_weights(directory, allow_pickle=allow_pickle) as stored:
         model: Any = build(family, theirs, stored, directory / "config.json", precision, like)
@@ -91,18 +97,28 @@ def save_model(model: nn.Module, path: str | Path, **entries: Any) -> None:
     Raises ValueError when no family can express the model, naming what the nearest one would change, and when the
     loaded model is another one, and InputError when the directory cannot be written.
     """
-    if isinstance(model_config(model), BaselineConfig | OwnConfig):
-        return _saved(model, Path(path), save_own, entries)
-    _saved(model, Path(path), _save_family, entries)
+    own = isinstance(getattr(model, "config", None), BaselineConfig | OwnConfig)
+    _saved(model, Path(path), save_own if own else _save_family, entries)
 
 
 def _saved(model: nn.Module, directory: Path, write: Callable[[nn.Module, Path, Json], None], entries: Json) -> None:
     """Let ``write`` write the files of a model, and put them in place if they are the model when they are read."""
+    model = getattr(model, "_orig_mod", model)  # what torch.compile has compiled
+    _check_is_whole(model)
     try:
         with checked_files(directory) as staged, torch.random.fork_rng(devices=[]):
             write(model, staged, entries)
-            again = load_model(staged, build_own=getattr(model, "build_own", None), like=model)
-            _check_same(_answer(model), _answer(again.to(model_device(model))))
+            try:
+                again = load_model(staged, build_own=getattr(model, "build_own", None), like=model)
+            except Damaged:
+                raise
+            except InputError as error:
+                why = textwrap.shorten(str(error).replace(f"{staged}/", ""), 200, placeholder=" ...")
+                raise ValueError(
+                    f"loaded again, this model would be another one ({why}): it has "
+                    f"weights that its configuration does not describe, or lacks or shares some. {OTHERWISE}"
+                ) from None
+            _check_same(short_answer(model), short_answer(again.to(model_device(model))))
             modules = (staged / MODULES).exists()
         if not modules:
             (directory / MODULES).unlink(missing_ok=True)
@@ -111,24 +127,16 @@ def _saved(model: nn.Module, directory: Path, write: Callable[[nn.Module, Path, 
         raise InputError(f"{directory}: cannot be written ({reason}); name another directory.") from error
 
 
-@torch.no_grad()
-def _answer(model: Any) -> Any:
-    """The output of a model for one short image, or for two short texts, of which the second is padded."""
-    draw, device = torch.Generator().manual_seed(0), model_device(model)
-    training = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        if (patches := getattr(model, "patches", None)) is not None:
-            return model(torch.randn(1, patches.channels, *patches.image_size, generator=draw).to(device))
-        configs = [model.config, getattr(model, "encoder_config", model.config)]
-        length = min(SHORT, *(config.max_length for config in configs))
-        target, source = (torch.randint(one.vocab_size, (2, length), generator=draw).to(device) for one in configs)
-        mask = torch.arange(length, device=device) < torch.tensor([[length], [-(-length // 2)]], device=device)
-        given = (source, target, mask) if wiring_name(model) == "encoder-decoder" else (target, mask)
-        return model(*given)
-    finally:
-        for module, mode in training.items():
-            module.training = mode
+def _check_is_whole(model: Any) -> None:
+    """Raise ValueError for a module that is no model of Headway or has no weights; it warns of lost precision."""
+    if not isinstance(getattr(model, "config", None), TransformerConfig | BaselineConfig | OwnConfig):
+        raise ValueError(f"{type(model).__name__} is not a model of Headway, so nothing but its weights could be saved")
+    for name, weight in model.named_parameters():
+        if weight.is_meta:
+            raise ValueError(f"{name} has a shape but no numbers (device meta): give the model weights first")
+        if weight.is_floating_point() and weight.dtype != torch.float32:
+            warnings.warn(f"{name} is {weight.dtype}: the model is saved, and loaded again, in float32", stacklevel=4)
+            break
 
 
 def _check_same(expected: Tensor, found: Tensor) -> None:
@@ -140,8 +148,7 @@ def _check_same(expected: Tensor, found: Tensor) -> None:
     raise ValueError(
         f"loaded again, this model would be another one, whose answer to a short input differs {by}: it has a part "
         "that its configuration does not describe, such as a block, an attention or a position encoding of its own. "
-        "Train it as the model of a task of your own, whose package builds it again (docs/architecture.md), or keep "
-        "its weights by torch.save"
+        f"{OTHERWISE}"
     )
 
 

@@ -138,7 +138,7 @@ def write_weights(rows: list[Row], ours: dict[str, Tensor], config: TransformerC
             theirs[part.name] = piece.to("cpu", copy=True).contiguous()
     unknown = sorted(set(ours) - written)
     if unknown:
-        raise ValueError(f"no name in this family for {', '.join(unknown[:10])}")
+        raise ValueError(f"this family has no such weights: {', '.join(unknown[:10])}")
     return theirs
 
 

@@ -24,6 +24,7 @@ from headway.models.baselines import KINDS, BaselineConfig
 from headway.models.config import TransformerConfig
 from headway.models.heads import Gives, gives, n_outputs
 from headway.models.own import OwnConfig
+from headway.models.short_answer import kept_answer
 from headway.models.wirings import wired, wiring_name
 
 PREFIX = "headway-"
@@ -42,7 +43,7 @@ def save_own(model: nn.Module, directory: Path, entries: dict[str, Any]) -> None
     """
     own = getattr(model, "config", None)
     if isinstance(own, OwnConfig):
-        written = {"model_type": OF_A_TASK, **asdict(own)}
+        written = {"model_type": OF_A_TASK, **asdict(own), "answer": kept_answer(model)}
     else:
         config, wiring, classes = described(model)
         kind = PREFIX + config.kind if isinstance(config, BaselineConfig) else TRANSFORMER

@@ -6,7 +6,7 @@ from headway.errors import InputError
 from headway.io.strict_json import BYTES_PER_VALUE, parse_object
 from headway.serving.errors import RequestError, invalid
 from headway.serving.in_thread import in_thread
-from headway.serving.schema import Schema, checked
+from headway.serving.schema import Schema, checked, closed
 
 MAX_DEPTH = 32
 VALUES = 1 << 17
@@ -20,12 +20,12 @@ READ = "headway.body"
 async def read_body(request: Any, schema: Schema, *, strict: bool = False) -> dict[str, Any]:
     """The JSON object of a request, checked by a schema.  Raises RequestError.
 
-    ``strict`` refuses fields that the schema does not have.
+    ``strict`` refuses fields that the schema does not have, at every depth.
     """
     if request.headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
         raise RequestError(415, "the body must be JSON: send the header content-type: application/json")
     if strict:
-        schema = {**schema, "additionalProperties": False}
+        schema = closed(schema)
     content = await request.body()
 
     def read() -> dict[str, Any]:

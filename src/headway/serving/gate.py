@@ -29,7 +29,7 @@ SECURITY = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-ALLOWED = ("accept", "authorization", "content-type", "x-request-id")
+ALLOWED = ("accept", "authorization", "content-type", "user-agent", "x-request-id")
 """Headers that pages of an allowed origin may send, besides those of OpenAI's clients."""
 OF_CLIENTS = re.compile(r"x-stainless-[a-z-]{1,40}|openai-(?:organization|project|beta)")
 ROUTE = "headway.route"

@@ -17,7 +17,7 @@ from headway.runtime.batcher import Batcher
 from headway.serving.admission import Places
 from headway.serving.errors import RequestError, invalid
 from headway.serving.one_by_one import OneByOne
-from headway.serving.options import inputs_schema, request_schema
+from headway.serving.options import MOST_INPUTS, inputs_schema, request_schema
 from headway.serving.schema import Schema
 from headway.serving.settings import Settings
 from headway.serving.worker import Worker
@@ -93,9 +93,14 @@ class Served:
         except InputError:
             return False
 
+    @property
+    def most_inputs(self) -> int:
+        """Inputs of a request: texts that are continued have a place each."""
+        return min(MOST_INPUTS, self.places.most) if self.writes else MOST_INPUTS
+
     def request_schema(self) -> Schema:
         """The body of a request to its typed route."""
-        return request_schema(self.command)
+        return request_schema(self.command, self.most_inputs)
 
     def described(self) -> dict[str, Any]:
         """Its entry in the list of models."""
@@ -105,7 +110,7 @@ class Served:
             **{"route": f"/{self.verb}", "reads": self.spec.reads, "labels": self.labels},
             **{"context": self.context, "chat": self.chat, "completions": self.writes},
             "training": self.directory is not None,
-            "schema": inputs_schema(self.command),
+            "schema": inputs_schema(self.command, self.most_inputs),
             "options": {
                 key: value
                 for key, value in self.request_schema()["properties"].items()

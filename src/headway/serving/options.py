@@ -29,21 +29,21 @@ def _of(option: Option) -> tuple[str, str | None]:
     return option.name, option.goes_with
 
 
-def inputs_schema(command: type[Command]) -> Schema:
-    """The inputs: texts, or lists of their words, or pictures as base64."""
+def inputs_schema(command: type[Command], most: int) -> Schema:
+    """The inputs, ``most`` at most: texts, or lists of their words, or pictures as base64."""
     item: Schema = {"type": "string", "maxLength": LONGEST_INPUT}
     if command.spec.reads == "picture":
         item = {"type": "string", "contentEncoding": "base64", "minLength": 1}
     if command.takes_words:
         item = {"anyOf": [item, {"type": "array", "items": item, "maxItems": MOST_WORDS}]}
-    return {"type": "array", "items": item, "minItems": 1, "maxItems": MOST_INPUTS}
+    return {"type": "array", "items": item, "minItems": 1, "maxItems": most}
 
 
-def request_schema(command: type[Command]) -> Schema:
-    """The body of a request."""
+def request_schema(command: type[Command], most: int) -> Schema:
+    """The body of a request with ``most`` inputs at most."""
     properties: dict[str, Any] = {
         "model": optional({"type": "string", "description": "The name of the model; not needed where there is one."}),
-        "inputs": inputs_schema(command),
+        "inputs": inputs_schema(command, most),
     }
     for option in served_options(command):
         properties[option.name] = _option(option)

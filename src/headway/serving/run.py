@@ -66,6 +66,8 @@ class JsonLines(logging.Handler):
     """What libraries log, each as one line in the form of the lines about requests."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        if isinstance(record.msg, OSError):  # a port that is taken, which ``run_server`` says
+            return
         line = {"time": round(record.created, 3), "level": record.levelname.lower(), "from": record.name}
         print(json.dumps({**line, "message": self.format(record)}), file=sys.stderr, flush=True)
 

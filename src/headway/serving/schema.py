@@ -130,6 +130,19 @@ def _article(kind: str) -> str:
     return kind if kind == "null" else f"{'an' if kind[0] in 'aio' else 'a'} {kind}"
 
 
+def closed(schema: Schema) -> Schema:
+    """The same, without any field that it does not name, at every depth."""
+    found = dict(schema)
+    if "anyOf" in schema:
+        found["anyOf"] = [closed(one) for one in schema["anyOf"]]
+    if "items" in schema:
+        found["items"] = closed(schema["items"])
+    if "properties" in schema:
+        found["properties"] = {name: closed(one) for name, one in schema["properties"].items()}
+        found["additionalProperties"] = False
+    return found
+
+
 def optional(schema: Schema, default: Any = None) -> Schema:
     """The same, or null, which means the default, as leaving it out does."""
     kinds, values = schema["type"], schema.get("enum")

@@ -19,9 +19,9 @@ from headway.serving.in_thread import in_thread
 from headway.serving.jobs import AT_ONCE, answered, characters, parts
 from headway.serving.models import Models, Served
 from headway.serving.openai.ways import typed_ways
-from headway.serving.options import given_options, request_schema
+from headway.serving.options import given_options
 from headway.serving.state import State
-from headway.serving.warned import heard
+from headway.serving.warned import heard, of_part
 from headway.tasks import registry
 from headway.tasks.command import Command, Inputs
 from headway.tasks.common.prompt import Prompt
@@ -54,7 +54,7 @@ async def typed(request: Any, state: State) -> Any:
     request.scope[ROUTE] = f"/{verb}"
     body = await read_body(request, ANY_SCHEMA)
     served = state.models.find(body["model"], verb)
-    body = await read_body(request, request_schema(served.command))
+    body = await read_body(request, served.request_schema())
     if served.writes:
         found: dict[str, Any] = await unless_gone(request, _written(served, body, state))
     else:
@@ -116,8 +116,7 @@ class _Use:
         with heard() as said:
             answers = self._compute(part)
         first = sum(map(len, self.found))
-        of_part = f"inputs[{first}] to inputs[{first + len(part) - 1}]: " if len(part) < len(self.values) else ""
-        self.warnings += [f"{of_part}{one}" for one in said]
+        self.warnings += of_part(said, "inputs", slice(first, first + len(part)), len(self.values))
         return self.take(answers)
 
     def _begin(self) -> None:

@@ -26,6 +26,12 @@ def listen() -> None:
     warnings.showwarning = show
 
 
+def of_part(said: list[str], name: str, part: slice, whole: int) -> list[str]:
+    """Warnings about some of the ``whole`` inputs of a request, which the field ``name`` holds: they say of which."""
+    few = f"{name}[{part.start}] to {name}[{part.stop - 1}]: " if part.stop - part.start < whole else ""
+    return [few + one for one in said]
+
+
 @contextmanager
 def heard(*, refuse: bool = False) -> Iterator[list[str]]:
     """The warnings of this thread, each once, as they come; ``refuse`` raises RuntimeError at the first."""

@@ -13,7 +13,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -441,20 +440,3 @@ class Task(ABC):
     def made_up(self, pipe: Any, given: "MaterialInputs") -> "Material | None":
         """Synthetic data to train on for a few steps, which the model can read and write; None where there are none."""
         return None
-
-
-def own_model(task: Task, config: OwnConfig) -> nn.Module:
-    """The model that a task builds, with its configuration.
-
-    Raises InputError for one that could not be saved whole.
-    """
-    model: Any = task.new_model(config)
-    if kept := [name for name, _ in model.named_buffers() if name in model.state_dict()]:
-        raise InputError(
-            f"{config.described} keeps {kept[0]!r} as a buffer, but only parameters are saved: make it a parameter "
-            "(requires_grad=False), or register it with persistent=False."
-        )
-    model.config = config
-    model.build_own = partial(own_model, task)  # by which a saved one is loaded again and compared
-    found: nn.Module = model
-    return found

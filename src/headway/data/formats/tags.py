@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 TAG = re.compile(r"O|[BIESLUM]-[A-Za-z0-9_][^\s,;|]*")
 """A tag of the schemes IOB, IOB2, BIOES and BILOU; O is outside of every name."""
+UNTYPED = re.compile(r"[BIESLUM]-")
 NAME = re.compile(r"O|[A-Z][A-Z_-]{2,19}")
 """A tag of the scheme IO, as lines of a token and a tag have it: PER, LOC, ORG, and O for the most."""
 WORD_CLASSES = frozenset(
@@ -62,7 +63,15 @@ class Layout:
             return f"{found}, where other lines have {self.width}; {wanted}"
         if not fields[self.token].strip():
             return f"the tag {fields[self.tag]!r} has no token; {wanted}"
-        return None if fields[self.tag].strip() else f"the token {fields[self.token]!r} has no tag; write O for none."
+        if not fields[self.tag].strip():
+            return f"the token {fields[self.token]!r} has no tag; write O for none."
+        return f"{problem}." if (problem := untyped([fields[self.tag]])) else None
+
+
+def untyped(tags: Sequence[str]) -> str | None:
+    """What is wrong where a tag has a prefix and no type; None where none has."""
+    found = next(filter(UNTYPED.fullmatch, map(str.strip, tags)), None)
+    return None if found is None else f"the tag {found!r} has no type; write one such as {found}PER"
 
 
 def tagged(lines: Sequence[str], ending: str = "") -> str | None:

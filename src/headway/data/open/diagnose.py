@@ -32,6 +32,8 @@ MAGIC: list[tuple[int, bytes, str]] = [  # offset, bytes, what the file is and w
 
 SAMPLE = 65536
 """Bytes of the beginning of a file that are looked at."""
+BY_CHANCE = 8
+"""Letters in whole lines of another encoding that are valid UTF-8, at most."""
 
 
 def check_head(path: Path, head: bytes, encoding: str | None) -> None:
@@ -45,9 +47,9 @@ def check_head(path: Path, head: bytes, encoding: str | None) -> None:
         raise InputError(f"{path}: this is a safetensors file (model weights); expected text to train on.")
     if encoding is not None:
         return
-    wide = _utf16(head)
+    wide = _wide(head)
     if wide is not None:
-        raise InputError(f"{path}: this is UTF-16 text, expected UTF-8. Run again with --encoding {wide}.")
+        raise InputError(f"{path}: this is {wide[:6].upper()} text, expected UTF-8. Run again with --encoding {wide}.")
     sample = head[:SAMPLE]
     controls = sum(sample.count(bytes([byte])) for byte in range(32) if byte not in b"\t\n\r\f\b\x1b")
     if controls > 0.05 * len(sample) and len(sample) >= 32 and not _is_text(sample):
@@ -79,8 +81,10 @@ def _zip_words(path: Path) -> str:
     return "a zip archive; unpack it first"
 
 
-def _utf16(head: bytes) -> str | None:
-    """The `--encoding` that reads UTF-16 text with or without a byte order mark; None for anything else."""
+def _wide(head: bytes) -> str | None:
+    """The `--encoding` of UTF-16 text with or without a byte order mark, or of UTF-32 with one; None for others."""
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):  # before UTF-16, whose mark one begins with
+        return "utf-32"
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     even, odd = head[0:SAMPLE:2], head[1:SAMPLE:2]
@@ -99,23 +103,33 @@ def encoding_error(
 ) -> InputError:
     """The message for a byte that does not decode.
 
-    `offset` counts bytes from the start of the (unpacked) file, `line` from 1; `fits_cp1252` says that every byte of
-    the file has a meaning in Windows-1252.
+    `offset` counts bytes from the start of the (unpacked) file, `line` from 1; `fits_cp1252` says that the
+    file can be read as Windows-1252.
     """
     byte = error.object[error.start]
     where = f"{path}, line {line}: byte 0x{byte:02X} (offset {offset:,}) is not {encoding.upper()}"
     if encoding != "utf-8":
         return InputError(f"{where}. Leave out --encoding to read UTF-8, or name the encoding the file was saved in.")
-    if _mostly_utf8(error.object):
-        return InputError(f"{where}, but other letters in the file are. Correct that line and save the file as UTF-8.")
+    if _has_utf8(error.object):
+        return InputError(
+            f"{where}, but other letters in the file are, so it has two encodings. Correct what is not UTF-8, and save "
+            "the file as UTF-8."
+        )
     if fits_cp1252:
         return InputError(f"{where}. The file looks like cp1252. Run again with --encoding cp1252.")
     return InputError(f"{where}. Save the file as UTF-8, or name its encoding with --encoding.")
 
 
-def _mostly_utf8(block: bytes) -> bool:
-    """Whether the letters beyond ASCII are more often valid UTF-8 than not."""
-    text = block.decode("utf-8", errors="replace")
-    damaged = text.count("\ufffd")
-    valid = sum(1 for character in text if character > "\x7f") - damaged
-    return valid > damaged
+def _has_utf8(block: bytes) -> bool:
+    """Whether letters beyond ASCII are valid UTF-8: more than are not, or many in lines that are valid as a whole.
+
+    Text in GB 18030 has valid letters by chance, but hardly a line of them.
+    """
+    valid = in_lines = damaged = 0
+    for line in block.split(b"\n"):
+        if not line.isascii():
+            text = line.decode("utf-8", errors="replace")
+            lost = text.count("\ufffd")
+            letters = len(text) - len(text.encode("ascii", errors="ignore")) - lost
+            valid, damaged, in_lines = valid + letters, damaged + lost, in_lines + (0 if lost else letters)
+    return valid > damaged or in_lines > max(BY_CHANCE, damaged / 10)

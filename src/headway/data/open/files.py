@@ -31,6 +31,8 @@ WIDE = ("utf-16", "utf-32")
 """Encodings whose line ends hold NUL bytes, as no UTF-8 text does."""
 MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 """What text in one of them may begin with."""
+MARK = re.compile("(?<=\n)\ufeff+")
+"""Finds byte order marks at the beginning of a line."""
 NOT_FILES = ("idna", "punycode")
 """Encodings of host names, which Python lists among those of text."""
 SURE = 8
@@ -233,14 +235,15 @@ def blocks(path: Path, size: int = BLOCK) -> Iterator[bytes]:
 
 
 def pieces(path: Path, encoding: str | None = None, tally: Tally | None = None) -> Iterator[str]:
-    """The text of a file, about 1 MB at a time; joined, the pieces are the text without its byte order mark.
+    """The text of a file, about 1 MB at a time; joined, the pieces are the text without its byte order marks.
 
+    Files that were put one after the other have a mark at the beginning of a line, too.
     Raises InputError when the file is not text or does not decode, naming byte, line and offset.
     """
     name = encoding_of(path, encoding)
     decoder = codecs.getincrementaldecoder(name)("strict")
     offset = newlines = 0
-    first = True
+    begins = True
     for block in blocks(path):
         if offset == 0:
             check_head(path, block, encoding)
@@ -249,10 +252,10 @@ def pieces(path: Path, encoding: str | None = None, tally: Tally | None = None) 
         text = _decode(path, decoder, name, block, offset, newlines, final=False)
         offset += len(block)
         newlines += text.count("\n")
-        if first and text:
-            first = False
-            text = text.removeprefix("\ufeff")
+        if "\ufeff" in text:
+            text = MARK.sub("", text.lstrip("\ufeff") if begins else text)
         if text:
+            begins = text.endswith("\n")
             yield text
     last = _decode(path, decoder, name, b"", offset, newlines, final=True)
     if last:
@@ -282,8 +285,15 @@ def _decode(
 
 
 def _fits_cp1252(path: Path) -> bool:
+    """Whether all bytes are letters of Windows-1252, and those beyond ASCII stand alone, as in no other script."""
     undefined = (b"\x81", b"\x8d", b"\x8f", b"\x90", b"\x9d")
-    return not any(byte in block for block in blocks(path) for byte in undefined)
+    runs = letters = 0
+    for block in blocks(path):
+        if any(byte in block for byte in undefined):
+            return False
+        found = re.findall(rb"[\x80-\xff]+", block)
+        runs, letters = runs + len(found), letters + sum(map(len, found))
+    return letters <= 2 * runs
 
 
 def lines(path: Path, encoding: str | None = None, tally: Tally | None = None) -> Iterator[str]:

@@ -16,6 +16,7 @@ from headway.serving.openai.ways import SAMPLING, check_count, check_stream, unr
 from headway.serving.schema import Schema, optional
 from headway.serving.state import State
 from headway.serving.text import Token
+from headway.tasks.common.prompt import Prompt
 from headway.text.chat.template import MEANT
 
 PART: Schema = {
@@ -41,23 +42,11 @@ SCHEMA: Schema = {
         "max_completion_tokens": optional({"type": "integer", "minimum": 1, "maximum": 1 << 31}),
         "logprobs": optional({"type": "boolean"}, False),
         "top_logprobs": optional({"type": "integer", "minimum": 0, "maximum": 20}),
-        "response_format": optional(
-            {
-                "type": "object",
-                "properties": {"type": {"type": "string", "enum": ["text"]}},
-                "required": ["type"],
-            }
-        ),
         **SAMPLING,
     },
     "required": ["model", "messages"],
     "additionalProperties": True,
 }
-REFUSED = (
-    *("tools", "tool_choice", "functions", "function_call", "audio", "modalities", "web_search_options"),
-    *("prediction", "chat_template", "chat_template_kwargs"),
-)
-"""What would change the answer.  An answer names other fields that are not known."""
 
 
 async def chat(request: Any, state: State) -> Any:
@@ -65,20 +54,18 @@ async def chat(request: Any, state: State) -> Any:
     body = await read_body(request, SCHEMA, strict=state.settings.strict)
     served = writer(state, body["model"])
     check_stream(body)
-    if body.get("modalities") == ["text"]:
-        del body["modalities"]
-    unsupported(body, REFUSED)
+    unsupported(body)
     if body["top_logprobs"] is not None and not body["logprobs"]:
         raise invalid("top_logprobs goes with logprobs: true", "top_logprobs")
     check_count(body["n"], 1)
     messages = [_message(one) for one in body["messages"]]
     with served.places.held(body["n"]):
-        prompt = await unless_gone(request, in_thread(served.pipe.prompt_of_chat, messages))
+        prompt, said = await unless_gone(request, in_thread(_prompt, served, messages))
     asked = body["max_completion_tokens"] if body["max_completion_tokens"] is not None else body["max_tokens"]
     likely = (body["top_logprobs"] or 0) if body["logprobs"] else None
     how = ways(body, served, check_fits(served, [prompt], asked, "messages"), likely)
     generation = Generation(served, [prompt], how, state.settings, state.metrics, n=body["n"])
-    work = _Work(served, body, generation)
+    work = _Work(served, body, generation, [*said, *unread(body, SCHEMA)])
     if body["stream"]:
         return await streamed(request, generation, work.events, state)
     return answer(await unless_gone(request, work.whole()))
@@ -92,16 +79,24 @@ def _message(given: dict[str, Any]) -> dict[str, Any]:
     return {**meant, "role": "system" if given["role"] == "developer" else given["role"], "content": text}
 
 
+def _prompt(served: Served, messages: list[dict[str, Any]]) -> tuple[Prompt, list[str]]:
+    """A conversation for the model, and a warning where the template reads no name of a message.  Raises InputError."""
+    prompt = served.pipe.prompt_of_chat(messages)
+    nameless = [{key: one[key] for key in one if key != "name"} for one in messages]
+    unnamed = nameless != messages and served.pipe.prompt_of_chat(nameless).ids == prompt.ids
+    return prompt, ["messages: the chat template of this model reads no name of a message"] if unnamed else []
+
+
 class _Work:
     """The answer to one request, whole or as events."""
 
-    def __init__(self, served: Served, body: dict[str, Any], generation: Generation):
-        self.body, self.generation, self.unread = body, generation, unread(body, SCHEMA)
+    def __init__(self, served: Served, body: dict[str, Any], generation: Generation, said: list[str]):
+        self.body, self.generation, self.said = body, generation, said
         self.id, self.created, self.name = f"chatcmpl-{uuid.uuid4().hex}", int(time.time()), served.name
 
     def _head(self, kind: str) -> dict[str, Any]:
         about = {"created": self.created, "model": self.name, "system_fingerprint": None}
-        return {"id": self.id, "object": kind, **about, **({"warnings": self.unread} if self.unread else {})}
+        return {"id": self.id, "object": kind, **about, **({"warnings": self.said} if self.said else {})}
 
     async def whole(self) -> dict[str, Any]:
         """The whole answer."""

@@ -38,7 +38,6 @@ SCHEMA: Schema = {
         "max_tokens": optional({"type": "integer", "minimum": 1, "maximum": 1 << 31}, MAX_TOKENS),
         "logprobs": optional({"type": "integer", "minimum": 0, "maximum": 5}),
         "echo": optional({"type": "boolean"}, False),
-        "suffix": optional({"type": "string"}),
         "best_of": optional({"type": "integer", "minimum": 1, "maximum": 8}),
         **SAMPLING,
     },
@@ -52,7 +51,7 @@ async def completions(request: Any, state: State) -> Any:
     body = await read_body(request, SCHEMA, strict=state.settings.strict)
     served = writer(state, body["model"])
     check_stream(body)
-    unsupported(body, ("suffix",))
+    unsupported(body)
     if body["best_of"] is not None and body["best_of"] > body["n"]:
         raise invalid("best_of above n is not supported", "best_of", "unsupported_parameter")
     if body["echo"] and body["logprobs"] is not None:

@@ -14,7 +14,7 @@ from headway.serving.openai.completions import ID
 from headway.serving.openai.ways import unread, unsupported
 from headway.serving.schema import Schema, optional
 from headway.serving.state import State
-from headway.serving.warned import heard
+from headway.serving.warned import heard, of_part
 
 MOST = 2048
 """Inputs of a request, as with OpenAI."""
@@ -33,8 +33,6 @@ SCHEMA: Schema = {
             ]
         },
         "encoding_format": optional({"type": "string", "enum": ["float", "base64"]}, "float"),
-        "dimensions": optional({"type": "integer", "minimum": 1}),
-        "user": optional({"type": "string", "maxLength": 1000}),
     },
     "required": ["model", "input"],
     "additionalProperties": True,
@@ -47,17 +45,19 @@ async def embeddings(request: Any, state: State) -> Any:
     served = state.models.find(body["model"])
     if served.kind != "vectors":
         raise invalid(f"{served.name} gives no vectors: use /{served.verb}", "model")
-    unsupported(body, ("dimensions",))
+    unsupported(body)
     given = body["input"]
     given = [given] if isinstance(given, str) or isinstance(given[0], int) else given
     with served.places.held():
         count = await unless_gone(request, in_thread(_count, served, given))
-    said = unread(body, SCHEMA)
+    said, first = unread(body, SCHEMA), 0
 
     def answer(part: list[Any]) -> Any:
-        with heard() as of_part:
+        nonlocal first
+        with heard() as warned:
             found = served.pipe(part) if isinstance(part[0], str) else served.pipe.of_ids(part)
-        said.extend(of_part)
+        said.extend(of_part(warned, "input", slice(first, first + len(part)), len(given)))
+        first += len(part)
         return found
 
     work = answered(served, answer, parts(given), sum(map(characters, given)), state, "input")
@@ -76,12 +76,17 @@ async def embeddings(request: Any, state: State) -> Any:
 
 
 def _count(served: Served, given: list[Any]) -> int:
-    """How many tokens the inputs are.  Raises RequestError for ids that the model cannot read."""
+    """How many tokens of the inputs are read.  Raises RequestError for ids that the model cannot read."""
     if isinstance(given[0], str):
-        return sum(map(len, served.pipe.tokenizer.encode_batch(given, special=True)))
+        return _read(served, served.pipe.tokenizer.encode_batch(given, special=True))
     if not hasattr(served.pipe, "of_ids"):
         raise invalid(f"{served.name} reads no ids of tokens: send texts", "input")
     rows = served.pipe.model.config.vocab_size
     if (largest := max(map(max, given))) >= rows:
         raise invalid(f"input: {largest} is no id of a token; ids are 0 to {rows - 1:,}", "input")
-    return sum(map(len, given))
+    return _read(served, given)
+
+
+def _read(served: Served, rows: list[list[int]]) -> int:
+    """How many ids are left of those that the model is given."""
+    return sum(min(len(row), served.context) for row in rows)

@@ -1,5 +1,6 @@
 """How a text is continued, from the fields of a request."""
 
+import json
 from typing import Any
 
 from headway.errors import InputError
@@ -36,30 +37,33 @@ SAMPLING: dict[str, Schema] = {
     "top_k": optional({"type": "integer", "minimum": -1, "maximum": 1 << 30}, 0),
     "min_p": optional({"type": "number", "minimum": 0, "maximum": 1}, 0.0),
     "repetition_penalty": optional({"type": "number", "minimum": 0.01, "maximum": 100}, 1.0),
-    "user": optional({"type": "string", "maxLength": 1000}),
 }
 """The fields that completions and chats share.  top_k, min_p and repetition_penalty are not OpenAI's."""
 NEUTRAL: dict[str, Any] = {
     **dict.fromkeys(("add_generation_prompt", "add_special_tokens", "skip_special_tokens", "do_sample"), True),
     **dict.fromkeys(("length_penalty", "tfs_z", "typical_p"), 1.0),
     "spaces_between_special_tokens": True,
+    **dict.fromkeys(("continue_final_message", "early_stopping", "ignore_eos", "use_beam_search"), False),
+    "include_stop_str_in_output": False,
+    **dict.fromkeys(("dry_multiplier", "dynatemp_range", "xtc_probability", "mirostat", "top_a"), 0),
+    **dict.fromkeys(("min_length", "min_tokens", "no_repeat_ngram_size"), 0),
+    **{name: [] for name in ("bad_words", "functions", "logits_processors", "stop_token_ids", "tools")},
+    **dict.fromkeys(("function_call", "reasoning_effort", "tool_choice"), "none"),
+    **{"grammar": "", "suffix": "", "modalities": ["text"], "response_format": {"type": "text"}},
 }
-"""Fields of other servers that change an answer unless they have this value; of those below, unless they are empty."""
+"""Fields of OpenAI and of other servers that change an answer unless they have this value."""
 CHANGING = (
-    *("allowed_token_ids", "bad_words", "continue_final_message", "early_stopping", "grammar", "ignore_eos"),
-    *("include_stop_str_in_output", "json_schema", "logits_processors", "lora", "min_length", "min_tokens"),
-    *("mirostat", "n_predict", "no_repeat_ngram_size", "prompt_logprobs", "reasoning", "reasoning_effort", "regex"),
-    *("samplers", "stop_token_ids", "structured_outputs", "thinking", "top_a", "truncate_prompt_tokens"),
-    *("use_beam_search", "verbosity"),
+    *("allowed_token_ids", "audio", "chat_template", "chat_template_kwargs", "dimensions", "enable_thinking"),
+    *("json_schema", "lora", "n_predict", "prediction", "prompt_logprobs", "reasoning", "regex", "samplers"),
+    *("structured_outputs", "thinking", "truncate_prompt_tokens", "verbosity", "web_search_options"),
 )
 BEGINNINGS = ("dry_", "dynatemp_", "guided_", "xtc_")
+"""Fields, and beginnings of fields, that change an answer whatever their value."""
 WITHOUT_EFFECT = (
-    *("include_obfuscation", "metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention"),
-    *("safety_identifier", "service_tier", "store"),
+    *("annotations", "include_obfuscation", "metadata", "parallel_tool_calls", "prompt_cache_key"),
+    *("prompt_cache_retention", "safety_identifier", "service_tier", "store", "user"),
 )
 """OpenAI's fields that change nothing here."""
-EMPTY: tuple[Any, ...] = (None, [], {}, "", "none", False)
-"""Values by which clients say that they do not use a field."""
 
 
 def check_stream(body: dict[str, Any]) -> None:
@@ -123,17 +127,17 @@ def _bias(given: dict[str, float], served: Served) -> tuple[tuple[int, float], .
     return tuple(found)
 
 
-def unsupported(body: dict[str, Any], names: tuple[str, ...]) -> None:
-    """Raise RequestError for a field that would change the answer and that is not offered."""
-    others = [name for name in body if name in NEUTRAL or name in CHANGING or name.startswith(BEGINNINGS)]
-    for name in (*names, *others):
-        value = body.get(name)
-        if value not in ((None, NEUTRAL[name]) if name in NEUTRAL else EMPTY):
-            raise RequestError(400, f"{name} is not supported", "unsupported_parameter", name)
+def unsupported(body: dict[str, Any]) -> None:
+    """Raise RequestError for a field that would change the answer and that is not offered; null asks for nothing."""
+    for name, value in body.items():
+        changing = name in NEUTRAL or name in CHANGING or name.startswith(BEGINNINGS)
+        if changing and value not in (None, NEUTRAL.get(name)):
+            only = f", except as {json.dumps(NEUTRAL[name])}" if name in NEUTRAL else ""
+            raise RequestError(400, f"{name} is not supported{only}: leave it out", "unsupported_parameter", name)
 
 
 def unread(value: Any, schema: Schema, where: str = "") -> list[str]:
-    """What the answer to a request warns of: its fields that are not known, and not empty (0 is a value)."""
+    """What the answer to a request warns of: its fields that are not known, unless they are null."""
     warnings = []
     for choice in schema.get("anyOf", [schema]):
         if isinstance(value, list) and "items" in choice:
@@ -145,6 +149,5 @@ def unread(value: Any, schema: Schema, where: str = "") -> list[str]:
                 if key in choice["properties"]:
                     warnings += unread(inside, choice["properties"][key], path)
                 elif key not in (*WITHOUT_EFFECT, *(MEANT if where else (*NEUTRAL, *CHANGING))):
-                    used = inside not in EMPTY or type(inside) in (int, float)
-                    warnings += [f"{shown_key(path)} is not known here, and not read"] if used else []
+                    warnings += [] if inside is None else [f"{shown_key(path)} is not known here, and not read"]
     return warnings

@@ -74,6 +74,9 @@ def find_text(given: Given, reasons: list[str]) -> str:
         reasons.append(f"column {pair[0]!r} is the first of a pair: taken as the text (--text-column to change)")
         return pair[0]
     best = only_text(given, OR_PAIRS)
+    empty = [column.name for column in given.columns if column.key in TEXT_NAMES and not column.mean_length]
+    if best.key in LABEL_NAMES and empty:
+        raise InputError(f"{given.name}: column {empty[0]!r} is empty; name the column of texts with --text-column.")
     reasons.append(
         f"column {best.name!r} holds texts of {best.mean_length:,.0f} characters on average: "
         "taken as the text (--text-column to change)"

@@ -35,7 +35,8 @@ from headway.tasks.common.material import Material, MaterialInputs, made_up_tabl
 from headway.tasks.common.parts import in_parts
 from headway.tasks.common.row_loss import RowLoss, averages, units
 from headway.tasks.common.rows import encoded_texts, measured_rows
-from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs, own_model
+from headway.tasks.own_model import own_model
+from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.option_fields import flag

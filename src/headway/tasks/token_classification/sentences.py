@@ -12,7 +12,17 @@ from pathlib import Path
 import numpy as np
 
 from headway.data.batches.cache import cache_key
-from headway.data.formats.tags import LOOKED_AT, Layout, Span, is_comment, layout, listed, spans_of, usual_layout
+from headway.data.formats.tags import (
+    LOOKED_AT,
+    Layout,
+    Span,
+    is_comment,
+    layout,
+    listed,
+    spans_of,
+    untyped,
+    usual_layout,
+)
 from headway.data.open.detected import Detected
 from headway.data.records.chunks import ROWS
 from headway.data.records.corpus import Corpus, Source
@@ -272,6 +282,8 @@ def _of_lists(text: str, cell: str, text_column: str, label_column: str) -> Sent
         )
     if any(not tag.strip() for tag in tags):
         raise ValueError(f"an empty tag in column {label_column!r}; write O for a word outside of every entity")
+    if problem := untyped(tags):
+        raise ValueError(f"{problem}, in column {label_column!r}")
     kept = [(word, tag) for word, tag in zip(words, tags, strict=True) if word.strip()]
     return _joined([word for word, _ in kept], [tag for _, tag in kept], Path(), [0] * len(kept))
 

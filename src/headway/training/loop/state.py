@@ -11,6 +11,8 @@ from torch.optim import Optimizer
 from headway.data.batches.windows import Position
 from headway.data.stream.partitions import position_of
 from headway.errors import InputError
+from headway.models.own import OwnConfig
+from headway.models.short_answer import check_answer, kept_answer
 from headway.training.distributed.ranks import Ranks
 from headway.training.evaluation.comparison import clearly_lower
 from headway.training.loop.randomness import random_states, set_random_states
@@ -103,7 +105,9 @@ class Training:
         if self.average is not None:
             tensors |= {f"average.{name}": kept(learning[name], value) for name, value in self.average.state().items()}
         tensors |= random_states(self.device, self.ranks)
-        return tensors, {**self.state.plain(), "average_steps": self.average.steps if self.average is not None else 0}
+        plain = {**self.state.plain(), "average_steps": self.average.steps if self.average is not None else 0}
+        own = isinstance(getattr(self.model, "config", None), OwnConfig)
+        return tensors, {**plain, "answer": kept_answer(self.model) if own else None}
 
     def restore(self, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
         """Restore everything as it was saved.  Raises InputError where other parameters were trained."""
@@ -120,11 +124,12 @@ class Training:
             {name.removeprefix(part): value for name, value in tensors.items() if name.startswith(part)}
             for part in ("best.", "units.")
         )
+        check_answer(self.model, plain.pop("answer", None), "its checkpoint")
         restore_optimizers(self.model, self.optimizers, tensors)
         steps = plain.pop("average_steps")
         if self.average is not None:
-            for name, p in learning.items():
-                put_back(p, tensors[f"average.{name}"], self.average.values[name])
+            for name, value in self.average.values.items():
+                put_back(learning[name], tensors[f"average.{name}"], value)
             self.average.steps = steps
         set_random_states(self.device, tensors, self.ranks)
         self.state = State.of(plain)

@@ -25,6 +25,7 @@ from torch.optim import Optimizer
 from headway.errors import InputError, RunFailed
 from headway.io.atomic_write import flush, new_mode, remove_left_behind, temporary, why_not, write_json
 from headway.io.digest import sha256
+from headway.models.own import OwnConfig
 from headway.training.distributed.ranks import Ranks
 from headway.training.store.kept_once import ELSEWHERE, from_saved_model, problem_elsewhere
 
@@ -178,8 +179,12 @@ def damaged(directory: Path) -> dict[Path, str | None]:
 
 
 def trained(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The trained parameters by name: a checkpoint holds no others."""
-    return {name: p for name, p in model.named_parameters() if p.requires_grad}
+    """The parameters that training changes, by name: a checkpoint holds no others.
+
+    A task's own model may itself change those that have no gradient.
+    """
+    own = isinstance(getattr(model, "config", None), OwnConfig)
+    return {name: p for name, p in model.named_parameters() if own or p.requires_grad}
 
 
 def kept(p: Tensor, value: Tensor) -> Tensor:
