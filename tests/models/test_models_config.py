@@ -104,7 +104,7 @@ def test_a_first_norm_can_be_left_out_with_pre_norm_alone():
 
 
 def test_unknown_keys_are_refused():
-    with pytest.raises(ValueError, match="unknown configuration keys: heads; known are activation"):
+    with pytest.raises(ValueError, match="unknown keys of the configuration: heads; known are activation"):
         TransformerConfig.from_dict({"vocab_size": 31, "heads": 3})
     with pytest.raises(ValueError, match="unknown keys of positions: bass"):
         TransformerConfig.from_dict({"vocab_size": 31, "positions": {"bass": 3}})

@@ -59,7 +59,7 @@ def planned(corpus: Path, rows: Path, lm_run: Path, classifier_run: Path, tmp_pa
 
 
 def space_of(options: TrainOptions, prepared: Prepared) -> Any:
-    return search_space(prepared.objective.name, options, prepared.plan, tokenizer=prepared.data.tokenizer.kind)
+    return search_space(prepared.task, options, prepared.plan, tokenizer=prepared.data.tokenizer.kind)
 
 
 @pytest.mark.parametrize("case", CASES)

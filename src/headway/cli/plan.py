@@ -87,7 +87,7 @@ def plan(
             work = work_of(prepared, chosen, numbers.get("tokens"))
         finally:
             progress.close()
-        task, decisions, wiring = prepared.objective.name, prepared.plan.decisions, wiring_of(prepared.model)
+        task, decisions, wiring = prepared.task, prepared.plan.decisions, wiring_of(prepared.model)
         exports = refusals(prepared.model, prepared.data.processor, prepared.data)
         if gpus is not None:
             work = replace(work, precision=chosen.runtime.precision or "bfloat16", shares=1)

@@ -10,14 +10,14 @@ without changes; its state has ``reorder``, as caches have.
 Letters: B batch, T length (target), S source length, D width, V vocabulary, C classes.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from headway.models.config import check_field, is_whole
+from headway.models.config import check_field, from_keys, is_whole
 from headway.models.heads import ClassificationHead, TokenHead, pool
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.additive_attention import AdditiveAttention, AttentionPooling
@@ -83,10 +83,9 @@ class BaselineConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "BaselineConfig":
         """Build from a dict as ``dataclasses.asdict`` makes it; an unknown key raises ValueError."""
-        unknown = sorted(set(values) - {field.name for field in fields(cls)})
-        if unknown:
-            raise ValueError(f"unknown configuration keys: {', '.join(unknown)}")
-        return cls(**{**values, "widths": tuple(values.get("widths", cls.widths))})
+        values = {**values, "widths": tuple(values.get("widths", cls.widths))}
+        found: BaselineConfig = from_keys(cls, values, "the configuration")
+        return found
 
 
 class TokenVectors(nn.Module):

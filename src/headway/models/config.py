@@ -232,26 +232,24 @@ class TransformerConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "TransformerConfig":
         """Build from a dict as ``dataclasses.asdict`` makes it; an unknown key raises ValueError."""
-        known = {field.name for field in fields(cls)}
-        unknown = sorted(set(values) - known)
-        if unknown:
-            raise ValueError(f"unknown configuration keys: {', '.join(unknown)}; known are {', '.join(sorted(known))}")
         values = dict(values)
         if isinstance(values.get("positions"), dict):
             position = dict(values["positions"])
             if isinstance(position.get("scaling"), dict):
-                position["scaling"] = _from_keys(RopeScaling, position["scaling"], "scaling")
-            values["positions"] = _from_keys(Positions, position, "positions")
+                position["scaling"] = from_keys(RopeScaling, position["scaling"], "scaling")
+            values["positions"] = from_keys(Positions, position, "positions")
         for name in ("bias", "window"):
             if isinstance(values.get(name), list):
                 values[name] = tuple(values[name])
-        return cls(**values)
+        found: TransformerConfig = from_keys(cls, values, "the configuration")
+        return found
 
 
-def _from_keys(kind: type, values: dict[str, Any], name: str) -> Any:
-    unknown = sorted(set(values) - {field.name for field in fields(kind)})
-    if unknown:
-        raise ValueError(f"unknown keys of {name}: {', '.join(unknown)}")
+def from_keys(kind: type, values: dict[str, Any], name: str) -> Any:
+    """A dataclass of the fields in a dict; an unknown key raises ValueError."""
+    known = sorted(field.name for field in fields(kind))
+    if unknown := sorted(set(values) - set(known)):
+        raise ValueError(f"unknown keys of {name}: {', '.join(unknown)}; known are {', '.join(known)}")
     return kind(**values)
 
 

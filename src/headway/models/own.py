@@ -1,7 +1,9 @@
 """The configuration of a model that a task brings along: what plans, files and pipelines read of every model."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
+
+from headway.models.config import from_keys
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,5 @@ class OwnConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "OwnConfig":
         """Build from a dict as ``dataclasses.asdict`` makes it; an unknown key raises ValueError."""
-        unknown = sorted(set(values) - {one.name for one in fields(cls)})
-        if unknown:
-            raise ValueError(f"unknown configuration keys: {', '.join(unknown)}")
-        return cls(**values)
+        found: OwnConfig = from_keys(cls, values, "the configuration")
+        return found

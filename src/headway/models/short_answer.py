@@ -10,8 +10,10 @@ from headway.models.device import model_device
 from headway.models.own import OwnConfig
 from headway.models.wirings import wiring_name
 
-LONGEST = 256
-"""Tokens: a part that begins to count after more of them is not seen."""
+LEAST, MOST = 64, 256
+"""Tokens of a text, as far as the model reads so many: a part that begins to count after more of them is not seen."""
+WORK = 1 << 32
+"""Parameters times tokens, at most, beyond ``LEAST``: an answer takes less than writing the files."""
 KEPT = 16
 """Values of an answer that are kept."""
 CHANGED = 1e-3
@@ -29,7 +31,8 @@ def short_answer(model: Any) -> Tensor:
             found: Tensor = model(torch.randn(1, patches.channels, *patches.image_size, generator=draw).to(device))
             return found
         configs = [model.config, getattr(model, "encoder_config", model.config)]
-        length = min(LONGEST, *(config.max_length for config in configs))
+        most = min(MOST, max(LEAST, WORK // sum(p.numel() for p in model.parameters())))
+        length = min(most, *(config.max_length for config in configs))
         target, source = (torch.randint(one.vocab_size, (2, length), generator=draw).to(device) for one in configs)
         mask = torch.arange(length, device=device) < torch.tensor([[length], [-(-length // 2)]], device=device)
         found = model(*((source, target, mask) if wiring_name(model) == "encoder-decoder" else (target, mask)))

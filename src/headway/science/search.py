@@ -132,7 +132,7 @@ def decide(
         options = options.but(learning_rate=None)
     reader = centre.data.processor
     tokenizer = reader.kind if isinstance(reader, Tokenizer) else None
-    space = search_space(centre.objective.name, options, centre.plan, tokenizer=tokenizer)
+    space = search_space(centre.task, options, centre.plan, tokenizer=tokenizer)
     if not space:
         raise InputError("every option that could be searched was given; leave one of them out.")
     for decision in first.plan.decisions:

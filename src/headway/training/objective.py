@@ -12,7 +12,6 @@ from headway.data.batches.batching import Batch
 class Objective(Protocol):
     """What a model is trained for."""
 
-    name: str
     by_rows: bool
     """whether a batch's loss is the sum of its rows' losses, so that rows can be computed separately"""
 

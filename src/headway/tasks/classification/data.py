@@ -288,3 +288,6 @@ def _row_tokenizer(texts: Iterable[str], options: TrainOptions, characters: int)
         counts = Counter(word for text in texts for word in set(re.findall(r"\w+|[^\w\s]", text.lower())))
         vocab = 5 + max(2, min(30_000, sum(n >= 2 for n in counts.values())))  # words of one text teach nothing
     return train_tokenizer(texts, kind, vocab, role="encoder", out_of=characters)
+
+
+open_data = ClassificationData

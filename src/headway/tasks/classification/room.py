@@ -4,7 +4,6 @@ What only training and measuring need is imported when they begin, so that answe
 """
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,8 @@ from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.classification.spec import SPEC
 from headway.tasks.common.classes import Classification
 from headway.tasks.common.folder_task import FolderTask
-from headway.tasks.common.inside import Inside
 from headway.tasks.common.labels import labels_of
 from headway.tasks.common.material import Material, MaterialInputs
-from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
@@ -36,11 +33,6 @@ class ClassificationTask(FolderTask):
     spec = SPEC
     pipeline_tag = "text-classification"
 
-    def open_data(self, given: TaskInputs) -> TaskData:
-        from headway.tasks.classification.data import ClassificationData
-
-        return ClassificationData(given)
-
     def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> Classifier:
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
         labels = labels_of(directory, n_outputs(model))
@@ -50,11 +42,6 @@ class ClassificationTask(FolderTask):
 
     def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         return [found["label"] for found in pipe(list(inputs))]
-
-    def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
-        from headway.tasks.common.inspection import of_text
-
-        return of_text(pipe, given, target, partial(pipe.tokenizer.encode, special=True))
 
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         examples = Examples(inputs, np.arange(len(inputs)) % len(pipe.labels), TargetKind.ROW)

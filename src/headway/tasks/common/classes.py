@@ -59,7 +59,6 @@ class Classification:
     says how evaluations are compared.  A text of ``silent`` tokens alone gets no label, as in answers, which is wrong.
     """
 
-    name = "classification"
     by_rows = True
 
     def __init__(

@@ -4,7 +4,7 @@ Letters: L layers, H heads, T queries, S keys.
 """
 
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,8 @@ VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍"}
 """What stands for white space in the name of a token."""
 
 
-def of_text(
-    pipe: Pipeline, text: Any, target: str | None, ids_of: Callable[[str], list[int]], *, following: bool = False
-) -> Inside:
-    """The attention of an encoder or a decoder on a text, whose ids ``ids_of`` gives.
+def of_text(pipe: Pipeline, text: Any, target: str | None, *, following: bool) -> Inside:
+    """The attention of an encoder or a decoder on a text, whose ids the pipeline's own ``ids_of`` gives, if it has one.
 
     ``following``: each token predicts the next.  Of an ensemble, the first model is inspected.
     Raises InputError for a text without tokens or longer than the model reads, for what is no text, and for a target.
@@ -38,7 +36,7 @@ def of_text(
     check_no_target(pipe, target)
     check_text(pipe, text)
     members = getattr(pipe.model, "members", [pipe.model])
-    ids = ids_of(text)
+    ids = pipe.ids_of(text) if hasattr(pipe, "ids_of") else pipe.tokenizer.encode(text, special=True)
     check_length("text", ids, getattr(pipe, "max_length", members[0].config.max_length))
     names = token_names(pipe.tokenizer, ids)
     after = [*names[1:], ""] if following else []

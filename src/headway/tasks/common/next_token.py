@@ -39,7 +39,6 @@ class LanguageModeling:
     tokenizer; it is None where tokens are unknown text, whose characters the loss does not count.
     """
 
-    name = "language_modeling"
     by_rows = True
 
     def __init__(self, bytes_per_token: float | None = 1.0, label_smoothing: float = 0.0):

@@ -18,7 +18,6 @@ from headway.data.batches.batching import Batch
 class RowLoss(ABC):
     """A loss for each row, of the model's output for it and its target."""
 
-    name: str
     by_rows = True
 
     @abstractmethod

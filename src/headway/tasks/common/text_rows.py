@@ -32,10 +32,10 @@ from headway.runtime.runtime import Runtime
 from headway.tasks.common.as_list import text_list
 from headway.tasks.common.lengths import beginnings, cut_warning, reading_length, usual_longest
 from headway.tasks.common.material import Material, MaterialInputs, made_up_table
+from headway.tasks.common.own_model import own_model
 from headway.tasks.common.parts import in_parts
 from headway.tasks.common.row_loss import RowLoss, averages, units
 from headway.tasks.common.rows import encoded_texts, measured_rows
-from headway.tasks.own_model import own_model
 from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
@@ -55,9 +55,6 @@ class TextRows(Task):
 
     objective: ClassVar[RowLoss]
     needs: ClassVar[str] = "a table of texts with a number each"
-
-    def __init__(self) -> None:
-        self.objective.name = self.spec.name
 
     @abstractmethod
     def new_model(self, config: OwnConfig) -> nn.Module:

@@ -195,3 +195,6 @@ def _tokenizer(texts: Texts, characters: int, options: TrainOptions) -> Tokenize
     if vocab is None and kind in ("bpe", "wordpiece"):
         vocab = bpe_size(characters)
     return train_tokenizer(texts, kind, vocab, role="encoder", out_of=characters)
+
+
+open_data = EmbeddingData

@@ -48,7 +48,6 @@ class Embedding:
     models give, and would read a meaning into how the scores are spaced.  0 and 1 are scores like any other.
     """
 
-    name = "embedding"
     by_rows = False
 
     def __init__(

@@ -3,7 +3,6 @@
 What only training and measuring need is imported when they begin, so that answers begin sooner.
 """
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,9 @@ from headway.hub.directory import model_config
 from headway.models.heads import Gives, gives
 from headway.tasks.common.external_loader import ExternalLoader
 from headway.tasks.common.folder_task import FolderTask
-from headway.tasks.common.inside import Inside
 from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.embedding.pipeline import Embedder
 from headway.tasks.embedding.spec import SPEC
-from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 
 
@@ -26,11 +23,6 @@ class EmbeddingTask(FolderTask):
 
     spec = SPEC
     pipeline_tag = "sentence-similarity"
-
-    def open_data(self, given: TaskInputs) -> TaskData:
-        from headway.tasks.embedding.data import EmbeddingData
-
-        return EmbeddingData(given)
 
     def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> Embedder:
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
@@ -42,11 +34,6 @@ class EmbeddingTask(FolderTask):
         if gives(model) is Gives.VECTOR:
             return OF_TEXTS
         return None if architecture.endswith("EncoderModel") else OF_TOKENS
-
-    def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
-        from headway.tasks.common.inspection import of_text
-
-        return of_text(pipe, given, target, partial(pipe.tokenizer.encode, special=True))
 
     def read(self, pipe: Any, model: nn.Module, ids: Tensor, mask: Tensor | None) -> Tensor:
         return pipe.pooled(ids, mask) if model is pipe.model else model(ids, mask)

@@ -20,10 +20,9 @@ from headway.models.heads import ClassificationHead, Gives
 from headway.models.initialise import initialise
 from headway.models.patches import Patches
 from headway.models.transformer import Encoder
-from headway.tasks.common.classes import balanced_weights, continued_classes, head_decision
+from headway.tasks.common.classes import Classification, balanced_weights, continued_classes, head_decision
 from headway.tasks.common.linear import image_baselines
 from headway.tasks.common.parts import in_parts
-from headway.tasks.image_classification.objective import ImageClassification
 from headway.tasks.image_classification.preset import cut_of, fine_tune_vit_plan, vit_plan
 from headway.tasks.task import TaskData, TaskInputs
 from headway.training.base import prepared_base
@@ -108,7 +107,7 @@ class ImageData(TaskData):
 
     def objective(self, plan: Plan) -> Objective:
         weights = balanced_weights(self.train_targets, len(self.labels)) if self.options.for_tasks.balance else None
-        return ImageClassification(self.labels, weights=weights, label_smoothing=plan.objective.label_smoothing)
+        return Classification(self.labels, weights=weights, label_smoothing=plan.objective.label_smoothing)
 
 
 def check_known(labels: Sequence[str], known: Sequence[str], name: str) -> None:
@@ -117,3 +116,6 @@ def check_known(labels: Sequence[str], known: Sequence[str], name: str) -> None:
         shown = ", ".join(repr(one) + apart(one, known) for one in strange[:5]) + ", ..." * (len(strange) > 5)
         of_these = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
         raise InputError(f"{name}: has classes that are not in the training data: {shown}; known: {of_these}.")
+
+
+open_data = ImageData

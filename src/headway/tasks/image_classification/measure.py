@@ -10,8 +10,8 @@ from headway.data.images.image_table import ImageTable
 from headway.data.records.label_typing import composed
 from headway.data.records.sample import few
 from headway.errors import InputError
+from headway.tasks.common.classes import Classification
 from headway.tasks.image_classification.data import check_known
-from headway.tasks.image_classification.objective import ImageClassification
 from headway.tasks.image_classification.pipeline import ImageClassifier
 from headway.tasks.task import EvaluationInputs
 
@@ -25,7 +25,7 @@ def measure(pipe: ImageClassifier, given: EvaluationInputs) -> dict[str, Any]:
     batches = image_batches(
         found.pixels, found.targets(list(map(composed, pipe.labels))), pipe.preprocessor, size, each
     )
-    metrics = ImageClassification(pipe.labels).evaluate(pipe.model, pipe.runtime.batches(batches), given.each)
+    metrics = Classification(pipe.labels).evaluate(pipe.model, pipe.runtime.batches(batches), given.each)
     return {**metrics, "examples": len(found)}
 
 

@@ -19,13 +19,13 @@ from headway.errors import InputError
 from headway.hub.preprocessor import FILE as PREPROCESSOR
 from headway.hub.preprocessor import ImagePreprocessor, preprocessor_of
 from headway.models.heads import n_outputs
+from headway.tasks.common.classes import Classification
 from headway.tasks.common.folder_task import FolderTask
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.labels import labels_of
 from headway.tasks.common.material import ROWS, Material, MaterialInputs
 from headway.tasks.image_classification.pipeline import ImageClassifier
 from headway.tasks.image_classification.spec import SPEC
-from headway.tasks.task import TaskData, TaskInputs
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 
@@ -35,11 +35,6 @@ class ImageClassificationTask(FolderTask):
 
     spec = SPEC
     pipeline_tag = "image-classification"
-
-    def open_data(self, given: TaskInputs) -> TaskData:
-        from headway.tasks.image_classification.data import ImageData
-
-        return ImageData(given)
 
     def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> ImageClassifier:
         labels = labels_of(directory, n_outputs(model))
@@ -70,11 +65,9 @@ class ImageClassificationTask(FolderTask):
         return look(pipe.task, pipe.model, inputs, {"picture": names}, patches=cut)
 
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
-        from headway.tasks.image_classification.objective import ImageClassification
-
         classes = torch.arange(len(inputs)) % len(pipe.labels)
         pixels, patches = {"pixels": torch.stack(inputs)}, pipe.model.config.max_length
-        return ImageClassification(pipe.labels), Batch(pixels, None, classes, TargetKind.ROW, patches)
+        return Classification(pipe.labels), Batch(pixels, None, classes, TargetKind.ROW, patches)
 
     def processor(self, pipe: ImageClassifier) -> ImagePreprocessor:
         return pipe.preprocessor

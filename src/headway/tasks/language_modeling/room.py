@@ -19,14 +19,13 @@ from headway.data.stream.streamed import Streamed
 from headway.hub.directory import model_config
 from headway.hub.generation_config import warn_of_settings
 from headway.tasks.common.folder_task import FolderTask
-from headway.tasks.common.inside import Inside
 from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.language_modeling.chat import kept_ids
 from headway.tasks.language_modeling.documents import as_recorded
 from headway.tasks.language_modeling.pipeline import Generator
 from headway.tasks.language_modeling.spec import SPEC
-from headway.tasks.task import Scaling, TaskData, TaskInputs, Timed
+from headway.tasks.task import TaskData, TaskInputs, Timed
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
@@ -66,16 +65,6 @@ class LanguageModelingTask(FolderTask):
     def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         return list(pipe(list(inputs), max_tokens=COMPARED, temperature=0))
 
-    def scaling(self) -> Scaling:
-        from headway.tasks.language_modeling.data import SCALING
-
-        return SCALING
-
-    def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
-        from headway.tasks.common.inspection import of_text
-
-        return of_text(pipe, given, target, partial(pipe.tokenizer.encode, special=True), following=True)
-
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         following = [[*row[1:], row[0]] for row in inputs]
         return LanguageModeling(), Examples(inputs, following, TargetKind.TOKEN).together()
@@ -89,11 +78,6 @@ class LanguageModelingTask(FolderTask):
             return beginning(source, found, given)
         talks = ({KEY: talk} for talk in islice(source.conversations, ROWS))
         return Material(json_lines(talks, given.folder / "beginning.jsonl"))
-
-    def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
-        from headway.tasks.common.material import made_up_text
-
-        return made_up_text(pipe, given.length, given.folder)
 
 
 TASK = LanguageModelingTask()

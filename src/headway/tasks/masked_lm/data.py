@@ -14,6 +14,7 @@ from headway.data.batches.tokens import TokenFile, Tokens
 from headway.data.records.corpus import Corpus
 from headway.data.records.split import HELD_OUT
 from headway.data.stream.batch_source import FramedStreamBatches
+from headway.data.stream.streamed import Streamed
 from headway.errors import InputError
 from headway.hub.families import family_named
 from headway.hub.fine_tune import for_masked_tokens
@@ -255,3 +256,8 @@ def _trial(ids: torch.Tensor, vocab_size: int) -> tuple[MaskedLM, Batch]:
 
 
 SCALING = Scaling(encoder_config, _parameters, lambda config: new_model(config, 0), _trial)
+
+
+def open_data(given: TaskInputs) -> MaskedLMData | StreamedMaskedLMData:
+    """The prepared data of a run.  Raises InputError."""
+    return StreamedMaskedLMData(given) if isinstance(given.source, Streamed) else MaskedLMData(given)

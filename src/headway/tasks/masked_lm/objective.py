@@ -39,7 +39,6 @@ class MaskedLM:
     with the shares of training.
     """
 
-    name = "masked_lm"
     by_rows = True
 
     def __init__(

@@ -9,14 +9,11 @@ from typing import Any
 
 from headway.data.batches.batching import Batch, TargetKind
 from headway.data.batches.examples import Examples
-from headway.data.stream.streamed import Streamed
 from headway.hub.directory import model_config
 from headway.tasks.common.folder_task import FolderTask
-from headway.tasks.common.inside import Inside
-from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.tasks.masked_lm.spec import SPEC
-from headway.tasks.task import Scaling, TaskData, TaskInputs, Timed
+from headway.tasks.task import Timed
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 
@@ -26,11 +23,6 @@ class MaskedLMTask(FolderTask):
 
     spec = SPEC
     pipeline_tag = "fill-mask"
-
-    def open_data(self, given: TaskInputs) -> TaskData:
-        from headway.tasks.masked_lm.data import MaskedLMData, StreamedMaskedLMData
-
-        return StreamedMaskedLMData(given) if isinstance(given.source, Streamed) else MaskedLMData(given)
 
     def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> MaskFiller:
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
@@ -42,26 +34,11 @@ class MaskedLMTask(FolderTask):
     def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         return [found[0]["token"] for found in pipe(list(inputs), k=1)]  # each has one open place
 
-    def scaling(self) -> Scaling:
-        from headway.tasks.masked_lm.data import SCALING
-
-        return SCALING
-
-    def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
-        from headway.tasks.common.inspection import of_text
-
-        return of_text(pipe, given, target, pipe.ids_of)
-
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         from headway.tasks.masked_lm.objective import SameHidden
 
         batch = Examples(inputs, inputs, TargetKind.TOKEN).together()
         return SameHidden(pipe.mask, pipe.tokenizer.special_ids, pipe.tokenizer.vocab_size), batch
-
-    def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
-        from headway.tasks.common.material import made_up_text
-
-        return made_up_text(pipe, given.length, given.folder)
 
 
 TASK = MaskedLMTask()

@@ -190,3 +190,6 @@ def _encoding_warnings(rows: Rows, longest: int) -> list[str]:
     if lost := rows.lost:
         found.append(f"the tokenizer drops all of {lost:,} words; they are not counted")
     return found
+
+
+open_data = TokenClassificationData

@@ -26,7 +26,6 @@ class TokenClassification:
     windows with the special tokens ``around`` them, as a tagger answers.
     """
 
-    name = "token_classification"
     by_rows = True
 
     def __init__(

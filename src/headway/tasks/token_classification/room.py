@@ -4,7 +4,6 @@ What only training and measuring need is imported when they begin, so that answe
 """
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,8 @@ from headway.data.records.table import Table
 from headway.hub.directory import model_config
 from headway.models.heads import n_outputs
 from headway.tasks.common.folder_task import FolderTask
-from headway.tasks.common.inside import Inside
 from headway.tasks.common.labels import labels_of
 from headway.tasks.common.material import Material, MaterialInputs
-from headway.tasks.task import TaskData, TaskInputs
 from headway.tasks.token_classification.pipeline import Tagger
 from headway.tasks.token_classification.spec import SPEC
 from headway.tasks.token_classification.words import Words
@@ -35,11 +32,6 @@ class TokenClassificationTask(FolderTask):
     spec = SPEC
     pipeline_tag = "token-classification"
 
-    def open_data(self, given: TaskInputs) -> TaskData:
-        from headway.tasks.token_classification.data import TokenClassificationData
-
-        return TokenClassificationData(given)
-
     def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> Tagger:
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
         labels, words = (
@@ -50,11 +42,6 @@ class TokenClassificationTask(FolderTask):
 
     def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         return [[(span["label"], span["start"], span["end"]) for span in spans] for spans in pipe(list(inputs))]
-
-    def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
-        from headway.tasks.common.inspection import of_text
-
-        return of_text(pipe, given, target, partial(pipe.tokenizer.encode, special=True))
 
     def some_inputs(self, source: Corpus | Table, found: Detected, count: int) -> list[Any]:
         from headway.tasks.token_classification.sentences import sentences

@@ -27,7 +27,6 @@ class Translation:
     it stands for characters that the model cannot write.
     """
 
-    name = "translation"
     by_rows = True
 
     def __init__(self, start: int, *, label_smoothing: float = 0.0, r_drop: float = 0.0, unknown: int | None = None):

@@ -150,15 +150,8 @@ class _ImageComparison(_EncoderComparison):
         return ours, theirs.argmax(dim=-1)
 
 
-class _DecoderComparison:
+class _DecoderComparison(_EncoderComparison):
     """A decoder with its cache: prompts padded on the left, then a few tokens at once, then one by one."""
-
-    def __init__(self, subject: Subject, session: Callable[[str], Session], seconds: list[float]):
-        self.model: Any = subject.model
-        self.session, self.seconds = session(MODEL), seconds
-
-    def rows(self, draw: np.random.Generator, n_rows: int, length: int) -> Rows:
-        return _random_rows(draw, self.model.config, n_rows, length)
 
     def read(self, rows: Rows) -> list[Pair]:
         """The logits of both for each token; those of the graph in pieces, which need its cache."""

@@ -102,7 +102,7 @@ def work_of(prepared: Prepared, options: TrainOptions, tokens: float | None) -> 
         average=plan.average > 0,
         shares=plan.hardware.shares,
         readings=2 if plan.objective.r_drop else 1,
-        logits=plan.objective.mask_share or spec(prepared.objective.name).logits,
+        logits=plan.objective.mask_share or spec(prepared.task).logits,
     )
 
 

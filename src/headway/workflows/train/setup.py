@@ -54,6 +54,7 @@ FIELDS = {
 class Prepared:
     """A run that is set up but not yet trained."""
 
+    task: str
     data: TaskData
     plan: Plan
     model: nn.Module
@@ -138,7 +139,7 @@ def prepare(
     if not gives(model).each_token:  # it answers each text once
         limit_sequences(model, plan.length)
     known = base.fingerprint if base is not None else None
-    return Prepared(data, plan, model, batch_source, objective, limit, each, known, given.before)
+    return Prepared(found.task, data, plan, model, batch_source, objective, limit, each, known, given.before)
 
 
 def _knowing(given: TaskInputs, run: RunDirectory) -> TaskInputs:
