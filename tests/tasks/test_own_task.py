@@ -472,6 +472,14 @@ def changed(place: Path, changes: dict[str, str]) -> Path:
     return place
 
 
+def test_what_only_the_constructor_knows_is_refused_before_training(reviews, tmp_path):
+    drawn = {"self.stars = nn.Linear(width, 1)": "self.stars, self.shift = nn.Linear(width, 1), torch.randn(width)"}
+    drawn["self.words(ids))"] = "(self.words(ids) + self.shift))"
+    words = ["train", reviews, *STARS, *OPTIONS, "--out", tmp_path / "run"]
+    said = run(changed(tmp_path / "site", drawn), *words, status=2).stderr
+    assert "new_model must build it again from its configuration alone" in said and "Traceback" not in said
+
+
 def test_what_training_changes_without_a_gradient_is_resumed(reviews, tmp_path):
     site = changed(tmp_path / "site", COUNTS)
     words = ["train", reviews, *STARS, *OPTIONS, "--keep", "last"]

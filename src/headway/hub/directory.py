@@ -39,10 +39,16 @@ from headway.text.tokenizer import Tokenizer
 
 SAME = 1e-5
 """How much the answers of a model and of the same, loaded again, may differ, as a share of their root mean square."""
-OTHERWISE = (
-    "Train it as the model of a task of your own, whose package builds it again (docs/architecture.md), or keep its "
-    "weights by torch.save"
+UNDESCRIBED = (
+    "it has a part that its configuration does not describe, such as a block, an attention or a position encoding of "
+    "its own, or weights that are shared, removed or added. Train it as the model of a task of your own, whose package "
+    "builds it again (docs/architecture.md), or keep its weights by torch.save"
 )
+UNKEPT = (
+    "new_model must build it again from its configuration alone. Keep whatever else it computes with, such as random "
+    "numbers, in parameters (requires_grad=False where they have no gradient)"
+)
+"""Why a model is another one when it is loaded again, and what to do: of any model, and of one that its task builds."""
 
 
 @isolated()
@@ -75,7 +81,8 @@ def load_model(
         return load_own(directory, theirs, like)
     if theirs.get("model_type") == OF_A_TASK:
         own = load_of_a_task(directory, theirs, build_own, like)
-        check_answer(own, theirs.get("answer"), str(directory))
+        if like is None:  # else the whole answers are compared
+            check_answer(own, theirs.get("answer"), str(directory))
         return own
     family = _family(theirs, directory)
     with open_weights(directory, allow_pickle=allow_pickle) as stored:
@@ -114,11 +121,9 @@ def _saved(model: nn.Module, directory: Path, write: Callable[[nn.Module, Path, 
                 raise
             except InputError as error:
                 why = textwrap.shorten(str(error).replace(f"{staged}/", ""), 200, placeholder=" ...")
-                raise ValueError(
-                    f"loaded again, this model would be another one ({why}): it has "
-                    f"weights that its configuration does not describe, or lacks or shares some. {OTHERWISE}"
-                ) from None
-            _check_same(short_answer(model), short_answer(again.to(model_device(model))))
+                raise ValueError(f"loaded again, this model would be another one ({why}): {UNDESCRIBED}") from None
+            why = UNKEPT if hasattr(model, "build_own") else UNDESCRIBED
+            _check_same(short_answer(model), short_answer(again.to(model_device(model))), why)
             modules = (staged / MODULES).exists()
         if not modules:
             (directory / MODULES).unlink(missing_ok=True)
@@ -139,16 +144,14 @@ def _check_is_whole(model: Any) -> None:
             break
 
 
-def _check_same(expected: Tensor, found: Tensor) -> None:
-    """Raise ValueError where a saved model that was loaded again answers otherwise."""
+def _check_same(expected: Tensor, found: Tensor, why: str) -> None:
+    """Raise ValueError, with ``why``, where a saved model that was loaded again answers otherwise."""
     bound = SAME * float(expected.nan_to_num(0.0, 0.0, 0.0).square().mean().sqrt())
     if expected.shape == found.shape and torch.allclose(expected, found, rtol=0.0, atol=bound, equal_nan=True):
         return
     by = f"by {float((expected - found).abs().max()):.3g}" if expected.shape == found.shape else "in its shape"
     raise ValueError(
-        f"loaded again, this model would be another one, whose answer to a short input differs {by}: it has a part "
-        "that its configuration does not describe, such as a block, an attention or a position encoding of its own. "
-        f"{OTHERWISE}"
+        f"loaded again, this model would be another one, whose answer to a short input differs {by}: {why}"
     )
 
 

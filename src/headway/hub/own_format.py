@@ -32,6 +32,8 @@ TRANSFORMER = "headway-transformer"
 OF_A_TASK = "headway-task"
 TYPES = (TRANSFORMER, *(PREFIX + kind for kind in KINDS))
 """The model types in ``config.json`` of models that are built here."""
+OTHER_SEED = 0x5AFE
+"""With it a saved model is built again, so that what is drawn when it is made, and not saved, differs."""
 Build = Callable[[OwnConfig], nn.Module]
 """Builds the model of a task, whose ``config`` is the given one, with any weights."""
 
@@ -114,6 +116,8 @@ def load_of_a_task(
         )
     with open_weights(directory) as stored:
         check_fits(8 * config.vocab_size * config.d_model, f"{directory}: the model")
+        if like is not None:
+            torch.manual_seed(OTHER_SEED)
         model = build(config)
         _check(stored, _shapes(model), directory, like)
         return _filled(model, stored, like)
