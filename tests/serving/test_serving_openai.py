@@ -278,6 +278,9 @@ def test_what_is_not_read_is_named(client):
     off = {"normalize": False, "truncate": [], "modality": "none", "task": "", "late": None}
     vectors = client.embeddings.create(model="vectors", input=["a"], extra_body=off)
     assert [one.split()[0] for one in vectors.warnings] == ["normalize", "truncate", "modality", "task"]
+    empty = {**MESSAGES[0], "tools": 0, "functions": "", "tool_calls": None}
+    found = client.chat.completions.create(model="chat", messages=[empty], max_tokens=2).warnings
+    assert [one.split()[0] for one in found] == ["messages[0].tools", "messages[0].functions"]
     named = client.chat.completions.create(model="chat", messages=[{**MESSAGES[0], "name": "bob"}], max_tokens=2)
     assert named.warnings == ["messages: the chat template of this model reads no name of a message"]
 

@@ -103,6 +103,7 @@ def test_words_that_only_the_configuration_names(family: str, kind: str | None, 
         ("bert", {"extra_special_tokens": 7}, "extra_special_tokens: found 7"),
         ("t5", {"tokenizer_class": "LlamaTokenizer"}, "tokenizer_class: found Llama.*, expected a class for a Unigram"),
         ("llama", {"tokenizer_class": "BertTokenizer"}, "tokenizer_class: found Bert.*, expected a class for a BPE"),
+        ("llama", {"tokenizer_class": "GPT2Tokenizer"}, "tokenizer_class: found GPT2.* without ByteLevel"),
     ],
     ids=lambda value: str(value)[:60],
 )

@@ -78,6 +78,7 @@ def test_huge_files_are_not_read(family_directory: Callable[[str], Path], tmp_pa
         ("bert", {"do_lower_case": "yes"}, "do_lower_case: found 'yes', expected true or false"),
         ("bert", {"tokenizer_class": "BertJapaneseTokenizer"}, "tokenizer_class: found 'BertJapaneseTokenizer'"),
         ("gpt2", {"tokenizer_class": "CLIPTokenizer"}, "tokenizer_class: found 'CLIPTokenizer'"),
+        ("bert", {"tokenizer_class": 0}, "tokenizer_class: found 0, expected a name"),
         ("gpt2", {"added_tokens_decoder": {"x": {"content": "a"}}}, "added_tokens_decoder: found 'x'"),
         ("gpt2", {"added_tokens_decoder": {"999": {"content": "a<>b"}}}, "without a gap"),
         ("gpt2", {"added_tokens_decoder": {"3": {"content": "<|endoftext|>"}}}, "found 3, expected 0"),

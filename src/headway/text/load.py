@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import tokenizers
 
-from headway.errors import InputError
+from headway.errors import InputError, shown
 from headway.io.regular_file import inside
 from headway.io.strict_json import read_text
 from headway.text.added_tokens import add_later
@@ -123,10 +123,18 @@ def _load_json(
 def _class_of(folder: Path, config: dict[str, Any]) -> str:
     """The tokenizer class that transformers takes with a ``tokenizer.json``; the model type where none is named."""
     model = _model_config(folder)
-    kind, found = model.get("model_type"), config.get("tokenizer_class") or model.get("tokenizer_class")
+    kind, found = model.get("model_type"), _named_class(folder, config) or model.get("tokenizer_class")
     if isinstance(found, str) and found and kind not in AS_IT_IS:
         return found.removesuffix("Fast")
     return kind if isinstance(kind, str) else ""
+
+
+def _named_class(folder: Path, config: dict[str, Any]) -> str:
+    """The tokenizer class that ``tokenizer_config.json`` names; "" for none.  Raises InputError for what is no name."""
+    found = config.get("tokenizer_class")
+    if found is not None and not isinstance(found, str):
+        raise InputError(f"{folder / 'tokenizer_config.json'}: tokenizer_class: found {shown(found)}, expected a name")
+    return found or ""
 
 
 def _model_config(folder: Path) -> dict[str, Any]:
@@ -139,7 +147,7 @@ def _check_class(folder: Path, config: dict[str, Any], file: str) -> str:
 
     Raises InputError for a class that interprets ``file`` differently.
     """
-    found = str(config.get("tokenizer_class") or "").removesuffix("Fast")
+    found = _named_class(folder, config).removesuffix("Fast")
     if found:
         if found not in _CLASSES[file]:
             raise InputError(

@@ -146,8 +146,9 @@ def unread(value: Any, schema: Schema, where: str = "") -> list[str]:
         elif isinstance(value, dict) and "properties" in choice:
             for key, inside in value.items():
                 path = f"{where}.{key}" if where else key
+                refused = (*(MEANT if inside else ()),) if where else (*NEUTRAL, *CHANGING)
                 if key in choice["properties"]:
                     warnings += unread(inside, choice["properties"][key], path)
-                elif key not in (*WITHOUT_EFFECT, *(MEANT if where else (*NEUTRAL, *CHANGING))):
-                    warnings += [] if inside is None else [f"{shown_key(path)} is not known here, and not read"]
+                elif inside is not None and key not in (*WITHOUT_EFFECT, *refused):
+                    warnings.append(f"{shown_key(path)} is not known here, and not read")
     return warnings

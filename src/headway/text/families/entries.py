@@ -48,6 +48,8 @@ def follow(spec: dict[str, Any], family: str, config: dict[str, Any], path: Path
     if family in BYTE_LEVEL:
         component, part_type, keys = "pre_tokenizer", "ByteLevel", {"add_prefix_space": ("add_prefix_space", False)}
     parts = [part for part in parts_of(spec.get(component), component) if part.get("type") == part_type]
+    if family in BYTE_LEVEL and not parts:
+        raise _refused(path, "tokenizer_class", family, "a class for a tokenizer.json without ByteLevel")
     changed = False
     for entry, (key, default) in keys.items():
         value = flag(config, entry, default, path)
