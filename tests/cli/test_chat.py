@@ -31,6 +31,8 @@ from headway.text.train import train_tokenizer
 TEXTS = ["the cat sat on a mat while old dogs ran past red doors and sang\n"] * 7
 GREEDY = {"temperature": 0.0}
 KEYS = {"task", "precision", "engine", "seconds", "results"}
+DEAF = "{% for m in messages %}{{ m.role }}: {{ m.contents }}\n{% endfor %}assistant:"
+"""A template with a misspelt name, which renders as nothing."""
 STRICT = (
     "{% if messages[-1].role != 'user' and add_generation_prompt %}{{ raise_exception('say something') }}{% endif %}"
     + DEFAULT_TEMPLATE.replace("message['content'] ", "(message['content'] | upper) ")
@@ -115,6 +117,13 @@ def test_a_template_that_shows_replies_in_another_way():
     assert pipe.chat(said("the", "cat", "sat"), **GREEDY) == "old dogs"
     with pytest.raises(InputError, match="say something"):
         pipe.chat(said("the", "cat"))
+
+
+def test_a_template_that_leaves_out_what_is_said_is_named():
+    deaf = train_tokenizer(TEXTS, "bpe", 300).with_template(DEAF, {"eos_token": END}, [START, END])
+    pipe, _ = scripted(deaf, "old dogs", deaf.tokens.index(END))
+    with pytest.warns(UserWarning, match="the chat template leaves out, or changes, what the last message says"):
+        pipe.chat(said("the"), **GREEDY)
 
 
 def test_the_oldest_turns_are_forgotten_and_never_the_system_message(tokenizer: Tokenizer):

@@ -179,6 +179,16 @@ def test_pipe_does_not_block(tmp_path):
     os.mkfifo(path)
     assert "pipe or a device" in message(path)
     assert "pipe or a device" in message(Path("/dev/zero"))
+    assert "pipe or a device" in message(Path("/proc/version"))  # a regular file, as /dev/stdin may be
+
+
+def test_a_folder_with_a_file_that_cannot_be_read(tmp_path):
+    write(tmp_path, "a.csv", CSV + ROWS)
+    os.mkfifo(tmp_path / "b.csv")
+    assert "b.csv: this is a pipe or a device" in message(tmp_path)
+    (tmp_path / "b.csv").unlink()
+    (tmp_path / "c.csv").symlink_to("nowhere.csv")
+    assert "c.csv: there is no such file" in message(tmp_path)
 
 
 def test_folder_without_text(tmp_path):

@@ -311,3 +311,10 @@ def test_many_images_are_in_a_file_and_read_as_those_in_memory(folder: Path, mon
     whole = np.array(held.pixels)
     assert np.array_equal(found.pixels[2:5], whole[2:5]) and np.array_equal(found.pixels[rows], whole[rows])
     assert all(np.array_equal(one, other) for one, other in zip(found.pixels, whole, strict=True))
+
+
+def test_parts_of_the_data_are_no_classes(folder: Path):
+    for old, new in (("ants", "train"), ("bees", "test")):
+        (folder / old).rename(folder / new)
+    shutil.rmtree(folder / "cats")
+    assert f"test and train look like parts of the data; train on {folder / 'train'}" in refusal(folder)

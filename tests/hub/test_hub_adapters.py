@@ -117,6 +117,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no rank": ({"r": 0}, "r is 0, expected a whole number above 0"),
     "no base": ({"base_model_name_or_path": None}, "base_model_name_or_path is None"),
     "a base elsewhere": ({"base_model_name_or_path": "/nowhere/base"}, "its base, /nowhere/base, is not there"),
+    "layers without their updates": ({"layers_to_transform": [0]}, "has an update of model.layers.1.mlp.down_proj"),
+    "other modules": ({"target_modules": ["nothing"]}, "which target_modules, exclude_modules and layers_to_transform"),
+    "modules left out": ({"exclude_modules": ["q_proj"]}, "has an update of model.layers.0.self_attn.q_proj, which"),
+    "modules without an update": (
+        {"target_modules": ["q_proj", "v_proj", "down_proj", "k_proj"]},
+        "has no update of model.layers.0.self_attn.k_proj, which",
+    ),
     "another task": ({"task_type": "QUESTION_ANS"}, "task_type QUESTION_ANS is not a task of Headway"),
 }
 
@@ -238,3 +245,24 @@ def test_what_modules_to_save_promises_and_the_file_lacks_is_refused(kind: str, 
     status, out, err = in_process("predict", place, "the cat")
     expected = "has no classifier" if kind == "a classifier" else f"modules_to_save promises {name}"
     assert status == 2 and out == "" and expected in err and err.count("\n") == 1, err
+
+
+def test_layers_are_those_of_peft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(ADAPTERS, "one layer", ("llama", LM, {"target_modules": ["q_proj"], "layers_to_transform": 1}))
+    place, theirs = adapter("one layer", tmp_path)
+    with torch.no_grad():
+        assert (headway.load_model(place)(ids()) - theirs(input_ids=ids()).logits).abs().max() <= 1e-4
+    save_file({}, place / "adapter_model.safetensors")
+    with pytest.raises(InputError, match="holds no update"):
+        headway.load_model(place)
+
+
+def test_a_merged_model_that_is_damaged_is_merged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
+    place, _ = adapter("llama", tmp_path)
+    with torch.no_grad():
+        expected: Any = headway.load_model(place)(ids())
+        (kept,) = (tmp_path / "cache" / "adapters").iterdir()
+        weights = load_file(kept / "model.safetensors")
+        save_file({name: 2 * weight for name, weight in weights.items()}, kept / "model.safetensors")
+        assert torch.equal(headway.load_model(place)(ids()), expected)

@@ -200,6 +200,23 @@ def test_a_model_of_one_number_is_read_and_written_and_is_no_classifier_of_label
         labels_of(tmp_path, 1)
 
 
+@pytest.mark.parametrize(
+    ("entries", "says"),
+    [
+        ({"id2label": {"0": "a", "1": None}}, "id2label has no name for class 1"),
+        ({"id2label": {"0": " ", "1": "b"}}, "id2label has no name for class 0"),
+        (
+            {"id2label": {"0": "a", "1": "b"}, "label2id": {"a": 1, "b": 0}},
+            "id2label and label2id contradict each other",
+        ),
+    ],
+)
+def test_names_of_classes_that_are_damaged_are_refused(entries, says, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(entries))
+    with pytest.raises(InputError, match=says):
+        labels_of(tmp_path, 2)
+
+
 def test_there_and_back_keeps_the_pooler(published):
     model = published("Bert", "Model")
     pooler = model.pooler.dense

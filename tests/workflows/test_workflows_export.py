@@ -201,3 +201,15 @@ def test_without_sentence_transformers_its_door_is_not_checked(
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     status, text, err = in_process("export", source, "--out", tmp_path / "b")
     assert status == 0 and "not checked" in text and "pip install --upgrade sentence-transformers" in text, err
+
+
+def test_an_export_that_has_changed_is_not_answered_from(tmp_path: Path):
+    made = export(saved(bert_head(), tmp_path / "model", **LABELS), tmp_path / "hf").out
+    (made / "README.md").write_text("a card of one's own")
+    expected = headway.load(made)("the cat")
+    weights = load_file(made / "model.safetensors")
+    save_file({name: 1.5 * weight for name, weight in weights.items()}, made / "model.safetensors")
+    with pytest.raises(headway.InputError, match=r"model\.safetensors: has changed since it was exported .* delete"):
+        headway.load(made)
+    (made / "headway_export.json").unlink()
+    assert headway.load(made)("the cat") != expected

@@ -1,8 +1,9 @@
 """SHA-256 of files, read in pieces: a file of gigabytes takes no more memory than a small one."""
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 
 def sha256(path: Path) -> str:
@@ -16,6 +17,19 @@ def sha256_of(file: BinaryIO) -> str:
     digest = hashlib.sha256()
     add_file(digest, file)
     return digest.hexdigest()
+
+
+def changed_file(directory: Path, told: Mapping[str, Any]) -> Path | None:
+    """The first file of a directory whose SHA-256 is not the one that is told, or that cannot be read; or None."""
+    for name, expected in told.items():
+        path = directory / name
+        try:
+            if path.is_file() and sha256(path) == expected:
+                continue
+        except OSError:
+            pass
+        return path
+    return None
 
 
 def add_file(digest: "hashlib._Hash", file: BinaryIO) -> None:

@@ -11,8 +11,9 @@ import torch
 import headway
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
+from headway.hub.export_record import RECORD
 from headway.runtime.engines import registry
-from headway.runtime.engines.exported import RECORD, place_of
+from headway.runtime.engines.exported import place_of
 from headway.runtime.engines.registry import ENGINES, SPECS, check_engine
 
 SAID = r"it can be auto, torch, ctranslate2, onnxruntime, openvino or llama\.cpp\."
@@ -113,7 +114,7 @@ def unusable_graph(place: Path) -> None:
         (spoil_record, r"headway_export\.json"),
         (other_record, r"headway_export\.json: is damaged"),
         (no_checksums, r": headway_export\.json does not name this file, .*`headway export .* replaces the export\."),
-        (no_graph, r"model\.onnx: cannot be read \(No such file"),
+        (no_graph, r"model\.onnx: is damaged: .* or cannot be read"),
         (unusable_graph, r"--engine onnxruntime cannot use .*/exports/onnx: "),
     ],
 )

@@ -107,6 +107,8 @@ def _classes(folder: Path) -> tuple[dict[str, list[str]], list[str]]:
     entries = _entries(folder)
     folders = [path for path in entries if path.is_dir()]
     others = [path.name for path in entries if not path.is_dir()]
+    if len(parts := [path.name for path in folders if path.name.lower() in PARTS]) > 1:
+        raise InputError(f"{folder}: {' and '.join(parts)} look like parts of the data; {_nested(folders)}.")
     if loose := [name for name in others if is_image(Path(name))]:
         raise InputError(
             f"{folder}: has images without a class, such as {loose[0]}; expected a folder for each class, such as "

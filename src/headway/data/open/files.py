@@ -88,7 +88,8 @@ def check_path(path: Path) -> os.stat_result:
         raise InputError(f"{path}: permission denied; check who may read this file and its folder.") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{str(path)[:200]}: this path cannot be opened ({error}).") from None
-    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+    device = str(path).startswith(("/dev/stdin", "/dev/fd/", "/proc/"))  # whatever stands behind it now
+    if device or not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
         raise InputError(f"{path}: this is a pipe or a device, not a file. Save its content to a file and name that.")
     return status
 
@@ -119,7 +120,7 @@ def folder_files(folder: Path) -> list[Path]:
     describe them.  Raises InputError where no file is left, or where they are of several kinds.
     """
     try:
-        entries = sorted(path for path in folder.rglob("*") if path.is_file())
+        entries = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     except OSError as error:
         raise InputError(f"{folder}: this folder cannot be read ({error.strerror}).") from None
     seen = [path for path in entries if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
@@ -135,6 +136,8 @@ def folder_files(folder: Path) -> list[Path]:
             f"{folder}: no .txt, .csv, .tsv, .jsonl or .parquet files in this folder, only others such as {example}; "
             "name the file to read."
         )
+    for path in read:
+        check_path(path)
     if not (filled := [path for path in read if path.stat().st_size]):
         raise InputError(f"{folder}: every file in this folder is empty, such as {read[0].relative_to(folder)}.")
     files = [path for path in filled if not path.name.lower().endswith((".json", ".json.gz"))] or filled

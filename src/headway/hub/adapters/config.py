@@ -12,14 +12,14 @@ from headway.io.regular_file import inside
 from headway.io.strict_json import read_object
 
 NO_EFFECT = {
-    *("task_type", "auto_mapping", "peft_version", "inference_mode", "exclude_modules", "lora_dropout"),
-    *("fan_in_fan_out", "layers_to_transform", "layers_pattern", "megatron_core", "qalora_group_size"),
-    *("target_modules", "loftq_config", "eva_config", "megatron_config"),
+    *("task_type", "auto_mapping", "peft_version", "inference_mode", "lora_dropout", "fan_in_fan_out"),
+    *("megatron_core", "qalora_group_size", "loftq_config", "eva_config", "megatron_config"),
 }
-"""Entries that say how an adapter was trained or made, or that its tensors show."""
+"""Entries that say how an adapter was trained or made."""
 READ = {
     *("peft_type", "base_model_name_or_path", "revision", "r", "lora_alpha", "use_rslora", "rank_pattern"),
     *("alpha_pattern", "bias", "init_lora_weights", "modules_to_save", "ensure_weight_tying"),
+    *("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern"),
 }
 """Entries that are checked or used below.  Any other that is set means something that Headway lacks."""
 STARTS = (None, True, False, "gaussian", "eva", "orthogonal")
@@ -51,11 +51,27 @@ class AdapterConfig:
     """``modules_to_save``: the ends of names of modules whose weights the adapter replaces"""
     ties: bool
     """``ensure_weight_tying``"""
+    targets: tuple[str, ...]
+    """``target_modules``: the ends of names of modules with an update; none where the tensors alone show them"""
+    excluded: tuple[str, ...]
+    layers: tuple[int, ...]
+    """``layers_to_transform``: none for all"""
+    layer_names: tuple[str, ...]
 
     def replaces(self, weight: str) -> bool:
         """Whether a weight is in a module that the adapter replaces."""
         parts = weight.split(".")
         return any(".".join(parts[:end]).endswith(self.saved) for end in range(1, len(parts)))
+
+    def updates(self, module: str) -> bool:
+        """Whether a module has an update, as PEFT decides it; only where there are ``targets``."""
+        if _ends(module, self.excluded) or not _ends(module, self.targets):
+            return False
+        if not self.layers or module in self.targets:
+            return True
+        names = "|".join(map(re.escape, self.layer_names)) or "[^.]*"
+        number = re.match(rf"(?:.*\.)?(?:{names})\.(\d+)\.", module)
+        return number is not None and int(number[1]) in self.layers
 
     def rank_of(self, module: str) -> int:
         return int(self._of(module, self.ranks, self.rank))
@@ -73,6 +89,10 @@ class AdapterConfig:
             if module == name.removeprefix("^") or (not name.startswith("^") and module.endswith(f".{name}")):
                 return value
         return usual
+
+
+def _ends(module: str, names: tuple[str, ...]) -> bool:
+    return module in names or module.endswith(tuple(f".{name}" for name in names))
 
 
 def is_adapter(directory: Path) -> bool:
@@ -115,16 +135,28 @@ def read_adapter(directory: Path) -> AdapterConfig:
         _pattern(found, "rank_pattern", path, whole=True),
         _pattern(found, "alpha_pattern", path),
         found.get("use_rslora") is True,
-        _modules(found, path),
+        _names(found, "modules_to_save", path),
         found.get("ensure_weight_tying") is True,
+        () if isinstance(found.get("target_modules"), str) else _names(found, "target_modules", path),
+        _names(found, "exclude_modules", path),
+        _layers(found.get("layers_to_transform"), path),
+        _names(found, "layers_pattern", path),
     )
 
 
-def _modules(found: dict[str, Any], path: Path) -> tuple[str, ...]:
-    names = found.get("modules_to_save") or []
+def _names(found: dict[str, Any], key: str, path: Path) -> tuple[str, ...]:
+    names = found.get(key) or []
+    names = [names] if isinstance(names, str) and key == "layers_pattern" else names
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        raise InputError(f"{path}: modules_to_save is {shown(names)}, expected a list of names of modules.")
+        raise InputError(f"{path}: {key} is {shown(names)}, expected a list of names of modules.")
     return tuple(names)
+
+
+def _layers(found: Any, path: Path) -> tuple[int, ...]:
+    layers = found if isinstance(found, list) else [] if found is None else [found]
+    if not all(type(layer) is int for layer in layers):
+        raise InputError(f"{path}: layers_to_transform is {shown(found)}, expected numbers of layers.")
+    return tuple(layers)
 
 
 def _number(found: dict[str, Any], key: str, path: Path, usual: Any, *, whole: bool = False) -> Any:

@@ -17,15 +17,19 @@ from headway.errors import InputError, RunFailed
 from headway.hub.adapters.config import is_adapter, read_adapter
 from headway.hub.adapters.merge import write_merged
 from headway.hub.download import ADAPTER, ADAPTER_WEIGHTS, Download, locate
+from headway.hub.export_record import check_record
 from headway.hub.fingerprint import full_fingerprint
-from headway.io.atomic_write import temporary, why_not
+from headway.io.atomic_write import temporary, why_not, write_json
 from headway.io.cache_directory import cache_directory
-from headway.io.digest import sha256_of
+from headway.io.digest import changed_file, sha256, sha256_of
 from headway.io.regular_file import inside, open_regular
+from headway.io.strict_json import read_object
 
 FOLDER = "adapters"
-MERGING = 2
+MERGING = 3
 """Counts the ways in which adapters were merged: a model that an earlier one made is merged again."""
+SUMS = "sha256"
+"""The file with the SHA-256 of the others."""
 MONTH = 30 * 24 * 3600
 """Seconds."""
 
@@ -33,9 +37,11 @@ MONTH = 30 * 24 * 3600
 def locate_model(place: str | Path, *, allow_pickle: bool = False) -> Download:
     """As ``hub.download.locate``; for a PEFT adapter, the directory of its base merged with its updates.
 
-    Raises InputError for an adapter that Headway cannot express, and where its base cannot be found.
+    Raises InputError for an adapter that Headway cannot express, where its base cannot be found, and for an export that
+    is damaged.
     """
     found = locate(place, allow_pickle=allow_pickle)
+    check_record(found.path)
     return replace(found, path=_merged(found.path)) if is_adapter(found.path) else found
 
 
@@ -58,15 +64,18 @@ def base_of(directory: Path) -> Path:
 def _merged(directory: Path) -> Path:
     base = base_of(directory)
     kept = cache_directory() / FOLDER / _key(directory, base)
-    if kept.is_dir():
+    if kept.is_dir() and _is_whole(kept):
         with suppress(OSError):
             os.utime(kept)
         return kept
+    shutil.rmtree(kept, ignore_errors=True)
     _forget_unused(kept.parent)
     staged = temporary(kept)
     try:
         staged.mkdir(parents=True, exist_ok=True)
         write_merged(directory, base, staged)
+        sums = {path.name: sha256(path) for path in sorted(staged.iterdir()) if path.is_file()}
+        write_json(staged / SUMS, sums)
         staged.rename(kept)
     except OSError as error:
         if kept.is_dir():  # another command was faster
@@ -78,6 +87,14 @@ def _merged(directory: Path) -> Path:
     finally:
         shutil.rmtree(staged, ignore_errors=True)
     return kept
+
+
+def _is_whole(kept: Path) -> bool:
+    """Whether a merged model is as it was written."""
+    try:
+        return changed_file(kept, read_object(kept / SUMS)) is None
+    except InputError:
+        return False
 
 
 def _forget_unused(folder: Path) -> None:

@@ -74,6 +74,7 @@ def write_merged(directory: Path, base: Path, out: Path) -> None:
         family, theirs = family_of(bare)
         weights = family_weights(bare, family, theirs)
         replaced = _add(weights, adapter, stored, family, places)
+    _check_updates(adapter, stored, weights)
     lacking = sorted(name for name in set(weights) - replaced if adapter.replaces(name))
     if lacking:
         raise InputError(f"{adapter.path}: modules_to_save promises {lacking[0]}, and {stored.source} lacks it.")
@@ -195,6 +196,28 @@ def _add(
         update = adapter.scale_of(module) * (stored.weight(other) @ stored.weight(key))  # (O, I)
         weights[name] = weights[name] + (update.T if turned else update)
     return whole
+
+
+def _check_updates(adapter: AdapterConfig, stored: Weights, weights: Mapping[str, Tensor]) -> None:
+    """Raise InputError where other modules have an update than ``adapter_config.json`` says, or none has."""
+    updated = {_module(key) for key in stored.names if ".lora_" in key}
+    if not stored.names:
+        raise InputError(f"{stored.source}: holds no update.")
+    if not adapter.targets or adapter.ties:  # all of a kind, a pattern, or the head with the embedding
+        return
+    said = "target_modules, exclude_modules and layers_to_transform"
+    if other := sorted(module for module in updated if not adapter.updates(module)):
+        raise InputError(f"{stored.source}: has an update of {other[0]}, which {said} of {adapter.path} leave out.")
+    for name, weight in weights.items():
+        module = name.removesuffix(".weight")
+        wanted = weight.ndim == 2 and re.search(r"\.\d+\.", name) and not adapter.replaces(name)
+        if wanted and adapter.updates(module) and not any(_same_module(module, one) for one in updated):
+            raise InputError(f"{stored.source}: has no update of {module}, which {said} of {adapter.path} promise.")
+
+
+def _same_module(one: str, other: str) -> bool:
+    """Whether two names mean one module, whose class may have its family's prefix or not."""
+    return one == other or one.endswith(f".{other}") or other.endswith(f".{one}")
 
 
 def _name_in(weights: Mapping[str, Tensor], name: str, family: Family, stored: Weights, key: str) -> str:

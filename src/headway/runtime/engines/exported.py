@@ -13,8 +13,9 @@ from typing import Any, cast
 
 from headway.errors import InputError
 from headway.hub.download import one_line
+from headway.hub.export_record import RECORD
 from headway.hub.fingerprint import full_fingerprint
-from headway.io.digest import sha256
+from headway.io.digest import changed_file
 from headway.io.strict_json import read_object
 from headway.models.adapt.ensemble import Ensemble
 from headway.models.transformer import Decoder
@@ -22,8 +23,6 @@ from headway.runtime.engines.engine import Engine
 from headway.runtime.engines.registry import FLOAT32, SPECS, EngineSpec
 
 FOLDER = "exports"
-RECORD = "headway_export.json"
-"""The record of an export: its source, files and check.  It marks an earlier export, which may be replaced."""
 
 
 def place_of(run: Path, target: str, precision: str = FLOAT32) -> Path:
@@ -51,18 +50,11 @@ def checked_export(run: Path, spec: EngineSpec, precision: str) -> Path:
     if unnamed := sorted(here - set(files)):
         what = f"{place / unnamed[0]}: {RECORD} does not name this file, so its damage could not be noticed"
         raise InputError(f"{what}; {again} replaces the export.")
-    for name, told in files.items():
-        try:
-            found = sha256(place / name)
-        except OSError as error:
-            raise InputError(
-                f"{place / name}: cannot be read ({error.strerror or error}); {again} replaces it."
-            ) from None
-        if found != told:
-            raise InputError(
-                f"{place / name}: is damaged: it has changed since it was exported (its SHA-256 differs); {again} "
-                "replaces it."
-            )
+    if (found := changed_file(place, files)) is not None:
+        raise InputError(
+            f"{found}: is damaged: it has changed since it was exported (its SHA-256 differs), or cannot be read; "
+            f"{again} replaces it."
+        )
     return place
 
 

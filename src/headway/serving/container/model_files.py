@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from headway.errors import InputError
+from headway.hub.export_record import RECORD
 from headway.io.regular_file import inside, open_regular
 from headway.io.strict_json import read_object
-from headway.runtime.engines.exported import RECORD
 from headway.training.store.facts import ENDINGS, PART
 from headway.training.store.log import LOG
 from headway.training.store.sizes import ADAPTED

@@ -16,6 +16,7 @@ from headway.serving.openai.ways import SAMPLING, check_count, check_stream, unr
 from headway.serving.schema import Schema, optional
 from headway.serving.state import State
 from headway.serving.text import Token
+from headway.serving.warned import heard
 from headway.tasks.common.prompt import Prompt
 from headway.text.chat.template import MEANT
 
@@ -80,11 +81,13 @@ def _message(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _prompt(served: Served, messages: list[dict[str, Any]]) -> tuple[Prompt, list[str]]:
-    """A conversation for the model, and a warning where the template reads no name of a message.  Raises InputError."""
-    prompt = served.pipe.prompt_of_chat(messages)
+    """A conversation for the model, and warnings of what its template does not read.  Raises InputError."""
+    with heard() as said:
+        prompt = served.pipe.prompt_of_chat(messages)
     nameless = [{key: one[key] for key in one if key != "name"} for one in messages]
-    unnamed = nameless != messages and served.pipe.prompt_of_chat(nameless).ids == prompt.ids
-    return prompt, ["messages: the chat template of this model reads no name of a message"] if unnamed else []
+    if nameless != messages and served.pipe.prompt_of_chat(nameless).ids == prompt.ids:
+        said.append("messages: the chat template of this model reads no name of a message")
+    return prompt, said
 
 
 class _Work:

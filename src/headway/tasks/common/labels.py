@@ -32,8 +32,13 @@ def labels_of(directory: Path, n_classes: int) -> list[str]:
     if not isinstance(names, dict) or {str(i) for i in range(n_classes)} != set(names):
         raise InputError(f"{path}: id2label must name each of the {n_classes} classes, from 0 to {n_classes - 1}.")
     labels = [str(names[str(i)]) for i in range(n_classes)]
+    if nameless := [i for i in range(n_classes) if names[str(i)] is None or not labels[i].strip()]:
+        raise InputError(f"{path}: id2label has no name for class {nameless[0]}.")
     if len(set(labels)) < n_classes:
         raise InputError(f"{path}: id2label gives two classes the same name; found {', '.join(labels)}.")
+    back = entries.get("label2id")
+    if isinstance(back, dict) and set(back) == set(labels) and any(back[labels[i]] != i for i in range(n_classes)):
+        raise InputError(f"{path}: id2label and label2id contradict each other; correct the one that is wrong.")
     return labels
 
 

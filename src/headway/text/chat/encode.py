@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -70,7 +71,11 @@ def encode_prompt(tokenizer: Tokenizer, messages: list[Message]) -> list[int]:
     def render(some: list[Message]) -> str:
         return rendered(template, some, True, tokenizer.special_tokens)[0]
 
-    return _encode(tokenizer, _marked(tokenizer, messages, render(messages), render), [])[0]
+    text = render(messages)
+    said, shown = ("".join(filter(str.isalnum, one.casefold())) for one in (messages[-1].get("content") or "", text))
+    if said not in shown:
+        warnings.warn("the chat template leaves out, or changes, what the last message says", stacklevel=2)
+    return _encode(tokenizer, _marked(tokenizer, messages, text, render), [])[0]
 
 
 def _template_for(tokenizer: Tokenizer, messages: list[Message]) -> str:

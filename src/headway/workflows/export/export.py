@@ -19,6 +19,7 @@ from headway import __version__
 from headway.errors import InputError
 from headway.hub.adapters.locate import locate_model
 from headway.hub.directory import load_model, model_config
+from headway.hub.export_record import RECORD
 from headway.hub.fingerprint import full_fingerprint
 from headway.hub.sentence_transformers import limit_sequences
 from headway.io.atomic_write import why_not, write_json, write_whole
@@ -28,7 +29,6 @@ from headway.io.strict_json import read_object
 from headway.models.heads import Gives
 from headway.models.wirings import wiring_name
 from headway.nn.global_state import isolated
-from headway.runtime.engines.exported import RECORD
 from headway.tasks.registry import NAMES, with_head
 from headway.tasks.task import Pipeline
 from headway.text.tokenizer import Tokenizer
