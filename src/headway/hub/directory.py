@@ -127,18 +127,20 @@ def _saved(model: nn.Module, directory: Path, write: Callable[[nn.Module, Path, 
             modules = (staged / MODULES).exists()
         if not modules:
             (directory / MODULES).unlink(missing_ok=True)
+    except NotImplementedError as error:  # torch's, of what is on the device meta
+        raise ValueError(
+            "the weights have shapes but no numbers (device meta): give it weights first"
+        ) from error
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{directory}: cannot be written ({reason}); name another directory.") from error
 
 
 def _check_is_whole(model: Any) -> None:
-    """Raise ValueError for a module that is no model of Headway or has no weights; it warns of lost precision."""
+    """Raise ValueError for a module that is no model of Headway; it warns of lost precision."""
     if not isinstance(getattr(model, "config", None), TransformerConfig | BaselineConfig | OwnConfig):
         raise ValueError(f"{type(model).__name__} is not a model of Headway, so nothing but its weights could be saved")
     for name, weight in model.named_parameters():
-        if weight.is_meta:
-            raise ValueError(f"{name} has a shape but no numbers (device meta): give the model weights first")
         if weight.is_floating_point() and weight.dtype != torch.float32:
             warnings.warn(f"{name} is {weight.dtype}: the model is saved, and loaded again, in float32", stacklevel=4)
             break
