@@ -128,9 +128,7 @@ def _saved(model: nn.Module, directory: Path, write: Callable[[nn.Module, Path, 
         if not modules:
             (directory / MODULES).unlink(missing_ok=True)
     except NotImplementedError as error:  # torch's, of what is on the device meta
-        raise ValueError(
-            "the weights have shapes but no numbers (device meta): give it weights first"
-        ) from error
+        raise ValueError("the weights have shapes but no numbers (device meta): give it weights first") from error
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{directory}: cannot be written ({reason}); name another directory.") from error
