@@ -155,7 +155,7 @@ def test_the_same_rows_are_held_out_as_of_texts_in_memory():
     source.rows[12]["en"] = "the cat"
     pairs = pairs_of(source)
     for seed in (0, 5):
-        parts = pairs.split(0.1, seed)
+        parts = pairs.split(seed)
         expected = split_indices(source.column("en"), [""] * 211, 0.1, seed)
         assert [part.index.tolist() for part in parts] == [rows.tolist() for rows in expected]
         assert not {*map(text_key, parts[0].sources)} & {*map(text_key, parts[1].sources)}

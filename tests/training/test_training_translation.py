@@ -17,7 +17,6 @@ from headway.data.records.text_pairs import read_text_pairs
 from headway.errors import InputError
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.tasks.translation import preset as translator_preset
-from headway.tasks.translation.data import split_pairs
 from headway.tasks.translation.preset import by_pairs, translator_plan
 from headway.training.options import TrainOptions
 from headway.workflows.evaluate import evaluate
@@ -99,7 +98,7 @@ def test_files_are_measured_by_the_columns_that_were_trained_on(tmp_path: Path):
     other.write_text("note\tde\ten\n" + "".join(f"some words\t{b}\t{a}\n" for a, b in pairs[:40]))
     headway.train(trained, out=tmp_path / "run", steps=2, **TINY)
     rows = table([{"en": a, "de": b} for a, b in pairs], ["en", "de"], trained)
-    train, _ = split_pairs(read_text_pairs(rows, "en", "de"), seed=0)
+    train, _ = read_text_pairs(rows, "en", "de").split(0)
     known = set(train.sources)
     both = sum(a in known for a, _ in pairs[:40])  # those of the held-out part do not count
     assert 0 < both < 40

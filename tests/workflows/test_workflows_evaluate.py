@@ -10,7 +10,6 @@ import headway
 from headway.data.open.read import read
 from headway.data.records.labels import labelled
 from headway.errors import InputError
-from headway.tasks.classification.data import split_labelled
 from headway.workflows.evaluate import evaluate
 
 
@@ -55,7 +54,7 @@ def test_another_file_is_measured_whole(lm_run: Path, corpus: Path, classifier_r
 
 def test_rows_that_were_held_out_are_no_leaks(classifier_run: Path, rows: Path, tmp_path: Path):
     header, *lines = rows.read_text().splitlines(keepends=True)
-    held_out = set(split_labelled(labelled(read([rows]), "text", "label"), 0)[1])
+    held_out = set(labelled(read([rows]), "text", "label").split(0)[1])
     inside = [line.rpartition(",")[0].strip('"') in held_out for line in lines]
     assert 0 < sum(inside) < len(lines)
     some = tmp_path / "some.csv"

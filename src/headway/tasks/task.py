@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from headway.tasks.common.external_loader import ExternalLoader
     from headway.tasks.common.inside import Inside
     from headway.tasks.common.material import Material, MaterialInputs
-    from headway.tasks.common.parts import Parts, Split
+    from headway.tasks.common.parts import Parts
 
 SHOWN = "shown"
 """The key of what is measured only for the report, and is not a metric."""
@@ -210,14 +210,14 @@ class EvaluationInputs:
     counts: dict[str, int] = field(default_factory=dict)
     """receives what became of the rows (``rows_read``, ``quantities.rows_in_words``)"""
 
-    def held_out(self, rows: Any, split: "Split") -> Any:
-        """The rows to measure: those that the run held out, of its own data."""
+    def held_out(self, rows: Any, most: int | None = None) -> Any:
+        """The rows to measure: those that the run held out, ``most`` at most, of its own data."""
         self.counts.update(rows_read(self.source, rows))
         if self.validation:
             found = unknown(rows, self.known)
             self.counts["known"] = len(rows) - len(found)
         else:
-            found = split(rows, split_seed(self.before), self.known)[1] if self.same else rows
+            found = rows.split(split_seed(self.before), self.known, most)[1] if self.same else rows
         if self.facts and not self.same:
             self._warn_of_leaks(found)
         if self.same or self.validation:
@@ -241,9 +241,9 @@ class EvaluationInputs:
         data = self.facts.get("data", {})
         return replace(self.found, **{name: data.get(name) for name in COLUMNS})
 
-    def learnt(self, rows: Any, split: "Split") -> Any:
+    def learnt(self, rows: Any, most: int | None = None) -> Any:
         """Of the rows of the run's training files, those that it was trained on."""
-        return rows if self.facts.get("validation") else split(rows, split_seed(self.before), self.known)[0]
+        return rows if self.facts.get("validation") else rows.split(split_seed(self.before), self.known, most)[0]
 
     @property
     def before(self) -> dict[str, Any]:

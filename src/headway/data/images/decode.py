@@ -18,7 +18,7 @@ from headway.data.images.pixels import Pixels, stored
 from headway.data.images.preprocessing import fitted, read_image
 from headway.data.records.labels import RARE
 from headway.data.records.repeats import text_hashes
-from headway.data.records.split import HELD_OUT, split_indices
+from headway.data.records.split import Divisible
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.io.quantities import counted
@@ -28,7 +28,7 @@ AT_ONCE = 256
 
 
 @dataclass(frozen=True)
-class Decoded:
+class Decoded(Divisible):
     """Images as a model's batches are made of them."""
 
     pixels: Pixels
@@ -49,14 +49,13 @@ class Decoded:
         return Decoded(self.pixels.part(rows), labels, keys, self.warnings)
 
     @property
-    def hashes(self) -> np.ndarray:
+    def hashes(self) -> np.ndarray:  # type: ignore[override]
         """Equal for equal images (``text_hashes`` of the keys), int64 (N,)."""
         return text_hashes(self.keys)
 
-    def split(self, seed: int, known: Sequence[int] | np.ndarray = ()) -> tuple["Decoded", "Decoded"]:
-        """Those to train on, and those that a run with this seed holds out; equal ones are on one side."""
-        train, held_out = split_indices(self.keys, self.labels, HELD_OUT, seed, known)
-        return self.part(train), self.part(held_out)
+    @property
+    def strata(self) -> np.ndarray:
+        return self.targets(sorted(set(self.labels))).astype(np.int32)
 
     def targets(self, classes: Sequence[str]) -> np.ndarray:
         """The number of each one's class, int64 (N,)."""

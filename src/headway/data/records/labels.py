@@ -15,6 +15,7 @@ from headway.data.records.chunks import Chunk
 from headway.data.records.label_typing import Merging, apart, composed, suggestion
 from headway.data.records.repeats import group_numbers, text_hashes
 from headway.data.records.rows import SKIP_SHARE, check_policy, check_skipped, shorten
+from headway.data.records.split import Divisible
 from headway.data.records.table import Table
 from headway.data.records.text_checks import TextChecks
 from headway.errors import InputError
@@ -28,7 +29,7 @@ FIRST = 6
 
 
 @dataclass(frozen=True)
-class Labelled:
+class Labelled(Divisible):
     """Rows of a table that have a text and a label, in their order; the texts are read on demand."""
 
     table: Table
@@ -47,6 +48,12 @@ class Labelled:
     """One message each."""
     dropped: int = 0
     """Rows left out because text or label was missing."""
+    are_values: bool = False
+    """Whether the labels are values, of which there may be any number."""
+
+    @property
+    def strata(self) -> np.ndarray:
+        return super().strata if self.are_values else self.targets
 
     def __len__(self) -> int:
         return len(self.index)
@@ -88,8 +95,8 @@ class Labelled:
 
     def part(self, rows: np.ndarray) -> "Labelled":
         """Some of the rows, by their numbers here in ascending order; the classes stay those of all."""
-        found = (self.index[rows], self.targets[rows], self.hashes[rows], self.lengths[rows])
-        return Labelled(self.table, self.text_column, self.classes, *found)
+        found = {name: getattr(self, name)[rows] for name in ("index", "targets", "hashes", "lengths")}
+        return replace(self, **found, warnings=[], dropped=0)
 
 
 def label_counts(table: Table, label_column: str, as_text: bool = False) -> Counter[str]:
@@ -212,7 +219,8 @@ def labelled(
     names = sorted(counts)
     place = {name: at for at, name in enumerate(names)}
     targets = np.array([place.get(meant[label], -1) for label in written], dtype=np.int32)[rows.numbers]
-    found = Labelled(table, text_column, names, rows.index, targets, rows.hashes, rows.lengths)
+    arrays = rows.index, targets, rows.hashes, rows.lengths
+    found = Labelled(table, text_column, names, *arrays, are_values=not as_labels)
     if as_labels and not merging.as_text:
         _check_numbers(found, label_column)
     warnings = []

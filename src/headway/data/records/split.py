@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 
@@ -13,6 +14,31 @@ from headway.io.quantities import counted
 
 HELD_OUT = 0.1
 """The share of the data that is held out when no validation file is given."""
+
+
+class Divisible:
+    """Records of which a run holds some out."""
+
+    hashes: np.ndarray
+    """Equal for those that read the same, int64 (N,)."""
+
+    @property
+    def strata(self) -> np.ndarray:
+        """The number of each one's group, int32 (N,): of every group some are held out."""
+        return np.zeros(len(self.hashes), dtype=np.int32)
+
+    def part(self, rows: np.ndarray) -> Self:
+        """Some of them, by their numbers here in ascending order."""
+        raise NotImplementedError
+
+    def split(self, seed: int, known: Sequence[int] | np.ndarray = (), most: int | None = None) -> tuple[Self, Self]:
+        """Those to train on, and those that a run with this seed holds out: a tenth, and ``most`` at most.
+
+        Those that read the same are on one side, and none whose hash is ``known`` is held out.
+        """
+        share = HELD_OUT if most is None else min(HELD_OUT, most / max(1, len(self.hashes)))
+        train, held_out = split_rows(self.hashes, self.strata, share, seed, known)
+        return self.part(train), self.part(held_out)
 
 
 def split_indices(

@@ -3,7 +3,7 @@
 import math
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
@@ -13,7 +13,7 @@ from headway.data.batches.cache import cache_key
 from headway.data.open.columns import number
 from headway.data.records.chunks import Chunk
 from headway.data.records.repeats import text_hashes
-from headway.data.records.split import split_rows
+from headway.data.records.split import Divisible
 from headway.data.records.table import Table
 from headway.data.records.text_checks import Found
 from headway.data.records.text_rows import TextColumn
@@ -36,7 +36,7 @@ TURNS = 8
 
 
 @dataclass(frozen=True)
-class TextPairs:
+class TextPairs(Divisible):
     """Rows of a table that have two texts, in their order; the texts are read on demand."""
 
     table: Table
@@ -90,11 +90,6 @@ class TextPairs:
         scores = None if self.scores is None else self.scores[rows]
         found = self.index[rows], self.hashes[rows], self.lengths[:, rows], scores
         return TextPairs(self.table, self.columns, *found)
-
-    def split(self, share: float, seed: int, known: Sequence[int] | np.ndarray = ()) -> tuple["TextPairs", "TextPairs"]:
-        """Pairs to train on and pairs held out; those with the same first text are on one side."""
-        train, held_out = split_rows(self.hashes, np.zeros(len(self), dtype=np.int32), share, seed, known)
-        return self.part(train), self.part(held_out)
 
     def looked_at(self) -> "TextPairs":
         """Every n-th pair, so that there are few enough to compare their words."""

@@ -3,7 +3,7 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -14,9 +14,8 @@ from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.batches.batching import TargetKind
 from headway.data.batches.examples import Examples
 from headway.data.records.label_typing import merging, said
-from headway.data.records.labels import Labelled, check_labels, label_counts, labelled
+from headway.data.records.labels import check_labels, label_counts, labelled
 from headway.data.records.sample import drawn
-from headway.data.records.split import HELD_OUT, split_rows
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.fine_tune import adds_layer, for_classification, pools_mean
@@ -102,7 +101,7 @@ class ClassificationData(TaskData):
         if isinstance(held_out, Table):
             other = labelled(held_out, *columns, on_bad_row=self.options.data.on_bad_row, merging=merged)
             check_labels(self.labels, other, other.name)
-        self.parts = in_parts(given, rows, other, split_labelled)
+        self.parts = in_parts(given, rows, other)
         train, held = self.parts.train, self.parts.held_out
         warnings += self.parts.warnings
         self.train_targets, self.targets = train.numbered(self.labels), held.numbered(self.labels)
@@ -273,12 +272,6 @@ def _check_base(base: Base, options: TrainOptions) -> None:
     for way in ("frozen", "contrastive"):
         if options.value(way) and isinstance(base.model, Decoder):
             raise InputError(f"{base.path}: is a decoder, and --{way} needs an encoder.")
-
-
-def split_labelled(rows: Labelled, seed: int, known: Sequence[int] | np.ndarray = ()) -> tuple[Labelled, Labelled]:
-    """The rows that a run with this seed trains on, and those that it holds out, of which none is ``known``."""
-    train, held_out = split_rows(rows.hashes, rows.targets, HELD_OUT, seed, known)
-    return rows.part(train), rows.part(held_out)
 
 
 def _row_tokenizer(texts: Iterable[str], options: TrainOptions, characters: int) -> Tokenizer:

@@ -13,7 +13,6 @@ from headway.data.records.labels import Labelled, label_counts, labelled
 from headway.data.records.sample import few
 from headway.data.records.table import Table
 from headway.errors import InputError
-from headway.tasks.classification.data import split_labelled
 from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.common.classes import Classification
 from headway.tasks.common.linear import classification_baselines
@@ -64,7 +63,7 @@ def _held_out(pipe: Classifier, given: EvaluationInputs) -> Labelled:
     counts = label_counts(table, columns[1], as_text)
     merged = as_measured(given.facts, asked.merge_labels, as_text, counts, pipe.labels)
     rows = labelled(table, *columns, on_bad_row=policy, to_learn=False, merging=merged, classes=pipe.labels)
-    return given.held_out(rows, split_labelled)  # type: ignore[no-any-return]
+    return given.held_out(rows)  # type: ignore[no-any-return]
 
 
 def _with_nearest(label: str, labels: Sequence[str]) -> str:
@@ -85,4 +84,4 @@ def _trained_rows(given: EvaluationInputs) -> Labelled | None:
     rows = labelled(
         trained, data["text_column"], data["label_column"], on_bad_row=policy, merging=recorded(given.facts)
     )
-    return given.learnt(rows, split_labelled)  # type: ignore[no-any-return]
+    return given.learnt(rows)  # type: ignore[no-any-return]

@@ -1,6 +1,5 @@
 """The rows of a run in two parts, without held-out rows that its base was trained on, and the count of them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +13,6 @@ from headway.tasks.task import TaskInputs, rows_read
 
 FEW = 10
 """Held-out rows that must remain where those that the base was trained on are kept out; of few rows a tenth."""
-Split = Callable[[Any, int, np.ndarray], tuple[Any, Any]]
-"""(rows, seed, hashes of texts that are not held out) -> the rows to train on, and the others"""
 
 
 @dataclass(frozen=True)
@@ -41,18 +38,20 @@ class Parts:
         }
 
 
-def in_parts(given: TaskInputs, rows: Any, other: Any, split: Split) -> Parts:
-    """Split the rows, or hold out ``other`` if there are any; what the base was trained on is not held out.
+def in_parts(given: TaskInputs, rows: Any, other: Any, most: int | None = None) -> Parts:
+    """Split the rows (``records.split.Divisible``), or hold out ``other`` if there are any.
+
+    What the base was trained on is not held out, and of the rows ``most`` at most.
 
     Raises InputError where too few rows are left.
     """
     known = given.before.get(given.found.task, np.zeros(0, dtype=np.int64))
     for seed in given.repeated:
-        known = np.union1d(known, rows.hashes if seed < 0 else split(rows, seed, known[:0])[0].hashes)
+        known = np.union1d(known, rows.hashes if seed < 0 else rows.split(seed, known[:0], most)[0].hashes)
     warnings = [f"{base} does not say what it was trained on: held-out rows may be among that" for base in given.silent]
     whole = rows if other is None else other
     count = int(np.isin(whole.hashes, known).sum())
-    train, held_out = (rows, unknown(other, known)) if other else split(rows, given.options.seed_of_split, known)
+    train, held_out = (rows, unknown(other, known)) if other else rows.split(given.options.seed_of_split, known, most)
     if count and len(held_out) < min(FEW, len(whole) // 10):
         raise InputError(
             f"{count:,} of {len(whole):,} rows were trained on by "

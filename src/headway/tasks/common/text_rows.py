@@ -22,7 +22,6 @@ from headway.data.batches.batching import Batch, TargetKind
 from headway.data.batches.examples import Examples
 from headway.data.open.columns import number
 from headway.data.records.labels import Labelled, labelled
-from headway.data.records.split import HELD_OUT, split_rows
 from headway.data.records.table import Table
 from headway.errors import InputError, shown
 from headway.hub.directory import model_config
@@ -81,7 +80,7 @@ class TextRows(Task):
     def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
         table, found = given.table(f"a model for {self.spec.name} is measured on {self.needs}"), given.found
         rows, values = self.rows_of(table, found.text_column, found.label_column, given.options)
-        rows = given.sampled(given.held_out(rows, split))
+        rows = given.sampled(given.held_out(rows))
         ids = encoded_texts(rows, pipe.tokenizer).cut(pipe.max_length, pipe.tokenizer.special_ids)
         examples = Examples(ids, values[rows.targets], TargetKind.ROW)
         metrics = measured_rows(pipe, self.objective, examples, given.each)
@@ -120,12 +119,6 @@ class TextRows(Task):
         return rows, of_classes
 
 
-def split(rows: Labelled, seed: int, known: np.ndarray) -> tuple[Labelled, Labelled]:
-    """The rows that a run with this seed trains on, and those that it holds out, none of them ``known``."""
-    train, held_out = split_rows(rows.hashes, np.zeros(len(rows), dtype=np.int32), HELD_OUT, seed, known)
-    return rows.part(train), rows.part(held_out)
-
-
 class TextRowData(TaskData):
     """The rows of a run, split, tokenised and cut."""
 
@@ -140,7 +133,7 @@ class TextRowData(TaskData):
         named, theirs = None, values
         if isinstance(held_out, Table):
             named, theirs = task.rows_of(held_out, *columns, self.options)
-        self.parts = in_parts(given, rows, named, split)
+        self.parts = in_parts(given, rows, named)
         train, other, warnings = self.parts.train, self.parts.held_out, [*rows.warnings, *self.parts.warnings]
         self.train_targets, self.targets = values[train.targets], theirs[other.targets]
         kind, characters = self.options.data.tokenizer or "word", int(train.lengths.sum(dtype=np.int64))

@@ -1,6 +1,6 @@
 """Vectors of texts, from pairs of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from itertools import chain
 from typing import Any
@@ -10,7 +10,6 @@ from torch import nn
 
 from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.open.detected import Detected
-from headway.data.records.split import HELD_OUT
 from headway.data.records.table import Table
 from headway.data.records.text_checks import FIRST
 from headway.data.records.text_pairs import PairReading, TextPairs
@@ -19,7 +18,7 @@ from headway.models.heads import Gives, PoolingHead, gives
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.tasks.common.lengths import checked_length, cut_warning
-from headway.tasks.common.parts import Split, in_parts
+from headway.tasks.common.parts import in_parts
 from headway.tasks.common.rows import encoded_pairs
 from headway.tasks.common.running_text import bpe_size
 from headway.tasks.common.vocabulary import base_vocabulary
@@ -64,7 +63,7 @@ class EmbeddingData(TaskData):
         other = None
         if isinstance(given.held_out, Table):
             other = read_pairs(given.held_out, given.found, on_bad_row=policy)
-        self.parts = in_parts(given, pairs, other, split_of(given.earlier))
+        self.parts = in_parts(given, pairs, other, most)
         train, held_out = self.parts.train, self.parts.held_out
         self.kind = "pairs" if pairs.scores is None else "scores"
         if self.kind == "pairs" and len(held_out) < 2:
@@ -172,16 +171,6 @@ def read_pairs(table: Table, found: Detected, *, on_bad_row: str) -> TextPairs:
 def most_held_out(earlier: dict[str, Any] | None) -> int | None:
     """How many pairs are held out at most; earlier versions, whose headway.json does not say so, had no limit."""
     return MOST_HELD_OUT if earlier is None else earlier.get("data", {}).get("most_held_out")
-
-
-def split_of(earlier: dict[str, Any] | None) -> Split:
-    """How a run splits pairs; those with the same first text are on one side."""
-    most = most_held_out(earlier)
-
-    def split(pairs: TextPairs, seed: int, known: Sequence[int] | np.ndarray) -> tuple[TextPairs, TextPairs]:
-        return pairs.split(HELD_OUT if most is None else min(HELD_OUT, most / max(1, len(pairs))), seed, known)
-
-    return split
 
 
 def scores_of(pairs: TextPairs) -> np.ndarray:

@@ -8,7 +8,7 @@ from headway.data.records.sample import few
 from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs
 from headway.tasks.common.rows import encoded_pairs
-from headway.tasks.embedding.data import read_pairs, scores_of, split_of
+from headway.tasks.embedding.data import most_held_out, read_pairs, scores_of
 from headway.tasks.embedding.objective import Embedding, embedding_baselines, texts_of
 from headway.tasks.embedding.pipeline import Embedder
 from headway.tasks.task import EvaluationInputs
@@ -28,7 +28,8 @@ def measure(pipe: Embedder, given: EvaluationInputs) -> dict[str, Any]:
     trained = None if given.same else given.trained_on()
     if isinstance(trained, Table):
         policy = given.before.get("on_bad_row") or "error"
-        known = given.learnt(read_pairs(trained, given.found_in_training, on_bad_row=policy), split_of(given.facts))
+        pairs_then = read_pairs(trained, given.found_in_training, on_bad_row=policy)
+        known = given.learnt(pairs_then, most_held_out(given.facts))
         given.baselines.extend(embedding_baselines(known, pairs, given.of_baselines)[0])
     return {**metrics, "examples": len(pairs)}
 
@@ -42,4 +43,4 @@ def _held_out(given: EvaluationInputs) -> TextPairs:
     """The pairs to measure.  Raises InputError for what is no table of pairs."""
     table = given.table("an encoder of texts is measured on a table of pairs of texts")
     pairs = read_pairs(table, given.found, on_bad_row=given.options.data.on_bad_row)
-    return given.held_out(pairs, split_of(given.facts))  # type: ignore[no-any-return]
+    return given.held_out(pairs, most_held_out(given.facts))  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ from torch import nn
 
 from headway.data.images.augment import Augmentation
 from headway.data.images.batch_source import ImageBatches
-from headway.data.images.decode import Decoded, decoded
+from headway.data.images.decode import decoded
 from headway.data.images.image_table import ImageTable
 from headway.data.records.label_typing import apart
 from headway.errors import InputError
@@ -57,7 +57,7 @@ class ImageData(TaskData):
         if isinstance(held_out, ImageTable):
             other = decoded(held_out, self.how)
             check_known(other.labels, self.labels, held_out.name)
-        self.parts = in_parts(given, found, other, Decoded.split)
+        self.parts = in_parts(given, found, other)
         train, validation = self.parts.train, self.parts.held_out
         warnings += self.parts.warnings
         self.train, self.validation = train.pixels, validation.pixels

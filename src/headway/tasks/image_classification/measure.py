@@ -40,4 +40,4 @@ def _held_out(pipe: ImageClassifier, given: EvaluationInputs) -> Decoded:
         raise InputError(f"{given.source.name}: an image classifier is measured on images.")
     found = decoded(given.source, pipe.preprocessor)
     check_known(found.labels, list(map(composed, pipe.labels)), given.source.name)
-    return given.held_out(found, Decoded.split)  # type: ignore[no-any-return]
+    return given.held_out(found)  # type: ignore[no-any-return]

@@ -3,7 +3,7 @@
 import json
 import math
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -20,7 +20,7 @@ from headway.data.batches.examples import Examples
 from headway.data.records.chunks import ROWS
 from headway.data.records.dialogues import KEY, REPLY, ROLES, WEIGHT, Dialogues, Message, without_oldest_turn
 from headway.data.records.repeats import text_hashes
-from headway.data.records.split import HELD_OUT, split_rows
+from headway.data.records.split import Divisible
 from headway.errors import InputError
 from headway.io.cache_directory import cache_directory
 from headway.tasks.common.lengths import checked_length, usual_longest
@@ -72,9 +72,7 @@ class DialogueData(LanguageModelData):
         self.options, self.base, self.labels = given.options, given.base, []
         if self.base is not None:
             base_decoder(self.base)
-        self.parts = in_parts(
-            given, talks(source), talks(held_out) if isinstance(held_out, Dialogues) else None, Talks.split
-        )
+        self.parts = in_parts(given, talks(source), talks(held_out) if isinstance(held_out, Dialogues) else None)
         train, held = self.parts.train, self.parts.held_out
         characters = int(train.characters.sum())
         vocabulary = base_vocabulary(given, train.texts(), chat=True, out_of=characters)
@@ -156,7 +154,7 @@ class DialogueData(LanguageModelData):
 
 
 @dataclass(frozen=True)
-class Talks:
+class Talks(Divisible):
     """Some of the conversations of a file, read whenever they are asked for."""
 
     source: Dialogues
@@ -180,11 +178,6 @@ class Talks:
     def part(self, rows: np.ndarray) -> "Talks":
         """Some of them, by their numbers here in ascending order."""
         return Talks(self.source, self.index[rows], self.hashes[rows], self.characters[rows])
-
-    def split(self, seed: int, known: Sequence[int] | np.ndarray = ()) -> tuple["Talks", "Talks"]:
-        """Those to train on, and those that a run with this seed holds out."""
-        train, held_out = split_rows(self.hashes, np.zeros(len(self), dtype=np.int32), HELD_OUT, seed, known)
-        return self.part(train), self.part(held_out)
 
 
 def talks(source: Dialogues) -> Talks:

@@ -35,7 +35,7 @@ def held_out_inputs(pipe: Generator, given: EvaluationInputs, count: int) -> lis
 
 
 def _held_out_talks(source: Dialogues, given: EvaluationInputs) -> Talks:
-    return given.held_out(talks(source), Talks.split)  # type: ignore[no-any-return]
+    return given.held_out(talks(source))  # type: ignore[no-any-return]
 
 
 def _dialogue_metrics(pipe: Generator, source: Dialogues, given: EvaluationInputs) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class TokenClassificationData(TaskData):
         if given.held_out is not None:
             other = read_tagged(given.held_out, given.found, policy, whole=tagged.whole)
             other.check_labels(self.labels, "the tags of the training data")
-        self.parts = in_parts(given, tagged, other, Tagged.split)
+        self.parts = in_parts(given, tagged, other)
         train, held_out = self.parts.train, self.parts.held_out
         warnings += self.parts.warnings
         if other is not None:

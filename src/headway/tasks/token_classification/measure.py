@@ -50,7 +50,7 @@ def _held_out(pipe: Tagger, given: EvaluationInputs) -> Tagged:
     """The sentences to measure.  Raises InputError for tags that the model does not have."""
     tagged = read_tagged(given.source, given.found, given.options.data.on_bad_row, **_scheme(pipe))
     tagged.check_labels(pipe.labels, "the model's tags")
-    return given.held_out(tagged, Tagged.split)  # type: ignore[no-any-return]
+    return given.held_out(tagged)  # type: ignore[no-any-return]
 
 
 def _rows(pipe: Tagger, tagged: Tagged) -> Rows:
@@ -63,4 +63,4 @@ def _trained_on(given: EvaluationInputs, scheme: dict[str, Any]) -> Tagged | Non
     if trained is None:
         return None
     known = read_tagged(trained, given.found_in_training, given.before.get("on_bad_row") or "error", **scheme)
-    return given.learnt(known, Tagged.split)  # type: ignore[no-any-return]
+    return given.learnt(known)  # type: ignore[no-any-return]

@@ -29,7 +29,7 @@ from headway.data.records.corpus import Corpus, Source
 from headway.data.records.label_typing import composed
 from headway.data.records.repeats import text_hashes
 from headway.data.records.rows import SKIP, BadRows, check_skipped, counted, shorten
-from headway.data.records.split import HELD_OUT, split_rows
+from headway.data.records.split import Divisible
 from headway.data.records.table import Table
 from headway.data.records.text_checks import FIRST
 from headway.errors import InputError
@@ -49,7 +49,7 @@ class Sentence:
 
 
 @dataclass(frozen=True)
-class Tagged:
+class Tagged(Divisible):
     """The sentences of a source in order, read again whenever they are asked for; only numbers about them are held."""
 
     name: str
@@ -91,13 +91,12 @@ class Tagged:
         kept = {name: getattr(self, name)[rows] for name in ("index", "hashes", "characters", "words")}
         return replace(self, key=cache_key(self.key, sha256(kept["index"].tobytes()).hexdigest()), **kept)
 
-    def split(self, seed: int, known: Sequence[int] | np.ndarray = ()) -> tuple["Tagged", "Tagged"]:
-        """The sentences for training and those that are held out: of each type of entity some, duplicates together."""
+    @property
+    def strata(self) -> np.ndarray:
+        """The number of the rarest tag of each sentence."""
         place = {tag: at for at, tag in enumerate(sorted(self.tags))}
         rarest = (min(set(one.tags), key=lambda tag: (self.tags[tag], tag)) for one in self)
-        targets = np.fromiter((place[tag] for tag in rarest), np.int32, len(self))
-        train, held_out = split_rows(self.hashes, targets, HELD_OUT, seed, known)
-        return self.part(train), self.part(held_out)
+        return np.fromiter((place[tag] for tag in rarest), np.int32, len(self))
 
     def check_labels(self, labels: Sequence[str], whose: str) -> None:
         """Raise InputError naming file and line for a tag that is none of ``labels``, which are those of ``whose``."""

@@ -17,7 +17,6 @@ from headway.data.batches.encoded import unnamed_rows
 from headway.data.batches.examples import Examples
 from headway.data.open.detected import Detected
 from headway.data.records.sample import drawn
-from headway.data.records.split import HELD_OUT
 from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs, exchanged_sides, read_text_pairs
 from headway.errors import InputError
@@ -90,7 +89,8 @@ class TranslationData(TaskData):
             self.base = _between(self.base, self.options)
             given = replace(given, base=self.base)
         named = columns_of(other, given.found) if isinstance(other, Table) else None
-        self.parts = in_parts(given, columns_of(table, given.found), named, split_pairs)
+        pairs = columns_of(table, given.found)
+        self.parts = in_parts(given, pairs, named, MOST_HELD_OUT)
         train, held_out = self.parts.train, self.parts.held_out
         vocabulary = base_vocabulary(given, train.texts, out_of=train.characters)
         self.tokenizer = vocabulary.tokenizer or _tokenizer(train, self.options)
@@ -103,7 +103,7 @@ class TranslationData(TaskData):
         for part, name in ((self.train, table.name), (self.validation, "the held-out part")):
             if not len(part):
                 raise InputError(f"{name}: no pair has at most {self.longest:,} tokens on each side; see --length.")
-        warnings = [*train.warnings, *_warnings(train, held_out, len(self.train), self.longest), *self.parts.warnings]
+        warnings = [*pairs.warnings, *_warnings(train, held_out, len(self.train), self.longest), *self.parts.warnings]
         if isinstance(other, Table) and named is not None:
             warnings += [f"{other.name}: {warning}" for warning in named.warnings]
             if exchanged_sides(train, held_out):
@@ -256,12 +256,6 @@ def columns_of(table: Table, found: Detected) -> TextPairs:
         own = RECOGNISER.columns(Given(table, asked=TASK))
         columns = own.text_column or "", own.second_column or ""
     return read_text_pairs(table, *columns)
-
-
-def split_pairs(pairs: TextPairs, seed: int, known: Sequence[int] | np.ndarray = ()) -> tuple[TextPairs, TextPairs]:
-    """Pairs to train on, with the warnings of all, and pairs held out; those with the same source are on one side."""
-    train, held_out = pairs.split(min(HELD_OUT, MOST_HELD_OUT / len(pairs)), seed, known)
-    return replace(train, warnings=pairs.warnings), held_out
 
 
 def _longest_pair(lengths: np.ndarray, options: TrainOptions, base: Base | None) -> int:

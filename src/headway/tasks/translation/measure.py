@@ -12,7 +12,7 @@ from headway.tasks.common.lengths import told_once
 from headway.tasks.common.rows import EncodedPairs, encoded_pairs
 from headway.tasks.task import EvaluationInputs
 from headway.tasks.translation.bleu import MISSING, WITHOUT_SPACES, bleu_scores, without_spaces
-from headway.tasks.translation.data import against_rivals, columns_of, split_pairs
+from headway.tasks.translation.data import MOST_HELD_OUT, against_rivals, columns_of
 from headway.tasks.translation.decoder_only import joined, prefix_task
 from headway.tasks.translation.objective import Translation
 from headway.tasks.translation.pipeline import Translator
@@ -64,7 +64,7 @@ def held_out_inputs(pipe: Translator, given: EvaluationInputs, count: int) -> li
 def _held_out(given: EvaluationInputs) -> TextPairs:
     """The pairs to measure.  Raises InputError for what is no table of pairs."""
     pairs = columns_of(given.table("a translator is measured on pairs of texts"), given.found)
-    return given.held_out(pairs, split_pairs)  # type: ignore[no-any-return]
+    return given.held_out(pairs, MOST_HELD_OUT)  # type: ignore[no-any-return]
 
 
 def _fitting(pipe: Translator, given: EvaluationInputs, pairs: TextPairs) -> tuple[EncodedPairs, int]:
@@ -91,4 +91,4 @@ def _trained_pairs(given: EvaluationInputs) -> TextPairs | None:
     if not isinstance(trained, Table):
         return None
     known = read_text_pairs(trained, data["text_column"], data["second_column"])
-    return given.learnt(known, split_pairs)
+    return given.learnt(known, MOST_HELD_OUT)
