@@ -136,9 +136,7 @@ def folder_files(folder: Path) -> list[Path]:
             f"{folder}: no .txt, .csv, .tsv, .jsonl or .parquet files in this folder, only others such as {example}; "
             "name the file to read."
         )
-    for path in read:
-        check_path(path)
-    if not (filled := [path for path in read if path.stat().st_size]):
+    if not (filled := [path for path in read if not path.is_file() or path.stat().st_size]):
         raise InputError(f"{folder}: every file in this folder is empty, such as {read[0].relative_to(folder)}.")
     files = [path for path in filled if not path.name.lower().endswith((".json", ".json.gz"))] or filled
     first = {kind(path): path.relative_to(folder) for path in reversed(files)}
@@ -151,6 +149,8 @@ def folder_files(folder: Path) -> list[Path]:
             f"{folder}: {' and '.join(parts.values())} are parts of the data; name the files to train on, and the "
             "others with --validation."
         )
+    for path in files:
+        check_path(path)
     return files
 
 
