@@ -18,7 +18,7 @@ from headway.data.images.pixels import Pixels, stored
 from headway.data.images.preprocessing import fitted, read_image
 from headway.data.records.labels import RARE
 from headway.data.records.repeats import text_hashes
-from headway.data.records.split import Divisible
+from headway.data.records.split import Splittable
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.io.quantities import counted
@@ -28,7 +28,7 @@ AT_ONCE = 256
 
 
 @dataclass(frozen=True)
-class Decoded(Divisible):
+class Decoded(Splittable):
     """Images as a model's batches are made of them."""
 
     pixels: Pixels

@@ -15,7 +15,7 @@ from headway.data.records.chunks import Chunk
 from headway.data.records.label_typing import Merging, apart, composed, suggestion
 from headway.data.records.repeats import group_numbers, text_hashes
 from headway.data.records.rows import SKIP_SHARE, check_policy, check_skipped, shorten
-from headway.data.records.split import Divisible
+from headway.data.records.split import Splittable
 from headway.data.records.table import Table
 from headway.data.records.text_checks import TextChecks
 from headway.errors import InputError
@@ -29,7 +29,7 @@ FIRST = 6
 
 
 @dataclass(frozen=True)
-class Labelled(Divisible):
+class Labelled(Splittable):
     """Rows of a table that have a text and a label, in their order; the texts are read on demand."""
 
     table: Table

@@ -16,7 +16,7 @@ HELD_OUT = 0.1
 """The share of the data that is held out when no validation file is given."""
 
 
-class Divisible:
+class Splittable:
     """Records of which a run holds some out."""
 
     hashes: np.ndarray

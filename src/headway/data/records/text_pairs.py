@@ -13,7 +13,7 @@ from headway.data.batches.cache import cache_key
 from headway.data.open.columns import number
 from headway.data.records.chunks import Chunk
 from headway.data.records.repeats import text_hashes
-from headway.data.records.split import Divisible
+from headway.data.records.split import Splittable
 from headway.data.records.table import Table
 from headway.data.records.text_checks import Found
 from headway.data.records.text_rows import TextColumn
@@ -36,7 +36,7 @@ TURNS = 8
 
 
 @dataclass(frozen=True)
-class TextPairs(Divisible):
+class TextPairs(Splittable):
     """Rows of a table that have two texts, in their order; the texts are read on demand."""
 
     table: Table

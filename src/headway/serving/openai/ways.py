@@ -146,7 +146,7 @@ def unread(value: Any, schema: Schema, where: str = "") -> list[str]:
         elif isinstance(value, dict) and "properties" in choice:
             for key, inside in value.items():
                 path = f"{where}.{key}" if where else key
-                refused = (*(MEANT if inside else ()),) if where else (*NEUTRAL, *CHANGING)
+                refused = (*NEUTRAL, *CHANGING) if not where else tuple(MEANT) if inside else ()
                 if key in choice["properties"]:
                     warnings += unread(inside, choice["properties"][key], path)
                 elif inside is not None and key not in (*WITHOUT_EFFECT, *refused):

@@ -39,7 +39,7 @@ class Parts:
 
 
 def in_parts(given: TaskInputs, rows: Any, other: Any, most: int | None = None) -> Parts:
-    """Split the rows (``records.split.Divisible``), or hold out ``other`` if there are any.
+    """Split the rows (``records.split.Splittable``), or hold out ``other`` if there are any.
 
     What the base was trained on is not held out, and of the rows ``most`` at most.
 

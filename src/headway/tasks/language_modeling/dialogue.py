@@ -20,7 +20,7 @@ from headway.data.batches.examples import Examples
 from headway.data.records.chunks import ROWS
 from headway.data.records.dialogues import KEY, REPLY, ROLES, WEIGHT, Dialogues, Message, without_oldest_turn
 from headway.data.records.repeats import text_hashes
-from headway.data.records.split import Divisible
+from headway.data.records.split import Splittable
 from headway.errors import InputError
 from headway.io.cache_directory import cache_directory
 from headway.tasks.common.lengths import checked_length, usual_longest
@@ -154,7 +154,7 @@ class DialogueData(LanguageModelData):
 
 
 @dataclass(frozen=True)
-class Talks(Divisible):
+class Talks(Splittable):
     """Some of the conversations of a file, read whenever they are asked for."""
 
     source: Dialogues

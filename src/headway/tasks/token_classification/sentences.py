@@ -29,7 +29,7 @@ from headway.data.records.corpus import Corpus, Source
 from headway.data.records.label_typing import composed
 from headway.data.records.repeats import text_hashes
 from headway.data.records.rows import SKIP, BadRows, check_skipped, counted, shorten
-from headway.data.records.split import Divisible
+from headway.data.records.split import Splittable
 from headway.data.records.table import Table
 from headway.data.records.text_checks import FIRST
 from headway.errors import InputError
@@ -49,7 +49,7 @@ class Sentence:
 
 
 @dataclass(frozen=True)
-class Tagged(Divisible):
+class Tagged(Splittable):
     """The sentences of a source in order, read again whenever they are asked for; only numbers about them are held."""
 
     name: str
