@@ -274,3 +274,14 @@ def test_a_head_is_kept_by_the_names_of_its_classes(
     assert found[turned]["labels"] == labels and found[run]["labels"] == labels[::-1]
     losses = [one["baselines"][-1]["val_loss"] for one in found.values()]
     assert losses[0] == pytest.approx(losses[1], abs=1e-6)
+
+
+@pytest.mark.parametrize("way", ["frozen", "contrastive"])
+def test_a_default_of_an_earlier_version_is_none_that_was_given(way: str):
+    """An earlier Headway recorded --warmup 0.02 of every run; a linear classifier has no warmup."""
+    record = {way: True, "from_model": "base", "warmup": 0.02, "seed": 3}
+    found = TrainOptions.of_record(record)
+    assert found.named == {way: True, "from_model": "base", "seed": 3}
+    assert TrainOptions.of_record({**record, way: False}).optimisation.warmup == 0.02
+    with pytest.raises(InputError, match="--warmup is for training the whole model"):
+        TrainOptions(**record)

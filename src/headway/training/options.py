@@ -56,6 +56,8 @@ class TrainOptions(Grouped):
         """The options of a run from its headway.json; those with their defaults count as not given."""
         plain = {name: (entry.default, type(entry.default)) for name, entry in OPTIONS.items()}
         given = {name for name, value in record.items() if name in plain and (value, type(value)) != plain[name]}
+        if record.get("frozen") or record.get("contrastive"):  # with which they cannot have been given
+            given -= {name for name, value in FORMER.items() if record.get(name) == value}
         return cls(**{name: record[name] for name in given})
 
     @property
@@ -88,6 +90,8 @@ class TrainOptions(Grouped):
             raise InputError("--lora goes with --optimizer adam or adamw: Muon is for whole matrices.")
 
 
+FORMER = {"warmup": 0.02}
+"""Defaults of earlier versions: a record cannot tell whether they were given."""
 OPTIONS = entries(TrainOptions)
 """Every option by its flat name."""
 OF_THE_LOOP = tuple(name for name, entry in OPTIONS.items() if entry.metadata["loop"])

@@ -11,13 +11,10 @@ from headway.io.quantities import parse_seconds
 from headway.training.base import Base
 from headway.training.grouped import entries
 from headway.training.option_fields import DEFAULT_TIME, flag
-from headway.training.options import CHANGEABLE, FREE, TrainOptions
+from headway.training.options import CHANGEABLE, FORMER, FREE, TrainOptions
 from headway.training.plan import OF_OPTIONS, Plan
 from headway.training.sizing.presets import tokens_of_rows
 from headway.training.store.run_directory import RunDirectory
-
-FORMER = {"warmup": 0.02}
-"""Defaults of earlier versions: a record cannot tell whether they were given."""
 
 
 def fingerprints(source: Corpus | Table, held_out: Corpus | Table | None) -> dict[str, str | None]:
