@@ -40,5 +40,5 @@ class OwnConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "OwnConfig":
         """Build from a dict as ``dataclasses.asdict`` makes it; an unknown key raises ValueError."""
-        found: OwnConfig = from_keys(cls, values, "the configuration")
-        return found
+        config: OwnConfig = from_keys(cls, values, "the configuration")
+        return config

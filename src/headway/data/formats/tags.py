@@ -9,6 +9,7 @@ from dataclasses import dataclass
 TAG = re.compile(r"O|[BIESLUM]-[A-Za-z0-9_][^\s,;|]*")
 """A tag of the schemes IOB, IOB2, BIOES and BILOU; O is outside of every name."""
 UNTYPED = re.compile(r"[BIESLUM]-")
+"""A prefix of these schemes without a type."""
 NAME = re.compile(r"O|[A-Z][A-Z_-]{2,19}")
 """A tag of the scheme IO, as lines of a token and a tag have it: PER, LOC, ORG, and O for the most."""
 WORD_CLASSES = frozenset(
@@ -70,8 +71,8 @@ class Layout:
 
 def untyped(tags: Sequence[str]) -> str | None:
     """What is wrong where a tag has a prefix and no type; None where none has."""
-    found = next(filter(UNTYPED.fullmatch, map(str.strip, tags)), None)
-    return None if found is None else f"the tag {found!r} has no type; write one such as {found}PER"
+    tag = next(filter(UNTYPED.fullmatch, map(str.strip, tags)), None)
+    return None if tag is None else f"the tag {tag!r} has no type; write one such as {tag}PER"
 
 
 def tagged(lines: Sequence[str], ending: str = "") -> str | None:

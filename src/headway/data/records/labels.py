@@ -95,8 +95,8 @@ class Labelled(Splittable):
 
     def part(self, rows: np.ndarray) -> "Labelled":
         """Some of the rows, by their numbers here in ascending order; the classes stay those of all."""
-        found = {name: getattr(self, name)[rows] for name in ("index", "targets", "hashes", "lengths")}
-        return replace(self, **found, warnings=[], dropped=0)
+        arrays = {name: getattr(self, name)[rows] for name in ("index", "targets", "hashes", "lengths")}
+        return replace(self, **arrays, warnings=[], dropped=0)
 
 
 def label_counts(table: Table, label_column: str, as_text: bool = False) -> Counter[str]:

@@ -1,5 +1,6 @@
 """Validation splits: rows by label and seed, running text by its last characters."""
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -16,7 +17,7 @@ HELD_OUT = 0.1
 """The share of the data that is held out when no validation file is given."""
 
 
-class Splittable:
+class Splittable(ABC):
     """Records of which a run holds some out."""
 
     hashes: np.ndarray
@@ -27,9 +28,9 @@ class Splittable:
         """The number of each one's group, int32 (N,): of every group some are held out."""
         return np.zeros(len(self.hashes), dtype=np.int32)
 
+    @abstractmethod
     def part(self, rows: np.ndarray) -> Self:
         """Some of them, by their numbers here in ascending order."""
-        raise NotImplementedError
 
     def split(self, seed: int, known: Sequence[int] | np.ndarray = (), most: int | None = None) -> tuple[Self, Self]:
         """Those to train on, and those that a run with this seed holds out: a tenth, and ``most`` at most.

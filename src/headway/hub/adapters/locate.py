@@ -19,6 +19,7 @@ from headway.hub.adapters.merge import write_merged
 from headway.hub.download import ADAPTER, ADAPTER_WEIGHTS, Download, locate
 from headway.hub.export_record import check_record
 from headway.hub.fingerprint import full_fingerprint
+from headway.hub.safe.weights import FILE
 from headway.io.atomic_write import temporary, why_not, write_json
 from headway.io.cache_directory import cache_directory
 from headway.io.digest import changed_file, sha256, sha256_of
@@ -78,7 +79,7 @@ def _merged(directory: Path) -> Path:
         write_json(staged / SUMS, sums)
         staged.rename(kept)
     except OSError as error:
-        if kept.is_dir():  # another command was faster
+        if kept.is_dir() and _is_whole(kept):  # another command was faster
             return kept
         raise RunFailed(
             f"{directory}: merged with its base, it cannot be kept in the cache {why_not(kept, error)}; name a folder "
@@ -92,7 +93,8 @@ def _merged(directory: Path) -> Path:
 def _is_whole(kept: Path) -> bool:
     """Whether a merged model is as it was written."""
     try:
-        return changed_file(kept, read_object(kept / SUMS)) is None
+        sums = read_object(kept / SUMS)
+        return FILE in sums and changed_file(kept, sums) is None
     except InputError:
         return False
 
