@@ -165,12 +165,15 @@ def test_few_rows_become_a_linear_classifier_by_itself(way: dict, base: Path, ro
         assert all(torch.equal(value, theirs[name]) for name, value in ours.items() if "blocks.2." not in name)
 
 
-@pytest.mark.parametrize(("needed", "frozen"), [(5.0, False), (60.0, True), (1e4, False)])
+@pytest.mark.parametrize(
+    ("needed", "few_rows", "frozen"), [(5.0, 100, False), (60.0, 0, True), (1e4, 0, False), (1e4, 100, True)]
+)
 def test_many_rows_and_little_time_become_one_too(
-    needed: float, frozen: bool, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    needed: float, few_rows: int, frozen: bool, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Where the time is not enough for a pass over them, but for reading them."""
+    """Where the time is not enough for a pass over them, but for reading them, or for training on a few of them."""
     monkeypatch.setattr(classification, "pass_seconds", lambda *given: needed)
+    monkeypatch.setattr(classification, "FEW_ROWS", few_rows)
     monkeypatch.setattr(contrastive, "STEPS", 2)
     data = tmp_path / "many.csv"
     data.write_text("text,label\n" + "".join(f"the {'cat' if i % 2 else 'dog'} {i} ran,{i % 2}\n" for i in range(250)))
@@ -400,6 +403,9 @@ def test_tuning_of_vectors_ends_with_its_time(base: Path, rows: Path, tmp_path: 
     ids = [[5, 6, 7], [8, 9], [10, 11, 12], [13, 5]]
     assert tune_vectors(encoder, ids, [0, 0, 1, 1], 0, lambda share, loss: None) == STEPS
     assert tune_vectors(encoder, ids, [0, 0, 1, 1], 0, lambda share, loss: None, 1e-3) < STEPS
+    before = [p.clone() for p in encoder.parameters()]
+    assert tune_vectors(encoder, ids, [0, 0, 1, 1], 0, lambda share, loss: None, 0.0) == 0
+    assert all(torch.equal(one, other) for one, other in zip(before, encoder.parameters(), strict=True))
 
 
 def test_weights_that_are_no_numbers_are_named(base: Path, rows: Path, tmp_path: Path):

@@ -70,7 +70,8 @@ LEAST_PASSES = 1.0
 READING = 0.35
 """The share of a pass of training that it takes to read the rows once with the blocks that are kept."""
 LEAST_READ = 0.2
-"""The share of the rows that there must be time to read, for a classifier on vectors; else the model is trained."""
+"""The share of the rows that there must be time to read, for a classifier on vectors; else the model is trained, if the
+time is enough to train on rows that are not few."""
 LOOKING = 0.02
 """The share of the time in which held-out rows are looked at for the report."""
 TUNING = 0.6
@@ -177,7 +178,11 @@ class ClassificationData(TaskData):
         if len(self.train) < FEW_ROWS * len(self.labels):
             return f"{len(self.train):,} rows for {len(self.labels)} classes are few"
         needed = pass_seconds(config, self.train.lengths, device_of(self.options.runtime.device))
-        if seconds is not None and LEAST_READ * READING * needed < seconds < LEAST_PASSES * needed:
+        if seconds is None or seconds >= LEAST_PASSES * needed:
+            return ""
+        evaluations = 2 * needed * len(self.validation) / (3 * len(self.train))  # without a gradient
+        trained_on = max(0.0, seconds - evaluations) / needed * len(self.train)
+        if seconds > LEAST_READ * READING * needed or trained_on < FEW_ROWS * len(self.labels):
             return f"{duration(seconds)} are too short to train on {len(self.train):,} rows"
         return ""
 
@@ -191,7 +196,7 @@ class ClassificationData(TaskData):
         tuning: dict[str, Any] | None = None
         rows, targets = with_label_rows(self.tokenizer, self.labels, self.train, self.train_targets)
         if plan.fine_tuning.contrastive:
-            most = None if seconds is None else max(1.0, TUNING * seconds)
+            most = None if seconds is None else TUNING * seconds
             steps = tune_vectors(encoder, rows, targets, plan.seed, show, most)
             tuning = {"loss": "supervised contrastive", "steps": steps, **TUNED_BY}
         left = None if seconds is None else seconds - (time.monotonic() - began)

@@ -4,6 +4,7 @@ Contrastive tuning before a linear classifier is SetFit (Tunstall et al. 2022); 
 which looks at all pairs of a batch at once.  A batch holds as many rows of each label.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -18,6 +19,8 @@ from headway.models.heads import pool
 from headway.models.transformer import Encoder
 
 STEPS = 40
+LEAST_STEPS = 5
+"""Where the time is not enough for so many, it is better spent on reading rows."""
 LEARNING_RATE = 1e-4
 BATCH = 16
 WARMUP = 0.1
@@ -36,9 +39,13 @@ def tune_vectors(
 ) -> int:
     """Train the blocks of an encoder on labelled rows of ids, in place; embeddings stay.  Returns the number of steps.
 
-    ``show`` receives the progress (0 to 1) and the loss.  STEPS are taken, or fewer where ``seconds`` end before.
+    ``show`` receives the progress (0 to 1) and the loss.  STEPS are taken, or as many as ``seconds`` are enough for.
     """
-    began = time.monotonic()
+    began, longest = time.monotonic(), 0.0
+    if seconds is not None:
+        longest = _step_seconds(model, [rows[i] for i in range(min(len(rows), BATCH))])
+        if LEAST_STEPS * longest > seconds:
+            return 0
     dropout = model.config.dropout
     set_dropout(freeze(model, 0), 0.1)
     model.train()
@@ -50,8 +57,9 @@ def tune_vectors(
     classes = np.asarray(targets)
     of_class = [np.flatnonzero(classes == c) for c in np.unique(classes)]
     each = max(2, BATCH // len(of_class))
-    step = 0
-    while (share := max(step / STEPS, (time.monotonic() - began) / seconds if seconds else 0.0)) < 1:
+    step, used = 0, 0.0
+    while step < STEPS and (seconds is None or used + longest < seconds):
+        share = max(step / STEPS, used / (seconds or math.inf))
         for group in optimizer.param_groups:
             group["lr"] = LEARNING_RATE * min(1.0, (share + 1 / STEPS) / WARMUP) * (1 - share)
         batch = np.concatenate([random.permutation(index)[:each] for index in of_class])
@@ -65,9 +73,20 @@ def tune_vectors(
         optimizer.zero_grad()
         step += 1
         show(max(step / STEPS, share), loss.item())
+        used, longest = time.monotonic() - began, max(longest, time.monotonic() - began - used)
     set_dropout(model, dropout)
     model.requires_grad_(True).eval()
     return step
+
+
+@torch.no_grad()
+def _step_seconds(model: Encoder, rows: Sequence[list[int]]) -> float:
+    """About how long a step on such rows takes: three times as long as reading them, which is done twice to warm up."""
+    ids, mask = (one.to(next(model.parameters()).device) for one in pad(rows))
+    for _ in range(2):
+        began = time.monotonic()
+        model.stack(ids, mask)
+    return 3 * (time.monotonic() - began)
 
 
 def pair_loss(x: Tensor, targets: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ DEPTH = 2 / 3
 TEMPLATES = ("{}", "this is {}", "it was {}", "a {} text", "This text is {}.", "This sentence is {}.")
 LABEL_WEIGHT = 16.0
 """How many rows the sentences of one label count for together."""
-TOGETHER = 256
+TOGETHER = 64
 """Rows that are read between two looks at the clock."""
 INVERSE_PENALTY = 3.0
 """scikit-learn's C: chosen with ``LABEL_WEIGHT`` on rows of the customer reviews' training file."""
@@ -80,17 +80,19 @@ def fit_frozen(
     """Fit the last matrix of a classifier that reads the mean of a model's vectors, in place.
 
     ``rows`` are ids and ``targets`` classes; the first ``n_rows`` are data, the others made of labels.  ``weights``
-    (C,) are what a row of each class counts.  Rows are read in an order that the seed draws, until ``seconds`` are
-    over: returns how many of the data that were.
+    (C,) are what a row of each class counts.  Rows are read in an order that the seed draws, as many as ``seconds``
+    are enough for: returns how many of the data that were.
     """
     classes = np.asarray(targets)
     order, needed = _reading_order(classes, n_rows, seed)
-    began, read = time.monotonic(), 0
-    parts: list[np.ndarray] = []
-    while read < len(order) and (not parts or seconds is None or time.monotonic() - began < seconds):
-        part = order[read : max(read + TOGETHER, needed)]
+    began, read = time.monotonic(), needed
+    parts = [vectors(model, [rows[i] for i in order[:needed]])]
+    used = took = time.monotonic() - began
+    while read < len(order) and (seconds is None or used + took < seconds):
+        part = order[read : read + TOGETHER]
         parts.append(vectors(model, [rows[i] for i in part]))
         read += len(part)
+        used, took = time.monotonic() - began, time.monotonic() - began - used
     known = order[:read]
     head: Any = model.head
     x, length = _readings(model, np.concatenate(parts))

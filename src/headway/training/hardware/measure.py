@@ -39,7 +39,7 @@ PROBE_SHARE = 0.02
 """Timing the first batches may take this share of the time, and then finishes the batch it is in."""
 STEP_OVER_GRADIENT = 1.15
 """What a step takes, with its share of the evaluations, over its gradient: decoders of 0.6 M to 2.2 M, on a CPU."""
-SLOW = 0.5
+SLOW = 2.0
 """Seconds: a batch that takes longer is evaluated once to estimate how long all take."""
 ROUNDS = 3
 """Batches that are timed for each number of shares, after one that is not."""

@@ -41,7 +41,9 @@ def measured(run: RunDirectory, closing: Closing) -> dict[str, Any]:
     return found
 
 
-def finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progress: Progress) -> None:
+def finish_fitted(
+    run: RunDirectory, prepared: Prepared, closing: Closing | None, started: float, progress: Progress
+) -> None:
     """Evaluate and save a model that was fitted without a loop."""
     metrics, units = held_out_metrics(prepared.model, prepared.objective, prepared.batch_source)
     numbers = {key: value for key, value in metrics.items() if isinstance(value, float)}
@@ -53,7 +55,7 @@ def finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progres
     if health.word != LEARNING:
         progress.warn(str(health))
     progress.evaluated(1.0, prepared.objective.cost(metrics))
-    if (closing := prepared.data.closing(prepared.model, prepared.limit)) is not None:
+    if closing is not None:
         metrics |= measured(run, closing)
     run.update(fitted=prepared.data.fitted)
     run.save_model(prepared.model, prepared.data.processor, prepared.data.labels)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from headway.data.batches.batch_source import RowBatches
 from headway.data.open.detected import Detected
@@ -141,12 +142,13 @@ def run_training(
         if "cross_validation" not in run.facts:
             most = None if prepared.limit is None else CROSS_VALIDATING * (prepared.limit - time.monotonic() + started)
             run.update(cross_validation=prepared.data.cross_validation(prepared.plan, prepared.model, most))
-        left = None
-        if prepared.limit is not None and prepared.plan.fine_tuning.frozen:
-            after = _after(prepared, prepared.data.closing(prepared.model, prepared.limit), None)
-            left = max(0.0, prepared.limit - (time.monotonic() - started) - sum(after.values()))
+        left, closing = None, None
+        if prepared.plan.fine_tuning.frozen:
+            closing, after = _ending(prepared, prepared.model, None)
+            if prepared.limit is not None:
+                left = max(0.0, prepared.limit - (time.monotonic() - started) - sum(after.values()))
         if _fitted(run, prepared, left, progress):
-            finish_fitted(run, prepared, started, progress)
+            finish_fitted(run, prepared, closing, started, progress)
         else:
             _train(run, prepared, options, changed, started, progress, ranks)
         ranks.barrier()
@@ -225,9 +227,9 @@ def _train(
     saved = _checkpoint(run, prepared, options, changed, progress, ranks)
     cycle = len(run.facts["continued"]) if options.given(BOUNDS) else 0
     since, spent = begin_cycle(run, cycle, options, saved[1] if saved is not None else {}, progress)
-    shown, closing = data.sampler(twin), data.closing(twin, prepared.limit)
+    shown = data.sampler(twin)
     sample = None if shown is None else lambda: (put_together(model, twin), shown())[1]
-    after = _after(prepared, closing, sample)
+    closing, after = _ending(prepared, twin, sample)
     budget = budget_of(options, prepared.limit, started, since, spent, after)
     of_baselines = data.baseline_units(plan)
 
@@ -270,15 +272,18 @@ def _train(
         keep_once(run, progress)
 
 
-def _after(prepared: Prepared, closing: Closing | None, sample: Callable[[], str] | None) -> dict[str, float]:
-    """The seconds that the end of the run will need, by what for, as this machine is now."""
+def _ending(
+    prepared: Prepared, model: nn.Module, sample: Callable[[], str] | None
+) -> tuple[Closing | None, dict[str, float]]:
+    """What is measured of the model at the end of the run, and the seconds that the end will need, by what for."""
     load = Load()
+    closing = prepared.data.closing(model, prepared.limit)
     cost = evaluation_seconds(prepared.model, prepared.batch_source, prepared.batch_seconds, sample)
     part = prepared.plan.evaluating.validation_part
     evaluation = 1.25 * cost * (1 + 1 / part if part > 1 else 1)
     saving = 4 * COPIES * count_parameters(prepared.model)[1] / SAVED_IN_A_SECOND
     closing_seconds = closing.seconds if closing else 0.0
-    return {"evaluation": evaluation, "saving": saving, "ending": load.ending, "closing": closing_seconds}
+    return closing, {"evaluation": evaluation, "saving": saving, "ending": load.ending, "closing": closing_seconds}
 
 
 def _checkpoint(
