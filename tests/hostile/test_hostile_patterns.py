@@ -17,8 +17,7 @@ from test_hostile_tokenizers import LETTERS, directory
 
 from headway.errors import InputError
 from headway.text import Tokenizer, encode_chat, with_chat
-from headway.text.backend import RustBackend
-from headway.text.isolated import IsolatedBackend
+from headway.text.backend import IsolatedBackend, RustBackend
 from headway.text.safe.known import PUBLISHED
 
 sys.path += [str(Path(__file__).parents[1] / name) for name in ("text", "parity")]

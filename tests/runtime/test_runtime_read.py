@@ -6,9 +6,8 @@ import torch
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
 from headway.models.transformer import Encoder
-from headway.runtime.batching import LEAST, MOST, ON_A_GPU, tokens_at_once, tokens_for_each
 from headway.runtime.precision import available
-from headway.runtime.runtime import Runtime
+from headway.runtime.runtime import LEAST, MOST, ON_A_GPU, Runtime, tokens_at_once, tokens_for_each
 
 WIDE = TransformerConfig(vocab_size=99, d_model=4096, n_heads=4, n_layers=1, d_ff=16384)
 

@@ -18,8 +18,7 @@ from headway.science.scaling.analysis import analyse
 from headway.science.scaling.grid import FEWEST, KINDS, LEAST_STEPS, MOST, PASSES, Grid, Text, plan_grid, shapes
 from headway.science.scaling.points import check_varied
 from headway.science.scaling.queue import options_of, run_queue
-from headway.science.scaling.speed import step_rate
-from headway.science.scaling.study import decide, points_of, write_points
+from headway.science.scaling.study import decide, points_of, step_rate, write_points
 from headway.tasks.language_modeling.data import SCALING
 from headway.tasks.registry import room
 from headway.training.monitor.progress import NoProgress

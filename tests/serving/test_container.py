@@ -19,9 +19,8 @@ import pytest
 
 from headway.cli.serve import _named
 from headway.errors import InputError
-from headway.serving.container.model_files import copy_model
 from headway.serving.container.wheel import write_wheel
-from headway.serving.container.write import _with_folders
+from headway.serving.container.write import _with_folders, copy_model
 
 ROOT = Path(__file__).parent.parent.parent
 KEY = {"HEADWAY_API_KEY": "a-long-random-text"}
@@ -229,7 +228,7 @@ def test_only_what_answers_is_copied(models, tmp_path):
 
 def test_models_that_lack_a_file_of_another_kind_are_refused(models, tmp_path, monkeypatch, in_process):
     """Where the files that are copied are not enough, this is found before an image is."""
-    monkeypatch.setattr("headway.serving.container.model_files.ENDINGS", (".json",))
+    monkeypatch.setattr("headway.serving.container.write.ENDINGS", (".json",))
     status, _, err = in_process("serve", models["labels"], "--dockerfile", tmp_path / "image")
     assert status == 2 and "a copy of it cannot be served" in err and not any(tmp_path.iterdir())
 

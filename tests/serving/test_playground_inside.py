@@ -53,8 +53,7 @@ def test_a_mask_is_what_is_looked_at(look):
 
 
 def test_a_tagger_is_looked_at_from_its_first_word(tmp_path):
-    from headway.workflows.inside import look_inside
-    from headway.workflows.inside_details import inside_details
+    from headway.workflows.inside import inside_details, look_inside
 
     pipe = headway.load(made("BertForTokenClassification", "token-classification", tmp_path / "tags"))
     found = look_inside(pipe, TEXT)
@@ -109,8 +108,7 @@ def test_what_is_wrong_is_one_message(server, body, status, said):
 
 @pytest.mark.skipif("int8" not in available(torch.device("cpu")), reason="this processor has float32 only")
 def test_a_quantised_model_has_no_attribution_and_everything_else(models):
-    from headway.workflows.inside import look_inside
-    from headway.workflows.inside_details import inside_details
+    from headway.workflows.inside import inside_details, look_inside
 
     for name in ("text", "labels"):
         pipe = headway.load(models[name], precision="int8")

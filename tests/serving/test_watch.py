@@ -207,11 +207,11 @@ def test_the_run_inside_the_run_that_trains_is_shown(tmp_path, capsys):
 
 
 def test_a_long_log_is_not_read_for_every_question(tmp_path, monkeypatch):
-    from headway.serving import watch_app
+    from headway.serving import watch_server
 
     read: list[Path] = []
-    monkeypatch.setattr(watch_app, "run_so_far", lambda run, part: (read.append(run), time.sleep(0.2), {})[2])
-    one = watch_app.Watched(tmp_path)
+    monkeypatch.setattr(watch_server, "run_so_far", lambda run, part: (read.append(run), time.sleep(0.2), {})[2])
+    one = watch_server.Watched(tmp_path)
     for _ in range(5):
         one.told()
     assert len(read) == 1
@@ -223,7 +223,7 @@ def test_showing_a_run_needs_no_torch(tmp_path):
     run = write_run(tmp_path / "run", finished=True, steps=40)
     code = (
         "import sys; from pathlib import Path; import headway.serving.watch_server as server\n"
-        "from headway.serving.watch_app import Watched\n"
+        "from headway.serving.watch_server import Watched\n"
         f"assert Watched(Path({str(run)!r})).told()['verdict']\n"
         "assert server.WatchApp(Path('.'), server.Settings())\n"
         "assert not {'torch', 'fastapi', 'scipy'} & set(sys.modules)"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from headway.data.images.image_table import image_table
+from headway.data.open.detected import ALIGNED, CONVERSATIONS, IMAGES, TABLE, TEXT, shape
 from headway.data.open.read import read
-from headway.data.open.shapes import ALIGNED, CONVERSATIONS, IMAGES, TABLE, TEXT, shape
 from headway.data.records.table import table
 from headway.errors import InputError
 from headway.tasks import detect as tasks_detect

@@ -16,7 +16,7 @@ from tokenizer_families import BUILDERS
 
 from headway.errors import InputError
 from headway.text import Tokenizer
-from headway.text.sentencepiece.protobuf import fields
+from headway.text.sentencepiece.model_file import fields
 
 
 def copy(source: Path, to: Path) -> Path:

@@ -13,7 +13,7 @@ from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
 from headway.hub.fine_tune import for_classification
 from headway.hub.mean_pooling import SPREAD
-from headway.models.adapt.depth import first_blocks
+from headway.models.adapt.freeze import first_blocks
 from headway.models.heads import ClassificationHead, PoolingHead
 from headway.tasks.common.linear_probe import kept_blocks
 from headway.training.loop.state import Training

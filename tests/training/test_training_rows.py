@@ -16,9 +16,8 @@ from headway.cli.explain import explain
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
 from headway.hub.fine_tune import for_classification
-from headway.models.adapt.depth import first_blocks
 from headway.models.adapt.ensemble import Ensemble
-from headway.models.adapt.freeze import freeze
+from headway.models.adapt.freeze import first_blocks, freeze
 from headway.models.config import TransformerConfig
 from headway.models.heads import Pooler, PoolingHead
 from headway.models.initialise import initialise

@@ -38,7 +38,6 @@ from headway.models.transformer import Decoder, EncoderDecoder
 from headway.nn.global_state import plain_defaults
 from headway.nn.threads import Threads
 from headway.runtime.batcher import Batcher
-from headway.runtime.batching import tokens_at_once, tokens_for_each
 from headway.runtime.engines.engine import Engine, Lacks, Searching, Writing
 from headway.runtime.engines.registry import TORCH
 from headway.runtime.precision import FLOAT32, prepare
@@ -50,6 +49,15 @@ BATCH_TOKENS = 8192
 """Source tokens that each thread searches targets of at once, counted once per hypothesis of a beam."""
 Answers = Tensor | tuple[Tensor, ...]
 """The result of a batch: the first axis of each tensor is the rows."""
+CACHE = 4 << 20
+"""Maximum bytes of a block's widest activations, those of its feed-forward layer.  More do not stay in the cache from
+one product to the next, and larger batches are then slower."""
+LEAST, MOST = 256, 8192
+"""Bounds of the tokens at once for any model: fewer would be mostly overhead, more are no faster."""
+ON_A_GPU = 1 << 15
+"""The same for a GPU, which is idle while it is told what to compute, however many tokens there are."""
+SHARED_FROM = 8
+"""Sequences from which the threads of a CPU divide them: a batch each is faster than all threads in one batch."""
 
 
 class Output(Protocol):
@@ -368,3 +376,21 @@ def longest_target(model: EncoderDecoder | Decoder, rules: TargetRules, n_source
     if isinstance(model, Decoder):
         room -= n_source
     return max(1, room)
+
+
+def tokens_for_each(lengths: Sequence[int], most: int, threads: int) -> int:
+    """How many tokens of some sequences, padding included, are read at once, at most ``most``, by so many threads.
+
+    From ``SHARED_FROM`` sequences on each thread has a batch.
+    """
+    if threads == 1 or len(lengths) < SHARED_FROM:
+        return most
+    return min(most, sum(lengths) // threads + 2 * max(lengths))
+
+
+def tokens_at_once(config: Any, device: torch.device) -> int:
+    """How many tokens, padding included, a model of this configuration reads at once on a device."""
+    if device.type == "cuda":
+        return ON_A_GPU
+    hidden = getattr(config, "hidden", None)  # baselines have no feed-forward layer, and are faster in large batches
+    return MOST if hidden is None else max(LEAST, min(MOST, CACHE // (4 * hidden)))

@@ -15,7 +15,7 @@ from typing import Any
 
 from headway.serving.answers import as_json
 from headway.serving.errors import RequestError, failed, invalid, unavailable
-from headway.serving.shared import Shared
+from headway.serving.state import Shared
 
 PUBLIC = ("/", "/health", "/ready", "/favicon.ico")
 PUBLIC_FOLDER = "/playground/"

@@ -59,8 +59,7 @@ async def inside(request: Any, state: State) -> Any:
 def look(served: Served, body: dict[str, Any]) -> dict[str, Any]:
     """The answer to a request whose body was checked.  Raises InputError."""
     from headway.reports.explorer import explorer_data
-    from headway.workflows.inside import look_inside
-    from headway.workflows.inside_details import inside_details
+    from headway.workflows.inside import inside_details, look_inside
 
     pipe = served.pipe
     if (count := len(pipe.tokenizer.encode(body["text"]))) > MOST_TOKENS:

@@ -1,17 +1,37 @@
-"""What all routes of a server with models share."""
+"""What all routes of a server share, whether it has models or only shows a run."""
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from headway.serving.errors import busy
-from headway.serving.models import Models
-from headway.serving.shared import Shared
+from headway.serving.metrics import Metrics
+from headway.serving.settings import Settings
+
+if TYPE_CHECKING:  # a server that only shows a run needs no torch
+    from headway.serving.models import Models
+
+
+@dataclass
+class Shared:
+    """The settings and metrics of a server, and whether it is stopping."""
+
+    settings: Settings
+    metrics: Metrics = field(default_factory=Metrics, kw_only=True)
+    draining: bool = field(default=False, kw_only=True)
+    active: int = field(default=0, kw_only=True)
+    """requests that are being answered"""
+    started: float = field(default_factory=time.monotonic, kw_only=True)
+
+    def check_place(self) -> None:
+        """Raise RequestError where nothing more that needs a model can be admitted."""
 
 
 @dataclass
 class State(Shared):
-    """The same with models."""
+    """What all routes of a server with models share."""
 
-    models: Models
+    models: "Models"
 
     def check_place(self) -> None:
         """Raise RequestError where no model has a place for one more text."""

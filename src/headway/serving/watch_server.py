@@ -4,20 +4,43 @@
 
 Its standard input is the socket that it listens on; PARENT is the id of the training process.  It leaves on SIGTERM,
 and by itself when that process is gone, however that ended.
+
+The page is the playground's with its Training tab alone.  It asks with ``wait``: it is answered after so many seconds,
+or at once when the training ends, so that it is told of the end before the server is gone.  No model is loaded.
 """
 
+import asyncio
+import contextlib
 import os
+import re
 import signal
 import socket
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
+from headway.serving.answers import answer, unless_gone
+from headway.serving.errors import RequestError, invalid
+from headway.serving.failures import handle_errors
+from headway.serving.gate import ROUTE, Gate
+from headway.serving.in_thread import in_thread
+from headway.serving.playground_files import FRONT, page
 from headway.serving.protocol import end_stalled, protocol
 from headway.serving.settings import Settings
-from headway.serving.watch_app import WatchApp
+from headway.serving.state import Shared
+from headway.serving.training import run_so_far
+from headway.training.store.sizes import ADAPTED, MEMBER
 
+LONGEST_WAIT = 30.0
+"""Seconds."""
+SHARE = 0.05
+"""Of a processor that reading the run may take, however many pages ask and however long its log is."""
+LONGEST_KEPT = 30.0
+"""Seconds for which what was read is shown at most."""
+MOST_PARTS = 1000
+"""Runs inside the run that are looked at."""
 RECENT = 10.0
 """A page that asked within so many seconds is still open."""
 LAST = 0.3
@@ -26,6 +49,114 @@ AFTER = 1.5
 """Seconds that the last answers may take."""
 NICER = 10
 """Training comes first: how much this process yields to it."""
+
+
+class Watched:
+    """A run that trains; what was read of it is kept until it may be read again."""
+
+    def __init__(self, directory: Path):
+        self.directory, self.name = directory, directory.name
+        self._lock = threading.Lock()
+        self._told: dict[str, Any] = {}
+        self._fresh_until = 0.0
+
+    def told(self, *, now: bool = False) -> dict[str, Any]:
+        """What the run directory tells, read again ``now`` or where enough time has passed."""
+        with self._lock:
+            began = time.monotonic()
+            if now or began >= self._fresh_until:
+                self._told = run_so_far(self.directory, self._part())
+                ended = time.monotonic()
+                self._fresh_until = ended + min(LONGEST_KEPT, (ended - began) / SHARE)
+            return self._told
+
+    def described(self) -> dict[str, Any]:
+        """Its entry in the list of models: it has none of their routes, so that the page shows one tab."""
+        return {"id": self.name, "object": "model", "owned_by": "headway", "training": True, "watched": True}
+
+    def _part(self) -> str:
+        """The run inside the run that is being trained: of ``--adapt`` or ``--seeds``; else nothing."""
+        newest, found = _written(self.directory), ""
+        with contextlib.suppress(OSError):
+            for _, one in zip(range(MOST_PARTS), self.directory.iterdir(), strict=False):
+                is_run = (one.name == ADAPTED or MEMBER.fullmatch(one.name)) and not one.is_symlink()
+                if is_run and (when := _written(one)) > newest:
+                    newest, found = when, one.name
+        return found
+
+
+def _written(run: Path) -> int:
+    """When the log or the facts of a run were last written, in nanoseconds; 0 where there are none."""
+    times = [0]
+    for name in ("log.jsonl", "headway.json"):
+        with contextlib.suppress(OSError):
+            times.append((run / name).stat().st_mtime_ns)
+    return max(times)
+
+
+class WatchApp:
+    """The ASGI application; ``ending`` is set when the training has ended."""
+
+    def __init__(self, directory: Path, settings: Settings):
+        from starlette.applications import Starlette
+
+        self.run, self.shared, self.ending = Watched(directory), Shared(settings), asyncio.Event()
+        self.asked_at: float | None = None
+        """when a page last asked"""
+        app = Starlette()
+        handle_errors(app)
+        app.add_middleware(Gate, state=self.shared)  # type: ignore[arg-type]
+        app.router.redirect_slashes = False
+        for path, handler in (
+            *(("/", self._front), ("/playground/{name}", self._file), ("/v1/models", self._models)),
+            *(("/training", self._training), ("/health", self._health)),
+        ):
+            app.router.add_route(path, _named(path, handler), methods=["GET"])
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._app(scope, receive, send)
+
+    async def _front(self, _request: Any) -> Any:
+        return page(FRONT)
+
+    async def _file(self, request: Any) -> Any:
+        return page(request.path_params["name"])
+
+    async def _models(self, _request: Any) -> Any:
+        return answer({"object": "list", "data": [self.run.described()]})
+
+    async def _health(self, _request: Any) -> Any:
+        return answer({"status": "ok", "seconds": round(time.monotonic() - self.shared.started, 3)})
+
+    async def _training(self, request: Any) -> Any:
+        name = request.query_params.get("model", self.run.name)
+        if name != self.run.name:
+            raise RequestError(404, f"there is no run {name[:80]!r}; there is {self.run.name}", "model_not_found")
+        seconds = _seconds(request.query_params.get("wait", "0"))
+        if seconds and not self.ending.is_set():
+            self.asked_at = time.monotonic()
+            with contextlib.suppress(TimeoutError):
+                await unless_gone(request, asyncio.wait_for(self.ending.wait(), seconds))
+        self.asked_at = time.monotonic()
+        ended = self.ending.is_set()
+        told = await in_thread(lambda: self.run.told(now=ended))
+        return answer({"model": self.run.name, **told, "ended": ended})
+
+
+def _named(path: str, handler: Any) -> Any:
+    async def named(request: Any) -> Any:
+        request.scope.setdefault(ROUTE, path)
+        return await handler(request)
+
+    return named
+
+
+def _seconds(given: str) -> float:
+    """The seconds that a page waits at most.  Raises RequestError."""
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?", given) or float(given) > LONGEST_WAIT:
+        raise invalid(f"wait must be a number of seconds from 0 to {LONGEST_WAIT:g}", "wait")
+    return float(given)
 
 
 def main(directory: str, parent: int, listening: socket.socket) -> None:

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from headway.data.open.detected import Detected
-from headway.data.open.shapes import TABLE, TEXT, WITHOUT_COLUMNS
+from headway.data.open.detected import TABLE, TEXT, WITHOUT_COLUMNS, Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.rows import missing_column
 from headway.data.records.table import Table

@@ -1,7 +1,6 @@
 """How a task recognises its data (``tasks/NAME/recognise.py``), without torch; ``tasks.detect`` asks every task."""
 
-from headway.data.open.detected import Detected
-from headway.data.open.shapes import TABLE, TEXT
+from headway.data.open.detected import TABLE, TEXT, Detected
 from headway.tasks.common.columns import find_label, find_text
 from headway.tasks.common.given import Given
 

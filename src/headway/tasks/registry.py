@@ -163,7 +163,7 @@ def command(name: str) -> "type[Command]":
 @cache
 def recogniser(name: str) -> "Recogniser":
     """How a task recognises its data, without torch.  Raises as ``spec`` does."""
-    from headway.tasks.common.recognise_value import TextAndValue
+    from headway.tasks.common.recognise_text import TextAndValue
     from headway.tasks.recognise import Recogniser
 
     if name in NAMES:

@@ -10,14 +10,12 @@ from headway.errors import InputError, shown
 from headway.io.regular_file import inside
 from headway.io.strict_json import read_text
 from headway.text.added_tokens import add_later
-from headway.text.backend import Backend, RustBackend
+from headway.text.backend import Backend, IsolatedBackend, RustBackend
 from headway.text.families.bert import load_bert
 from headway.text.families.byte_level import load_byte_level
 from headway.text.families.entries import AS_IT_IS, check_frame, follow
-from headway.text.families.llama import load_llama
-from headway.text.families.t5 import load_t5
+from headway.text.families.sentencepiece import load_llama, load_t5
 from headway.text.families.translation import load_m2m100, load_marian
-from headway.text.isolated import IsolatedBackend
 from headway.text.rust_errors import guarded
 from headway.text.safe.expansion import check_tokens
 from headway.text.safe.known import is_known

@@ -1,12 +1,36 @@
-"""The attention of a loaded model when it reads a text or an image."""
+"""Inside a loaded model that reads a text or an image: attention, and for a text more.
 
+Letters: L layers, T tokens of the last axis, D width, V vocabulary, C classes.
+"""
+
+from collections.abc import Sequence
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from headway.errors import InputError
+from headway.models.analysis import (
+    gradient_times_input,
+    heads_off,
+    logit_lens,
+    position_tables,
+    residual_stream,
+)
 from headway.nn.global_state import isolated
+from headway.runtime.precision import FLOAT32
 from headway.tasks.common.inside import Inside
+from headway.tasks.common.inspection import rows, token_names
 from headway.tasks.registry import room
 from headway.tasks.task import Pipeline
+
+BEST = 40
+"""The outputs that are named: the most likely ones."""
+BEST_BY_LAYER = 5
+MOST_LOGITS = 30_000_000
+"""Logits of all layers and tokens together: 120 MB of them."""
+SHOWN_POSITIONS = 64
+Head = tuple[str, int, int]
 
 
 @isolated()
@@ -20,4 +44,179 @@ def look_inside(pipe: Pipeline, text: Any, target: str | None = None) -> Inside:
     found = room(pipe.task).inspect(pipe, text, target)
     if found is None:
         raise InputError(f"attention cannot be shown for {pipe.task.replace('_', ' ')} models.")
+    return found
+
+
+def inside_details(pipe: Pipeline, inside: Inside, at: int | None = None, off: Sequence[Head] = ()) -> dict[str, Any]:
+    """What happens in the model when it reads the text of ``inside``, as plain data.
+
+    ``at`` is the token of the last axis at whose output is looked, by default the one that matters: the first [MASK],
+    the first word for a model that tags each, or else the last token.  ``off`` are heads (kind, layer, head), counted
+    from 0, that are switched off for "without".  Raises InputError for a token or a head that does not exist.
+
+    - "at": that token, or None for a model with one output for the whole text
+    - "outputs": its most likely outputs, [{"name", "logit", "probability"}, ...], or None for a model of vectors
+    - "lens": "best" is the most likely output after the embedding and each block, for every token, and "at" the
+      likeliest at that token by layer; None where there is none, with "why"
+    - "attribution": gradient × input of every token by axis, on the logit of the first output; empty for a model that
+      does not compute in float32, which has no gradients
+    - "vectors": "norms" (L + 1, T), and "plane" (L + 1, T, 2), the two principal components
+    - "positions": the position encoding, by stack
+    - "without": the outputs without the heads of ``off``, and "change", the Kullback-Leibler divergence in nats (of
+      vectors, 1 - cosine)
+    """
+    model: Any = getattr(pipe.model, "members", [pipe.model])[0]
+    inputs = rows(model, *inside.ids.values())
+    axis = list(inside.tokens)[-1]
+    output = _output(pipe, model, inputs)  # (T, V), (C,) or (D,)
+    each_token = output.dim() == 2
+    where = _position(pipe, inside, axis, at) if each_token else None
+    found: dict[str, Any] = {"axis": axis, "at": where, "outputs": None, "lens": None, "why": None, "attribution": {}}
+    found["vectors"], found["positions"] = _vectors(model, inputs), _positions(model)
+    names = _names(pipe, output.shape[-1])
+    logits = None if names is None else (output if where is None else output[where])
+    if logits is not None and names is not None:
+        found["outputs"] = _best(logits, names, BEST)
+        best = int(logits.argmax())
+        chosen = (best,) if where is None else (where, best)
+        if pipe.runtime.precision == FLOAT32:
+            by_kind = gradient_times_input(model, *inputs, logit=chosen)
+            found["attribution"] = {
+                inside_axis: _rounded(values[0])
+                for inside_axis, values in zip(inside.tokens, by_kind.values(), strict=True)
+            }
+        found["lens"], found["why"] = _lens(model, inputs, inside, names, where)
+    if off:
+        found["without"] = _without(pipe, model, inputs, off, output, where, names)
+    return found
+
+
+def _output(pipe: Pipeline, model: Any, inputs: list[Tensor]) -> Tensor:
+    with torch.no_grad():
+        pooled = getattr(pipe, "pooled", None)
+        return (model(*inputs) if pooled is None else pooled(*inputs))[0].float().cpu()
+
+
+def _position(pipe: Pipeline, inside: Inside, axis: str, at: int | None) -> int:
+    last = len(inside.tokens[axis]) - 1
+    if at is None:
+        mask = getattr(pipe, "mask", None)
+        ids = inside.ids[axis]
+        if mask in ids:
+            return ids.index(mask)
+        words = [number for number, token in enumerate(ids) if token not in pipe.tokenizer.special_ids]
+        return words[0] if getattr(pipe, "labels", None) is not None and words else last
+    if not 0 <= at <= last:
+        raise InputError(f"there is no token {at}: the {axis} has tokens 0 to {last}.")
+    return at
+
+
+def _names(pipe: Pipeline, count: int) -> list[str] | None:
+    """The names of outputs: labels, or tokens; None for vectors."""
+    labels = getattr(pipe, "labels", None)
+    if labels is not None and len(labels) == count:
+        return list(labels)
+    tokenizer = getattr(pipe.tokenizer, "target", pipe.tokenizer)
+    if getattr(pipe, "pooled", None) is None and abs(len(tokenizer.tokens) - count) < 1000:
+        return _Tokens(tokenizer, count)
+    return None
+
+
+class _Tokens(list[str]):
+    """The names of a vocabulary, each made when it is asked for."""
+
+    def __init__(self, tokenizer: Any, count: int):
+        super().__init__([""] * count)
+        self.tokenizer = tokenizer
+
+    def __getitem__(self, number: Any) -> Any:
+        return token_names(self.tokenizer, [number])[0]
+
+
+def _best(logits: Tensor, names: list[str], most: int) -> list[dict[str, Any]]:
+    likely = logits.softmax(dim=-1)
+    top = logits.topk(min(most, len(logits)))
+    return [
+        {"name": names[i], "logit": round(value, 4), "probability": round(float(likely[i]), 6)}
+        for value, i in zip(top.values.tolist(), top.indices.tolist(), strict=True)
+    ]
+
+
+def _lens(
+    model: Any, inputs: list[Tensor], inside: Inside, names: list[str], where: int | None
+) -> tuple[dict[str, Any] | None, str | None]:
+    depth, length = model.config.n_layers + 1, len(list(inside.tokens.values())[-1])
+    if depth * length * len(names) > MOST_LOGITS:
+        return None, "the text is too long for the logits of every layer; give a shorter one"
+    try:
+        logits = logit_lens(model, *inputs)[:, 0].float().cpu()  # (L + 1, T, V) or (L + 1, C)
+    except ValueError as error:
+        return None, str(error)
+    top, best = logits.softmax(dim=-1).max(dim=-1)
+    if where is None:
+        top, best = top[:, None], best[:, None]
+    table = [
+        [{"name": names[i], "probability": round(p, 4)} for p, i in zip(ps, ids, strict=True)]
+        for ps, ids in zip(top.tolist(), best.tolist(), strict=True)
+    ]
+    chosen = logits if where is None else logits[:, where]
+    return {"best": table, "at": [_best(row, names, BEST_BY_LAYER) for row in chosen]}, None
+
+
+def _vectors(model: Any, inputs: list[Tensor]) -> dict[str, Any]:
+    stream = residual_stream(model, *inputs)[:, 0].float().cpu()  # (L + 1, T, D)
+    centred = stream - stream.mean(dim=1, keepdim=True)
+    _, _, directions = torch.linalg.svd(centred, full_matrices=False)
+    plane = centred @ directions[:, :2].transpose(1, 2)  # (L + 1, T, 1 or 2)
+    plane = torch.nn.functional.pad(plane, (0, 2 - plane.shape[-1]))
+    return {"norms": _rounded(stream.norm(dim=-1)), "plane": _rounded(plane)}
+
+
+def _positions(model: Any) -> dict[str, Any]:
+    try:
+        tables = position_tables(model, SHOWN_POSITIONS)
+    except ValueError:
+        return {}
+    return {
+        name: {"kind": table.kind, "causal": table.causal, "values": _rounded(table.values[..., :128][:64])}
+        for name, table in tables.items()
+    }
+
+
+def _without(
+    pipe: Pipeline,
+    model: Any,
+    inputs: list[Tensor],
+    off: Sequence[Head],
+    whole: Tensor,
+    where: int | None,
+    names: list[str] | None,
+) -> dict[str, Any]:
+    """The outputs with some heads switched off."""
+    try:
+        with heads_off(model, off):
+            output = _output(pipe, model, inputs)
+    except ValueError as error:
+        raise InputError(f"{error}.") from None
+    if names is None:
+        flat, changed = whole.flatten(), output.flatten()
+        return {"outputs": None, "change": round(1 - float(torch.cosine_similarity(flat, changed, dim=0)), 6)}
+    before, after = (logits if where is None else logits[where] for logits in (whole, output))
+    change = torch.nn.functional.kl_div(after.log_softmax(-1), before.log_softmax(-1), reduction="sum", log_target=True)
+    likely = after.softmax(dim=-1)
+    same = [
+        {"name": names[i], "before": round(float(before.softmax(-1)[i]), 6), "after": round(float(likely[i]), 6)}
+        for i in _union(before, after)
+    ]
+    return {"outputs": _best(after, names, BEST_BY_LAYER), "compared": same, "change": round(float(change), 6)}
+
+
+def _union(before: Tensor, after: Tensor) -> list[int]:
+    """The most likely outputs of both, in the order of the first."""
+    both = [i for logits in (before, after) for i in logits.topk(min(8, len(logits))).indices.tolist()]
+    return list(dict.fromkeys(both))
+
+
+def _rounded(values: Tensor) -> list[Any]:
+    found: list[Any] = torch.round(values.detach().float().cpu(), decimals=4).tolist()
     return found

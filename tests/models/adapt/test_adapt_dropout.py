@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headway.models.adapt.dropout import set_dropout
+from headway.models.adapt.freeze import set_dropout
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from headway.nn.kernels.closed_form import SiluGate, silu_gate_oracle
 from headway.nn.kernels.dispatch import gated
-from headway.nn.kernels.gate import SiluGate, silu_gate_oracle
 
 
 def test_gradient_in_closed_form():

@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from headway.nn.kernels.closed_form import Normalise, rms_norm_oracle
 from headway.nn.kernels.dispatch import rms_norm
-from headway.nn.kernels.rms_norm import Normalise, rms_norm_oracle
 
 EPS = 0.5  # large, so that its place in the formula shows
 

@@ -2,8 +2,8 @@
 
 import torch
 
+from headway.nn.kernels.closed_form import turn_oracle
 from headway.nn.kernels.dispatch import turn
-from headway.nn.kernels.rotation import turn_oracle
 
 
 def angles(dtype=torch.float32):

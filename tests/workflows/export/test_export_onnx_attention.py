@@ -10,9 +10,8 @@ import pytest
 from export_kit import BERT, PIECES, classifier_head, encoder
 
 from headway.models.heads import PoolingHead
-from headway.runtime.engines import onnxruntime_attention as attention
-from headway.runtime.engines.onnxruntime_attention import fused
-from headway.runtime.engines.onnxruntime_session import OnnxRuntimeSession
+from headway.runtime.engines import onnxruntime_session as attention
+from headway.runtime.engines.onnxruntime_session import OnnxRuntimeSession, fused
 from headway.workflows.export.export import export
 
 INPUTS = "input_ids", "attention_mask", "token_type_ids"

@@ -1,9 +1,19 @@
-"""What was detected about data: task, columns and reasons."""
+"""What was detected about data: shape, task, columns and reasons."""
 
 from dataclasses import dataclass, field
 
+from headway.data.images.image_table import ImageTable
+from headway.data.records.corpus import Corpus
+from headway.data.records.dialogues import Dialogues
+from headway.data.records.table import Table
+
 COLUMNS = ("text_column", "label_column", "second_column")
 """The options that name columns."""
+TEXT, TABLE, ALIGNED, CONVERSATIONS, IMAGES = "text", "table", "aligned lines", "conversations", "images"
+"""Running text (of a table with one column too), rows with several columns, two files with aligned lines,
+lists of messages, images with a class each."""
+WITHOUT_COLUMNS = (ALIGNED, CONVERSATIONS, IMAGES)
+"""Data whose parts are known, so that no column can be named."""
 
 
 @dataclass(frozen=True)
@@ -20,3 +30,14 @@ class Detected:
     """Whether these are conversations."""
     warnings: list[str] = field(default_factory=list)
     """Messages about what training on the data in this way loses."""
+
+
+def shape(source: Corpus | Table) -> str:
+    """The shape of what was read."""
+    if isinstance(source, Corpus):
+        return TEXT
+    if isinstance(source, ImageTable):
+        return IMAGES
+    if isinstance(source, Dialogues):
+        return CONVERSATIONS
+    return TABLE if source.paired is None else ALIGNED

@@ -11,8 +11,7 @@ from headway.hub.families.marian import MARIAN
 from headway.hub.families.mistral import MISTRAL
 from headway.hub.families.modernbert import MODERNBERT
 from headway.hub.families.nanochat import NANOCHAT
-from headway.hub.families.qwen2 import QWEN2
-from headway.hub.families.qwen3 import QWEN3
+from headway.hub.families.qwen import QWEN2, QWEN3
 from headway.hub.families.roberta import ROBERTA, XLM_ROBERTA
 from headway.hub.families.t5 import T5
 from headway.hub.families.vit import VIT

@@ -13,15 +13,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headway.nn.activations import ACTIVATIONS
 from headway.nn.kernels.attention import attend_filled, attend_oracle, attend_plain
-from headway.nn.kernels.cross_entropy import IGNORED, CrossEntropy
+from headway.nn.kernels.closed_form import IGNORED, CrossEntropy, Normalise, SiluGate, Turn, turn_oracle
 from headway.nn.kernels.dropout import drop_by_bytes
-from headway.nn.kernels.gate import SiluGate
 from headway.nn.kernels.linear import FUSED, OneDnnLinear, is_usable, onednn_linear
 from headway.nn.kernels.one_row import is_by_columns, one_row
 from headway.nn.kernels.one_row import is_usable as has_embedding_bags
 from headway.nn.kernels.products import onednn_everywhere
-from headway.nn.kernels.rms_norm import Normalise
-from headway.nn.kernels.rotation import Turn, turn_oracle
 from headway.nn.kernels.window import attend_window
 
 ANY_SHAPE = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]

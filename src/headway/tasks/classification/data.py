@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.batches.batching import TargetKind
 from headway.data.batches.examples import Examples
-from headway.data.records.label_typing import merging, said
+from headway.data.records.label_typing import merging, recorded, said
 from headway.data.records.labels import check_labels, label_counts, labelled
 from headway.data.records.sample import drawn
 from headway.data.records.table import Table
@@ -21,8 +21,7 @@ from headway.errors import InputError
 from headway.hub.fine_tune import adds_layer, for_classification, pools_mean
 from headway.hub.mean_pooling import with_block
 from headway.io.quantities import duration
-from headway.models.adapt.depth import first_blocks
-from headway.models.adapt.freeze import freeze
+from headway.models.adapt.freeze import first_blocks, freeze
 from headway.models.config import TransformerConfig
 from headway.models.device import device_of
 from headway.models.heads import Gives
@@ -42,6 +41,7 @@ from headway.tasks.common.linear_probe import (
     kept_blocks,
     with_label_rows,
 )
+from headway.tasks.common.material import LABEL, LONGEST_TEXT, ROWS, TEXT, Material, MaterialInputs, table
 from headway.tasks.common.parts import in_parts
 from headway.tasks.common.rows import encoded_texts
 from headway.tasks.common.vocabulary import base_vocabulary
@@ -286,6 +286,29 @@ def _row_tokenizer(texts: Iterable[str], options: TrainOptions, characters: int)
         counts = Counter(word for text in texts for word in set(re.findall(r"\w+|[^\w\s]", text.lower())))
         vocab = 5 + max(2, min(30_000, sum(n >= 2 for n in counts.values())))  # words of one text teach nothing
     return train_tokenizer(texts, kind, vocab, role="encoder", out_of=characters)
+
+
+def beginning(source: Table, found: Any, options: TrainOptions, given: MaterialInputs) -> Material:
+    """The first texts with each label.  Raises InputError for a row that is wrong where ``options`` do not skip it."""
+    labels = labelled(
+        source, found.text_column, found.label_column, on_bad_row=options.data.on_bad_row, merging=recorded(given.facts)
+    )
+    most = max(4, ROWS // len(labels.classes))
+    chosen = _first_of_each(zip(labels.texts, labels.labels, strict=True), most)
+    return table([{TEXT: text[:LONGEST_TEXT], LABEL: label} for text, label in chosen], given.folder)
+
+
+def _first_of_each(rows: Iterable[tuple[str, str]], most: int) -> list[tuple[str, str]]:
+    """The first ``most`` texts with each label, in their order; a text that was there before is left out."""
+    counts: dict[str, int] = {}
+    seen: set[str] = set()
+    found = []
+    for text, label in rows:
+        if text not in seen and counts.get(label, 0) < most:
+            seen.add(text)
+            counts[label] = counts.get(label, 0) + 1
+            found.append((text, label))
+    return found
 
 
 open_data = ClassificationData

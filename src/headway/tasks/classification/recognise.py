@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from headway.data.open.detected import Detected
-from headway.data.open.shapes import TABLE, TEXT
+from headway.data.open.detected import TABLE, TEXT, Detected
 from headway.data.records.rows import some
 from headway.errors import InputError
 from headway.tasks.common.columns import find_label, find_text, likely_labels, likely_texts, no_labels

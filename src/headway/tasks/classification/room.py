@@ -48,7 +48,7 @@ class ClassificationTask(FolderTask):
         return Classification(pipe.labels), examples.together()
 
     def beginning(self, source: Any, found: Detected, options: TrainOptions, given: MaterialInputs) -> Material:
-        from headway.tasks.classification.material import beginning
+        from headway.tasks.classification.data import beginning
 
         return beginning(source, found, options, given)
 

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from headway.data.batches.batching import pad
-from headway.models.adapt.dropout import set_dropout
-from headway.models.adapt.freeze import freeze
+from headway.models.adapt.freeze import freeze, set_dropout
 from headway.models.heads import pool
 from headway.models.transformer import Encoder
 

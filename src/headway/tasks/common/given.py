@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from headway.data.open.columns import Column
-from headway.data.open.shapes import shape
+from headway.data.open.detected import shape
 from headway.data.records.corpus import Corpus
 from headway.data.records.table import Table
 
@@ -34,7 +34,7 @@ class Given:
 
     @property
     def shape(self) -> str:
-        """The shape of the data (``data.open.shapes``)."""
+        """The shape of the data (``data.open.detected``)."""
         return shape(self.source)
 
     @property

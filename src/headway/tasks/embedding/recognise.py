@@ -4,8 +4,7 @@ from math import isnan
 
 from headway.data.open.column_names import LABEL_NAMES, SCORE_NAMES
 from headway.data.open.columns import Column, number
-from headway.data.open.detected import Detected
-from headway.data.open.shapes import TEXT
+from headway.data.open.detected import TEXT, Detected
 from headway.data.records.label_typing import MISSING
 from headway.data.records.rows import shorten
 from headway.data.records.table import Table

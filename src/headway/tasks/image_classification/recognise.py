@@ -1,8 +1,7 @@
 """Images with a class each."""
 
 from headway.data.images.image_table import ImageTable
-from headway.data.open.detected import Detected
-from headway.data.open.shapes import IMAGES
+from headway.data.open.detected import IMAGES, Detected
 from headway.errors import InputError
 from headway.tasks.common.given import Given
 from headway.tasks.recognise import BY_VALUES, Recogniser

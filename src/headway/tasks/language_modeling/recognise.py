@@ -1,7 +1,6 @@
 """Running text, and conversations."""
 
-from headway.data.open.detected import Detected
-from headway.data.open.shapes import CONVERSATIONS, IMAGES, TABLE, TEXT
+from headway.data.open.detected import CONVERSATIONS, IMAGES, TABLE, TEXT, Detected
 from headway.data.records.dialogues import Dialogues
 from headway.errors import InputError
 from headway.tasks.common.given import Given

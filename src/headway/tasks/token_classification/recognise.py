@@ -7,8 +7,7 @@ from pathlib import Path
 from headway.data.formats.tags import SPANS, SURE, TAG, TAGS, TOKENS, listed, spans_of, tagged
 from headway.data.open.column_names import TEXT_NAMES
 from headway.data.open.columns import Column
-from headway.data.open.detected import Detected
-from headway.data.open.shapes import TABLE, TEXT
+from headway.data.open.detected import TABLE, TEXT, Detected
 from headway.errors import InputError
 from headway.tasks.common.columns import check_no_second, no_columns
 from headway.tasks.common.given import Given

@@ -3,8 +3,7 @@
 from headway.data.formats.aligned import SOURCE, TARGET, TARGET_OF, are_sides, is_language, is_target_of
 from headway.data.open.column_names import SURE_LABEL_NAMES
 from headway.data.open.columns import Column
-from headway.data.open.detected import Detected
-from headway.data.open.shapes import ALIGNED, TABLE, TEXT
+from headway.data.open.detected import ALIGNED, TABLE, TEXT, Detected
 from headway.errors import InputError
 from headway.tasks.common.columns import no_columns, two_texts
 from headway.tasks.common.given import Given

@@ -1,7 +1,7 @@
 """Tokenizers that are known by value: made of parts and patterns of published ones, which soon end on any text.
 
 A regular expression can have 2^n paths on n letters, and forty replacements of ``a`` by ``aa`` make a terabyte of one
-letter.  What is not known is used in a process of its own, with limits (``headway.text.isolated``).
+letter.  What is not known is used in a process of its own, with limits (``headway.text.backend``).
 """
 
 import base64

@@ -39,8 +39,8 @@ PROBE_SHARE = 0.02
 """Timing the first batches may take this share of the time, and then finishes the batch it is in."""
 STEP_OVER_GRADIENT = 1.15
 """What a step takes, with its share of the evaluations, over its gradient: decoders of 0.6 M to 2.2 M, on a CPU."""
-SLOW = 2.0
-"""Seconds: a batch that takes longer is evaluated once to estimate how long all take."""
+SLOW = 1 / 60
+"""The share of the time: a batch that takes longer is evaluated once to estimate how long all take."""
 ROUNDS = 3
 """Batches that are timed for each number of shares, after one that is not."""
 
@@ -181,7 +181,7 @@ def _timed(
     return plan if settle is None else settle(plan, places_each / seconds / STEP_OVER_GRADIENT)
 
 
-def batch_seconds(model: nn.Module, batch_source: BatchSource, objective: Objective, plan: Plan) -> float:
+def batch_seconds(model: nn.Module, batch_source: BatchSource, objective: Objective, plan: Plan, limit: float) -> float:
     """How long an evaluation takes on the longest batch held out, from one on the (smaller) longest of training.
 
     A quick one is timed again, as the first call takes longer.  Random state and mode are restored.
@@ -191,7 +191,7 @@ def batch_seconds(model: nn.Module, batch_source: BatchSource, objective: Object
     model.eval()
     with out_of_memory("at the longest batch, tried before step 1", plan):
         seconds = _seconds_of(evaluate := partial(objective.evaluate, model, [trained.to(device)]))
-        seconds = seconds if seconds > SLOW else _seconds_of(evaluate)
+        seconds = seconds if seconds > SLOW * limit else _seconds_of(evaluate)
     model.train(training)
     set_random_state(device, random)
     return seconds * held_out.places / trained.places

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from headway.errors import InputError
@@ -33,7 +34,6 @@ from headway.text.tokenizer import Tokenizer
 from headway.workflows.export.hf import write_processor
 from headway.workflows.export.onnx_compare import Found, compare_graphs
 from headway.workflows.export.onnx_graphs import Graph, given_names, graphs_of
-from headway.workflows.export.onnx_simplify import simplify
 from headway.workflows.export.parity import TOKENIZER, Parity, different_line, exceeding
 from headway.workflows.export.registry import FLOAT32
 from headway.workflows.export.target import Subject
@@ -42,6 +42,8 @@ OPSET = 18
 """The version of ONNX's operations: ONNX Runtime (its web build too) and OpenVINO read it."""
 QUANTIZED = ["MatMul", "Gather"]
 """The operations whose weights are int8: products with matrices, and reading of tables of vectors."""
+SAME = 0
+"""In the shape that a Reshape gets: as in its input."""
 
 
 def refuse(subject: Subject) -> None:
@@ -255,3 +257,46 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
+
+
+def simplify(model: Any) -> None:
+    """Give each Reshape the shape that is known, and each GELU the usual order; ``model`` is an ``onnx_ir.Model``."""
+    from onnxscript import ir
+    from onnxscript.rewriter import RewriteRule, RewriteRuleSet
+
+    for node in model.graph:
+        if node.op_type == "Reshape" and (shape := _known_shape(node)) is not None:
+            node.replace_input_with(1, _constant(ir, model, f"{node.outputs[0].name}_shape", shape))
+            node.attributes.pop("allowzero", None)
+    RewriteRuleSet([RewriteRule(_exported_gelu, _usual_gelu)]).apply_to_model(model)
+    ir.passes.common.RemoveUnusedNodesPass()(model)
+
+
+def _exported_gelu(op: Any, x: Any, half: Any, root: Any, one: Any) -> Any:
+    return op.Mul(x, op.Mul(half, op.Add(op.Erf(op.Div(x, root)), one)))
+
+
+def _usual_gelu(op: Any, x: Any, half: Any, root: Any, one: Any) -> Any:
+    return op.Mul(op.Mul(x, op.Add(op.Erf(op.Div(x, root)), one)), half)
+
+
+def _known_shape(node: Any) -> list[int] | None:
+    """The shape that a Reshape gives, with 0 where it is its input's; None where that does not say all of it."""
+    before, after = node.inputs[0].shape, node.outputs[0].shape
+    if before is None or after is None:
+        return None
+    shape = []
+    for place, size in enumerate(after):
+        if isinstance(size, int):
+            shape.append(size)
+        elif place < len(before) and size.value is not None and before[place] == size:
+            shape.append(SAME)
+        else:
+            shape.append(-1)
+    return shape if shape.count(-1) <= 1 and 0 not in (size for size in after if isinstance(size, int)) else None
+
+
+def _constant(ir: Any, model: Any, name: str, numbers: list[int]) -> Any:
+    value = ir.val(name, const_value=ir.tensor(np.array(numbers, dtype=np.int64), name=name))
+    model.graph.register_initializer(value)
+    return value

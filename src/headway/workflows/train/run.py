@@ -122,7 +122,8 @@ def run_training(
                 recompute_activations(prepared.model)
             if isinstance(prepared.batch_source, StreamBatches):
                 prepared.batch_source.check(ranks.count)
-            step = prepared.batch_seconds * (1 + prepared.batch_source.validation_batches())  # and an evaluation
+            # the trial and a step, a gradient and an evaluation each, and all that is held out before and after
+            step = prepared.batch_seconds * (4 + 2 * prepared.batch_source.validation_batches())
             fits = prepared.limit is None or prepared.limit - (time.monotonic() - started) > step
             if fits and not (prepared.plan.fine_tuning.frozen or options.runtime.shard):  # sharded may not fit here
                 try_longest(prepared.model, prepared.objective, prepared.batch_source, prepared.plan, ranks)

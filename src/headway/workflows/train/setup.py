@@ -123,7 +123,7 @@ def prepare(
         said = re.sub(rf"\b({'|'.join(FIELDS)})\b", lambda field: f"--{FIELDS[field[0]]}", str(error))
         raise InputError(f"no model can be made with these options: {said}.") from None
     batch_source, objective = data.batch_source(plan), data.objective(plan)
-    each = 0.0 if limit is None else batch_seconds(model, batch_source, objective, plan)
+    each = 0.0 if limit is None else batch_seconds(model, batch_source, objective, plan, limit)
     if earlier is None:
         drawn = plan.model
         windows, steps = options.for_tasks.validation_windows, options.run.steps

@@ -1,7 +1,8 @@
-"""Qwen2 (Yang et al. 2024): Llama with biases only on queries, keys and values.
+"""Qwen2 (Yang et al. 2024): Llama with biases only on queries, keys and values; and Qwen3 (Yang et al. 2025).
 
 Quirks: some layers may attend to a window only.  Current files list the kind of every layer (``layer_types``); in older
-ones it is the layers from ``max_window_layers`` on, if ``use_sliding_window`` is true.
+ones it is the layers from ``max_window_layers`` on, if ``use_sliding_window`` is true.  Qwen3 normalises queries and
+keys head by head, with weights over the width of a head, which is a size of its own there.
 """
 
 from typing import Any, ClassVar
@@ -61,4 +62,21 @@ def write_windows(config: TransformerConfig) -> Json:
     }
 
 
-QWEN2 = Qwen2()
+class Qwen3(LlamaLike):
+    """Qwen3ForCausalLM, Qwen3Model and Qwen3ForSequenceClassification."""
+
+    model_type = "qwen3"
+    classes = decoder_classes("Qwen3")
+    SAME: ClassVar = {**Qwen2.SAME, "head_dim": ("d_head", 128)}
+    FIXED: ClassVar = {**LlamaLike.FIXED, "qk_norm": True}
+    BIASES: ClassVar = {"attention_bias": ("qkv", "out")}
+    SPECIAL: ClassVar = {}
+
+    def quirks(self, theirs: Json) -> dict[str, Any]:
+        return {**super().quirks(theirs), "window": read_windows(theirs)}
+
+    def entries(self, config: TransformerConfig) -> Json:
+        return {**super().entries(config), **write_windows(config)}
+
+
+QWEN2, QWEN3 = Qwen2(), Qwen3()
