@@ -133,8 +133,8 @@ def _axes(chart: Chart, frame: Frame, most: int) -> list[str]:
         parts.append(f'<text class="tick" x="{x:.1f}" y="{base + 17}" text-anchor="middle">{text}</text>')
         time = interpolate(chart.seconds, value) if value else None
         if time is not None:
-            said = f"{time / unit_size:.2g}" if time < 10 * unit_size else f"{time / unit_size:,.0f}"
-            parts.append(f'<text class="tick time" x="{x:.1f}" y="{base + 31}" text-anchor="middle">{said}</text>')
+            label = f"{time / unit_size:.2g}" if time < 10 * unit_size else f"{time / unit_size:,.0f}"
+            parts.append(f'<text class="tick time" x="{x:.1f}" y="{base + 31}" text-anchor="middle">{label}</text>')
     parts.append(f'<path class="axisline" d="M{left} {base}H{right}"/>')
     label = f"step, and below it the time in {UNITS[unit]}" if chart.seconds else "step"
     middle = (left + right) / 2

@@ -222,8 +222,8 @@ class IsolatedBackend(RustBackend):
         return IsolatedBackend(tokenizer, specials, self.parts, self.path)
 
     def encode(self, texts: list[str], *, special: bool, allow_special: bool) -> list[list[int]]:
-        found: list[list[int]] = self._ask("encode", texts, special=special, allow_special=allow_special)
-        return found
+        ids: list[list[int]] = self._ask("encode", texts, special=special, allow_special=allow_special)
+        return ids
 
     def encode_places(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         return [(ids, [(start, end) for start, end in places]) for ids, places in self._ask("encode_places", texts)]
@@ -240,8 +240,8 @@ class IsolatedBackend(RustBackend):
         return str(self._ask("decode", ids, skip_special=skip_special))
 
     def words(self, text: str) -> list[str]:
-        found: list[str] = self._ask("words", text)
-        return found
+        words: list[str] = self._ask("words", text)
+        return words
 
     def files(self) -> dict[str, bytes]:
         return {"tokenizer.json": json.dumps(self._spec, indent=2, ensure_ascii=False).encode()}

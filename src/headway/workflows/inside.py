@@ -71,24 +71,24 @@ def inside_details(pipe: Pipeline, inside: Inside, at: int | None = None, off: S
     output = _output(pipe, model, inputs)  # (T, V), (C,) or (D,)
     each_token = output.dim() == 2
     where = _position(pipe, inside, axis, at) if each_token else None
-    found: dict[str, Any] = {"axis": axis, "at": where, "outputs": None, "lens": None, "why": None, "attribution": {}}
-    found["vectors"], found["positions"] = _vectors(model, inputs), _positions(model)
+    details: dict[str, Any] = {"axis": axis, "at": where, "outputs": None, "lens": None, "why": None, "attribution": {}}
+    details["vectors"], details["positions"] = _vectors(model, inputs), _positions(model)
     names = _names(pipe, output.shape[-1])
     logits = None if names is None else (output if where is None else output[where])
     if logits is not None and names is not None:
-        found["outputs"] = _best(logits, names, BEST)
+        details["outputs"] = _best(logits, names, BEST)
         best = int(logits.argmax())
         chosen = (best,) if where is None else (where, best)
         if pipe.runtime.precision == FLOAT32:
             by_kind = gradient_times_input(model, *inputs, logit=chosen)
-            found["attribution"] = {
+            details["attribution"] = {
                 inside_axis: _rounded(values[0])
                 for inside_axis, values in zip(inside.tokens, by_kind.values(), strict=True)
             }
-        found["lens"], found["why"] = _lens(model, inputs, inside, names, where)
+        details["lens"], details["why"] = _lens(model, inputs, inside, names, where)
     if off:
-        found["without"] = _without(pipe, model, inputs, off, output, where, names)
-    return found
+        details["without"] = _without(pipe, model, inputs, off, output, where, names)
+    return details
 
 
 def _output(pipe: Pipeline, model: Any, inputs: list[Tensor]) -> Tensor:
@@ -218,5 +218,5 @@ def _union(before: Tensor, after: Tensor) -> list[int]:
 
 
 def _rounded(values: Tensor) -> list[Any]:
-    found: list[Any] = torch.round(values.detach().float().cpu(), decimals=4).tolist()
-    return found
+    numbers: list[Any] = torch.round(values.detach().float().cpu(), decimals=4).tolist()
+    return numbers

@@ -64,11 +64,11 @@ class SiluGate(torch.autograd.Function):
         (g,) = grads
         (halves,) = ctx.saved_tensors
         gate, up = halves.chunk(2, dim=-1)
-        found = torch.empty_like(halves)
-        of_gate, of_up = found.chunk(2, dim=-1)
+        gradient = torch.empty_like(halves)
+        of_gate, of_up = gradient.chunk(2, dim=-1)
         torch.mul(F.silu(gate), g, out=of_up)
         torch.ops.aten.silu_backward.grad_input(g * up, gate, grad_input=of_gate)
-        return found
+        return gradient
 
 
 def silu_gate_oracle(halves: Tensor) -> Tensor:

@@ -58,11 +58,11 @@ def _names(directory: Path, exports: Collection[Path]) -> Iterator[str]:
     for folder in sorted(directory.iterdir()):
         if folder.is_dir() and _is_needed(folder, bool(exports)):
             yield from (f"{folder.name}/{name}" for name in _in(folder) if name.endswith(ENDINGS))
-    for place in exports:
-        files = read_object(place / RECORD).get("files")
+    for export in exports:
+        files = read_object(export / RECORD).get("files")
         if not isinstance(files, dict):
-            raise InputError(f"{place / RECORD}: is damaged.")
-        yield from (f"{place.relative_to(directory).as_posix()}/{name}" for name in (*files, RECORD))
+            raise InputError(f"{export / RECORD}: is damaged.")
+        yield from (f"{export.relative_to(directory).as_posix()}/{name}" for name in (*files, RECORD))
 
 
 def _is_needed(folder: Path, exported: bool) -> bool:

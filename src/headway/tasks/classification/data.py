@@ -302,13 +302,13 @@ def _first_of_each(rows: Iterable[tuple[str, str]], most: int) -> list[tuple[str
     """The first ``most`` texts with each label, in their order; a text that was there before is left out."""
     counts: dict[str, int] = {}
     seen: set[str] = set()
-    found = []
+    chosen = []
     for text, label in rows:
         if text not in seen and counts.get(label, 0) < most:
             seen.add(text)
             counts[label] = counts.get(label, 0) + 1
-            found.append((text, label))
-    return found
+            chosen.append((text, label))
+    return chosen
 
 
 open_data = ClassificationData

@@ -108,13 +108,13 @@ class TextAndValue(Recogniser):
         if value is None:
             rest = [name for name in names if name != text]
             called = [column.name for column in given.columns if column.key in LABEL_NAMES and column.name in rest]
-            found = rest if len(rest) == 1 else called
-            if len(found) != 1:
+            values = rest if len(rest) == 1 else called
+            if len(values) != 1:
                 raise InputError(
                     f"{given.name}: which column holds the value of each text? Name it with --label-column; found: "
                     f"{', '.join(names)}."
                 )
-            value = found[0]
+            value = values[0]
         if text == value:
             raise InputError(f"{given.name}: column {text!r} cannot be the text and its value at once.")
         return Detected(self.task, text, value, [f"{self.task}, as asked: {text!r} is the text, {value!r} its value"])

@@ -260,7 +260,10 @@ def _quiet() -> Iterator[None]:
 
 
 def simplify(model: Any) -> None:
-    """Give each Reshape the shape that is known, and each GELU the usual order; ``model`` is an ``onnx_ir.Model``."""
+    """Give each Reshape the shape that is known, and each GELU the order that programs look for, to fuse it.
+
+    torch's exporter computes shapes while the graph runs.  ``model`` is an ``onnx_ir.Model``.
+    """
     from onnxscript import ir
     from onnxscript.rewriter import RewriteRule, RewriteRuleSet
 
