@@ -33,7 +33,7 @@ import headway
 from headway.runtime.engines.exported import place_of
 from headway.runtime.engines.registry import SPECS
 from headway.runtime.precision import available
-from headway.tasks.common.compare_answers import BOUND, apart
+from headway.tasks.checks import BOUND, apart
 from headway.workflows.export.export import export
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "doors"))

@@ -30,7 +30,7 @@ from training_step import gpt2_config, of_headway, of_torch
 from headway.data.batches.batching import Batch, TargetKind
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder
-from headway.tasks.common.next_token import LanguageModeling
+from headway.tasks.losses import LanguageModeling
 
 CUDA = "cuda"
 ROWS, LENGTH, VOCAB = 16, 1024, 50_304

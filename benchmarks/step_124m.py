@@ -19,7 +19,7 @@ from headway.data.batches.batching import Batch, TargetKind
 from headway.models.freed_memory import keep_freed_memory
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder
-from headway.tasks.common.next_token import LanguageModeling
+from headway.tasks.losses import LanguageModeling
 
 ROWS, LENGTH, VOCAB, WIDTH, LAYERS, HEADS = 2, 512, 50_304, 768, 12, 12
 

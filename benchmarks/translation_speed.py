@@ -32,13 +32,13 @@ from headway.models.config import Positions, TransformerConfig
 from headway.models.freed_memory import keep_freed_memory
 from headway.models.initialise import initialise
 from headway.models.transformer import EncoderDecoder
-from headway.tasks.common.rows import EncodedPairs, encoded_pairs
+from headway.tasks.rows import EncodedPairs, encoded_pairs
 from headway.tasks.translation.objective import Translation, shifted
-from headway.tasks.translation.preset import M2M100
 from headway.text.train import train_tokenizer
 from headway.training.loop.thread_parallel import ThreadParallel, share_count
 from headway.training.loop.trainer import divide_and_clip
 from headway.training.optim.optimizers import optimizers, set_rate
+from headway.training.sizing.translator import M2M100
 
 SUBJECTS = ("headway", "headway, muon", "torch", "torch, compiled")
 SIZE: dict[str, Any] = {"d_model": 128, "n_layers": 4, "n_heads": 4, "d_ff": 512, "dropout": 0.2}

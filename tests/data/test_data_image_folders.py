@@ -18,8 +18,8 @@ from headway.data.open.read import read
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.tasks.detect import detect
-from headway.tasks.image_classification.preset import cut_of
 from headway.training.options import TrainOptions
+from headway.training.sizing.vit import cut_of
 
 Image = pytest.importorskip("PIL.Image")
 MODES = {"grey": ("L", "png"), "colour": ("RGB", "png"), "palette": ("P", "gif"), "photo": ("RGB", "jpg")}

@@ -14,9 +14,9 @@ from headway.data.formats.tags import listed
 from headway.data.open.read import read
 from headway.data.records.table import Table, table
 from headway.errors import InputError
-from headway.tasks.common.given import Given
-from headway.tasks.common.unsupported import label_lists, ratings
 from headway.tasks.detect import detect
+from headway.tasks.given import Given
+from headway.tasks.unsupported import label_lists, ratings
 
 NAMES = ["Anna", "Berlin", "Siemens", "Paris", "Ada", "Rome"]
 WORDS = ["the", "of", "and", "we", "went", "to", "see", "a", "long", "film", "home", "while", "old", "dogs", "ran"]

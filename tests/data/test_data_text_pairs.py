@@ -13,9 +13,9 @@ from headway.data.records.split import split_indices
 from headway.data.records.table import Table, table
 from headway.data.records.text_pairs import TextPairs, exchanged_pairs, exchanged_sides, extreme_pairs, read_text_pairs
 from headway.errors import InputError
-from headway.tasks.common.columns import only_text
-from headway.tasks.common.given import Given
+from headway.tasks.columns import only_text
 from headway.tasks.detect import detect
+from headway.tasks.given import Given
 
 EN = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran"]
 DE = ["die", "Katze", "saß", "auf", "einer", "Matte", "alte", "Hunde", "liefen"]

@@ -12,7 +12,7 @@ from headway.data.open.read import read
 from headway.hub.directory import load_model as load_bare
 from headway.hub.directory import save_model
 from headway.models.heads import TokenClassificationHead
-from headway.tasks.common.material import MaterialInputs
+from headway.tasks.checks import MaterialInputs
 from headway.tasks.detect import detect
 from headway.tasks.registry import room
 from headway.text.train import train_tokenizer

@@ -13,7 +13,7 @@ from faults_harness import LIVELY, Forker, alone, outcome, words
 from growing_text import peak, write_text
 
 import headway
-from headway.tasks.common.next_token import LanguageModeling
+from headway.tasks.losses import LanguageModeling
 from headway.training.hardware.memory import OutOfMemory, out_of_memory
 from headway.training.store import checkpoint, run_directory, saver
 from headway.training.store.checkpoint import newest_checkpoint
@@ -31,7 +31,7 @@ OPTIONS: dict[str, Any] = {
 }
 KNOBS = ("--batch-tokens 128 --accumulate 4", "now 256 and 2", "--length below 32", "--precision bfloat16", "--preset")
 BOUNDS = """
-import headway.tasks.common.ngram as ngram, headway.text.train as train
+import headway.tasks.baselines as ngram, headway.text.train as train
 ngram.CHUNK = ngram.MOST_PAIRS = 50_000
 train.MOST_CHARACTERS = 500_000
 """

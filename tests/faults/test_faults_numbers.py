@@ -14,7 +14,7 @@ from faults_harness import LIVELY, lines_of, losses, outcome
 from torch import nn
 
 import headway
-from headway.tasks.common.classes import Classification
+from headway.tasks.labels import Classification
 from headway.training.loop import trainer
 from headway.training.monitor.loss_guard import LEAST, Diverged, spike_limit
 from headway.training.store import checkpoint

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 import headway
 from headway.data.batches.windows import Position
 from headway.errors import InputError
-from headway.tasks.common.classes import Classification
+from headway.tasks.labels import Classification
 from headway.training.loop import trainer
 from headway.training.loop.prefetch import Prefetch
 from headway.training.store import checkpoint

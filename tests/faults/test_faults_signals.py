@@ -28,7 +28,7 @@ def slow(self):
             time.sleep(0.3)
         yield batch
 batch_source.TextBatches.validation = slow
-from headway.tasks.common import next_token as language_modeling
+from headway.tasks import losses as language_modeling
 """
 
 SLOW_SAVE = """

@@ -13,7 +13,7 @@ from headway.hub.fine_tune import for_classification, for_masked_tokens, for_tok
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHead
 from headway.models.transformer import Decoder, Encoder
-from headway.tasks.common.labels import labels_of
+from headway.tasks.labels import labels_of
 
 B, T, V, C = 3, 13, 31, 7
 SMALL = {

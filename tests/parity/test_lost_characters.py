@@ -8,7 +8,7 @@ import pytest
 from foreign_models import make
 
 import headway
-from headway.tasks.common.lengths import lost_characters
+from headway.tasks.inputs import lost_characters
 
 QUICK = ("--steps", 2, "--threads", 1, "--json")
 PAIRS = "source,target\n" + "".join(f"the cat sat {{{i % 7}}},{{ the dog {i} }}\n" for i in range(60))

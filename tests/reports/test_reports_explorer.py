@@ -21,10 +21,10 @@ from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.reports import explorer
 from headway.reports.attention_store import Stored, restore
 from headway.reports.explorer import MARK, attention_page
-from headway.tasks.common import inspection
-from headway.tasks.common.inside import Inside
-from headway.tasks.common.inspection import visible
+from headway.tasks import inspection
 from headway.tasks.image_classification.pipeline import ImageClassifier
+from headway.tasks.inside import Inside
+from headway.tasks.inspection import visible
 from headway.workflows.inside import look_inside
 
 WIRINGS = {"encoder": Encoder, "decoder": Decoder, "encoder-decoder": EncoderDecoder}

@@ -18,7 +18,7 @@ from headway.errors import InputError
 from headway.hub.directory import save_model
 from headway.models import transformer
 from headway.nn.state import KeyValueCache, State
-from headway.tasks.common.material import ROWS
+from headway.tasks.checks import ROWS
 from headway.training.loop.thread_parallel import ThreadParallel
 from headway.training.monitor.progress import NoProgress
 from headway.training.store.facts import read_facts

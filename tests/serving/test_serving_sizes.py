@@ -15,7 +15,7 @@ from headway.errors import InputError
 from headway.serving.answers import as_json, in_pieces
 from headway.serving.work import Left
 from headway.serving.worker import Worker
-from headway.tasks.common.prompt import Prompt
+from headway.tasks.inputs import Prompt
 
 
 def picture(width: int, height: int) -> str:

@@ -19,7 +19,7 @@ from headway.errors import InputError
 from headway.io.atomic_write import write_json
 from headway.models.own import OwnConfig
 from headway.tasks import plugins, registry
-from headway.tasks.common.own_model import own_model
+from headway.tasks.checks import own_model
 from headway.training.evaluation.metric import Metric
 
 ROOT = Path(__file__).parent.parent.parent

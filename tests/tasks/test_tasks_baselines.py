@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from headway.data.records.text_rows import TextList
-from headway.tasks.common import linear, ngram
-from headway.tasks.common.linear import _flat, classification_baselines, image_baselines
-from headway.tasks.common.ngram import ngram_baselines
+from headway.tasks import baselines
+from headway.tasks.baselines import _flat, classification_baselines, image_baselines, ngram_baselines
 
 TRAIN, VALIDATION = np.array([0, 1, 0, 1, 2], dtype=np.uint16), np.array([0, 1, 2, 2], dtype=np.uint16)
 
@@ -39,17 +38,17 @@ def test_counting_in_chunks_changes_nothing(chunk: int, monkeypatch: pytest.Monk
     random = np.random.default_rng(3)
     train, validation = random.integers(0, 13, 97).astype(np.uint16), random.integers(0, 13, 31).astype(np.uint16)
     whole = ngram_baselines(train, validation, 13)
-    monkeypatch.setattr(ngram, "CHUNK", chunk)
+    monkeypatch.setattr(baselines, "CHUNK", chunk)
     for most in (10_007, 29, 1):  # pairs that are held at a time
-        monkeypatch.setattr(ngram, "MOST_PAIRS", most)
+        monkeypatch.setattr(baselines, "MOST_PAIRS", most)
         for name, found in zip(whole, ngram_baselines(train, validation, 13), strict=True):
             assert found == {**name, "val_loss": pytest.approx(name["val_loss"], rel=1e-12)}
 
 
 def test_memory_does_not_grow_with_the_text(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ngram, "CHUNK", 1 << 12)
+    monkeypatch.setattr(baselines, "CHUNK", 1 << 12)
     random = np.random.default_rng(3)
-    monkeypatch.setattr(ngram, "MOST_PAIRS", 1 << 12)
+    monkeypatch.setattr(baselines, "MOST_PAIRS", 1 << 12)
     text = random.integers(0, 211, 1_000_003).astype(np.uint16)
     for train, validation in ((text, text[:7]), (text[:100_003], text)):
         tracemalloc.start()
@@ -82,7 +81,7 @@ def test_texts_without_any_ngram_fall_back_to_the_majority():
 
 
 def test_of_many_rows_a_sample_is_read_and_said(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(linear, "MOST_CHARACTERS", 2_000)
+    monkeypatch.setattr(baselines, "MOST_CHARACTERS", 2_000)
     texts = [f"{word} number {i}" for i in range(211) for word in ("good", "bad", "bad")]
     found, said = classification_baselines(
         TextList(texts), [0, 1, 1] * 211, TextList(["a good one"]), [0], ["good", "bad"]
@@ -102,7 +101,7 @@ def test_of_too_many_classes_there_is_no_linear_model_and_that_is_said():
 
 
 def test_of_many_classes_rare_ngrams_are_left_out(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(linear, "MOST_WEIGHTS", 40_000)
+    monkeypatch.setattr(baselines, "MOST_WEIGHTS", 40_000)
     words = [f"{i}{i}" for i in range(40)]
     texts = [f"{word} number {i * 37 % 1009} {i}" for i in range(29) for word in words]
     found, said = classification_baselines(TextList(texts), [*range(40)] * 29, TextList(words), [*range(40)], words)

@@ -10,7 +10,7 @@ from headway.data.batches.batching import IGNORED, Batch, TargetKind
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder
-from headway.tasks.common.next_token import LanguageModeling
+from headway.tasks.losses import LanguageModeling
 
 B, T, V = 5, 7, 23
 

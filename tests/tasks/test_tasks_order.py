@@ -10,7 +10,7 @@ import pytest
 
 import headway
 from headway.data.records.sample import few
-from headway.tasks.common import data_profile, linear
+from headway.tasks import baselines, data_profile
 from headway.tasks.embedding import objective as embedding
 from headway.tasks.token_classification import encoding
 from headway.tasks.translation import data as translation
@@ -64,7 +64,7 @@ def check(found: dict[str, tuple[list[dict], list[str]]]) -> list[dict]:
 
 
 def test_classification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(linear, "MOST_CHARACTERS", 1_500)
+    monkeypatch.setattr(baselines, "MOST_CHARACTERS", 1_500)
     held_out = table(tmp_path / "held_out.csv", drawn_texts(20, 1), "text", "label")
     found = {
         name: measured(table(tmp_path / f"{name}.csv", rows, "text", "label"), held_out, tmp_path / name)
@@ -76,7 +76,7 @@ def test_classification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Sorted by class, the first 40 are of one class."""
-    monkeypatch.setattr(linear, "MOST_IMAGES", 40)
+    monkeypatch.setattr(baselines, "MOST_IMAGES", 40)
     draw = np.random.default_rng(0)
 
     def images(each: int) -> list[tuple[np.ndarray, str]]:

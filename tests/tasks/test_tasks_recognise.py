@@ -10,8 +10,8 @@ from headway.data.open.read import read
 from headway.data.records.table import table
 from headway.errors import InputError
 from headway.tasks import detect as tasks_detect
-from headway.tasks.common.given import Given
 from headway.tasks.detect import detect
+from headway.tasks.given import Given
 from headway.tasks.recognise import Recogniser
 from headway.tasks.registry import NAMES, named, recogniser, values
 

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 import headway
 from headway.data.batches.batching import IGNORED, Batch, TargetKind
 from headway.data.open.read import read
+from headway.data.records.tag_schemes import entities, in_labels, iob2, labels_for
+from headway.data.records.tagged import Tagged, read_tagged
+from headway.data.records.words import PLAIN, first_tokens
 from headway.errors import InputError
 from headway.runtime.windows import read_in_windows
 from headway.tasks.detect import detect
 from headway.tasks.token_classification.encoding import WordTags, encoded
 from headway.tasks.token_classification.objective import Counts, TokenClassification
-from headway.tasks.token_classification.schemes import entities, in_labels, iob2, labels_for
-from headway.tasks.token_classification.sentences import Tagged, read_tagged
-from headway.tasks.token_classification.words import PLAIN, first_tokens
 from headway.text.train import train_tokenizer
 
 LABELS = ["O", "B-LOC", "I-LOC", "B-MISC", "I-MISC", "B-PER", "I-PER"]

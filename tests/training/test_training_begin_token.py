@@ -91,7 +91,7 @@ def test_a_run_without_the_record_keeps_none(run: Path, tmp_path: Path, tokenize
 
 def test_only_whole_documents_begin(base: Path, tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A file is one document: its held-out end goes on within it, and is not begun."""
-    from headway.tasks.common import running_text
+    from headway.tasks import running_text
 
     seen: list[np.ndarray] = []
     encode = running_text.tokenised

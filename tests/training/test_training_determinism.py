@@ -13,8 +13,8 @@ import pytest
 
 import headway
 from headway.errors import InputError
-from headway.tasks.common.classes import Classification
-from headway.tasks.common.next_token import LanguageModeling
+from headway.tasks.labels import Classification
+from headway.tasks.losses import LanguageModeling
 from headway.training.loop import trainer
 from headway.training.monitor.loss_guard import Diverged
 from headway.workflows.evaluate import evaluate

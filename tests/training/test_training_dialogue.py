@@ -23,9 +23,10 @@ from headway.data.records.dialogues import Dialogues
 from headway.errors import InputError
 from headway.io.atomic_write import write_json
 from headway.reports.verdict import kept_in_words
-from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.detect import detect
-from headway.tasks.language_modeling.dialogue import EncodedTalks, cut_warning, encoded_talks, talks
+from headway.tasks.language_modeling.dialogue import cut_warning
+from headway.tasks.losses import LanguageModeling
+from headway.tasks.talks import EncodedTalks, encoded_talks, talks
 from headway.text.chat import DEFAULT_TEMPLATE, with_chat
 from headway.text.chat.encode import encode_chat
 from headway.text.tokenizer import Tokenizer

@@ -15,7 +15,7 @@ from headway.hub.fine_tune import for_classification
 from headway.hub.mean_pooling import SPREAD
 from headway.models.adapt.freeze import first_blocks
 from headway.models.heads import ClassificationHead, PoolingHead
-from headway.tasks.common.linear_probe import kept_blocks
+from headway.tasks.fitting import kept_blocks
 from headway.training.loop.state import Training
 from headway.training.optim.optimizers import optimizers
 from headway.training.store.facts import read_facts, write_facts

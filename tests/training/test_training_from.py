@@ -18,7 +18,7 @@ from headway.errors import InputError
 from headway.hub.directory import load_model
 from headway.hub.fingerprint import fingerprint
 from headway.io.cache_directory import cache_directory
-from headway.tasks.common.running_text import Text, encode_text, text_parts
+from headway.tasks.running_text import Text, encode_text, text_parts
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base
 from headway.training.loop import trainer

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headway.tasks.common.data_profile import SPAN, fitting_pairs, repeated
+from headway.tasks.data_profile import SPAN, fitting_pairs, repeated
 from headway.training.loop.state import State
 from headway.training.monitor import health as h
 from headway.training.monitor.health import Health, judge

@@ -1,6 +1,6 @@
 """Ten planted faults and ten healthy runs, end to end: what each evaluation says of them.
 
-The thresholds of `training.monitor.health` and `tasks.common.data_profile` were set on other made-up data: sentences of
+The thresholds of `training.monitor.health` and `tasks.data_profile` were set on other made-up data: sentences of
 a small grammar, syllables that follow each other, reviews of keywords, topics, and words with their cipher.  No
 threshold was changed for the sake of the tasks here.
 """

@@ -24,7 +24,7 @@ from headway.data.batches.windows import Position
 from headway.data.images.batch_source import ImageBatches
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
-from headway.tasks.common.data_profile import data_profile
+from headway.tasks.data_profile import data_profile
 from headway.tasks.image_classification.pipeline import ImageClassifier
 from headway.training.loop.prefetch import Prefetch
 from headway.workflows.evaluate import evaluate

@@ -19,10 +19,10 @@ from headway.data.batches.examples import Examples
 from headway.data.batches.windows import Position
 from headway.data.open.read import read
 from headway.errors import InputError
-from headway.tasks.common.running_text import held_out_part
 from headway.tasks.embedding.pipeline import Embedder
 from headway.tasks.masked_lm.data import encode_documents, held_out_batches, task_of
 from headway.tasks.masked_lm.pipeline import MaskFiller
+from headway.tasks.running_text import held_out_part
 from headway.training.store.facts import read_facts, write_facts
 from headway.workflows.evaluate import evaluate
 from headway.workflows.train import run as session

@@ -22,10 +22,9 @@ from headway.models.config import TransformerConfig
 from headway.models.heads import Pooler, PoolingHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
+from headway.tasks import fitting
 from headway.tasks.classification import data as classification
-from headway.tasks.common import contrastive
-from headway.tasks.common.contrastive import STEPS, pair_loss, tune_vectors
-from headway.tasks.common.linear_probe import TEMPLATES, kept_blocks, label_texts
+from headway.tasks.fitting import STEPS, TEMPLATES, kept_blocks, label_texts, pair_loss, tune_vectors
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.optim.optimizers import RowAdam, optimizers
@@ -173,7 +172,7 @@ def test_many_rows_and_little_time_become_one_too(
     """Where the time is not enough for a pass over them, but for reading them, or for training on a few of them."""
     monkeypatch.setattr(classification, "pass_seconds", lambda *given: needed)
     monkeypatch.setattr(classification, "FEW_ROWS", few_rows)
-    monkeypatch.setattr(contrastive, "STEPS", 2)
+    monkeypatch.setattr(fitting, "STEPS", 2)
     data = tmp_path / "many.csv"
     data.write_text("text,label\n" + "".join(f"the {'cat' if i % 2 else 'dog'} {i} ran,{i % 2}\n" for i in range(250)))
     headway.train(data, from_model=str(base), time="30s", out=tmp_path / "run", **QUICK)
@@ -186,7 +185,7 @@ def test_many_rows_and_little_time_become_one_too(
 def test_the_fitted_classifier_is_logistic_regression(base: Path, rows: Path, tmp_path: Path):
     from sklearn.linear_model import LogisticRegression
 
-    from headway.tasks.common.linear_probe import fit_frozen, vectors
+    from headway.tasks.fitting import fit_frozen, vectors
 
     model, words = for_classification(load_model(base), 3, mean=True), Tokenizer.load(base)
     ids = words.encode_batch(["the cat sat", "old dogs ran", "red doors", "a mat and a cat", "dogs sang", "doors"])
@@ -202,7 +201,7 @@ def test_the_fitted_classifier_is_logistic_regression(base: Path, rows: Path, tm
 
 def test_rows_in_the_cache_are_fitted_as_lists_are(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from headway.data.batches import encoded
-    from headway.tasks.common.linear_probe import fit_frozen, label_texts, with_label_rows
+    from headway.tasks.fitting import fit_frozen, label_texts, with_label_rows
 
     monkeypatch.setattr(encoded, "IN_MEMORY", 0)
     words, labels = Tokenizer.load(base), ["good", "poor"]
@@ -223,7 +222,7 @@ def test_rows_in_the_cache_are_fitted_as_lists_are(base: Path, tmp_path: Path, m
 
 
 def test_a_fit_out_of_time_reads_one_row_of_each_class_at_least(base: Path, monkeypatch: pytest.MonkeyPatch):
-    from headway.tasks.common import linear_probe as frozen
+    from headway.tasks import fitting as frozen
 
     monkeypatch.setattr(frozen, "TOGETHER", 1)
     model, words = for_classification(load_model(base), 3, mean=True), Tokenizer.load(base)
@@ -233,8 +232,8 @@ def test_a_fit_out_of_time_reads_one_row_of_each_class_at_least(base: Path, monk
 
 
 def test_balanced_classes_count_the_same_in_a_fitted_classifier(base: Path):
-    from headway.tasks.common.classes import balanced_weights
-    from headway.tasks.common.linear_probe import fit_frozen
+    from headway.tasks.fitting import fit_frozen
+    from headway.tasks.labels import balanced_weights
 
     words = Tokenizer.load(base)
     ids = words.encode_batch([*["the cat sat"] * 30, "old dogs ran", "the cat ran"])

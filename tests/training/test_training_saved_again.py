@@ -13,7 +13,7 @@ from torch import nn
 import headway
 from headway.errors import InputError
 from headway.models.own import OwnConfig
-from headway.tasks.common.own_model import own_model
+from headway.tasks.checks import own_model
 from headway.tasks.language_modeling.data import LanguageModelData
 from headway.text.safe.expansion import LONGEST_TOKEN
 from headway.text.tokenizer import Tokenizer

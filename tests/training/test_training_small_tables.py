@@ -12,8 +12,8 @@ from bases import WORDS, make_base
 
 import headway
 from headway.cli.main import main
-from headway.tasks.common import cross_validate
-from headway.tasks.common.cross_validate import cross_validated
+from headway.tasks import fitting
+from headway.tasks.fitting import cross_validated
 from headway.workflows.evaluate import evaluate
 
 TINY = {"d_model": 16, "layers": 1, "heads": 2, "threads": 1, "precision": "float32", "steps": 4}
@@ -27,7 +27,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def few_repeats(monkeypatch: pytest.MonkeyPatch):
     """Three repeats say what ten do."""
-    monkeypatch.setattr(cross_validate, "REPEATS", 3)
+    monkeypatch.setattr(fitting, "REPEATS", 3)
 
 
 def table(path: Path, count: int, *, told: bool) -> Path:

@@ -85,7 +85,7 @@ def test_the_text_is_not_tokenised_before_training(
 ):
     """Rows of a sample are, which is all of so small a text; here it is made smaller."""
     monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("headway.tasks.common.streaming.MOST_CHARACTERS", 1000)
+    monkeypatch.setattr("headway.tasks.running_text.MOST_CHARACTERS", 1000)
     columns: list[int] = []
     column = Shard.column
     monkeypatch.setattr(

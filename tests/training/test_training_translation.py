@@ -16,9 +16,9 @@ from headway.data.records.table import table
 from headway.data.records.text_pairs import read_text_pairs
 from headway.errors import InputError
 from headway.models.transformer import Decoder, EncoderDecoder
-from headway.tasks.translation import preset as translator_preset
-from headway.tasks.translation.preset import by_pairs, translator_plan
 from headway.training.options import TrainOptions
+from headway.training.sizing import translator as translator_preset
+from headway.training.sizing.translator import by_pairs, translator_plan
 from headway.workflows.evaluate import evaluate
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*cut off at the model")  # of models that know nothing yet

@@ -325,7 +325,7 @@ def test_a_row_without_a_label_is_wrong_in_every_figure(unknown: Path, folder: P
 
 @pytest.mark.parametrize("kind", ["bpe", "char", "wordpiece", "word"])
 def test_white_space_says_nothing_whatever_the_tokenizer(kind: str):
-    from headway.tasks.common.lengths import known_shares
+    from headway.tasks.inputs import known_shares
     from headway.text.train import train_tokenizer
 
     tokenizer = train_tokenizer(["the cat sat on a mat"] * 9, kind, None, role="encoder")

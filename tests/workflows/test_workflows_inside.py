@@ -7,9 +7,9 @@ from headway.errors import InputError
 from headway.models.config import TransformerConfig
 from headway.models.heads import MaskedTokenHead
 from headway.models.transformer import Encoder
-from headway.tasks.common import inspection
-from headway.tasks.common.inspection import token_names
+from headway.tasks import inspection
 from headway.tasks.embedding.pipeline import Embedder
+from headway.tasks.inspection import token_names
 from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.text.train import train_tokenizer
 from headway.workflows.inside import look_inside

@@ -285,7 +285,7 @@ def _streamed(use: Command) -> bool:
 
 def _results(shared: SharedOptions, use: Command) -> tuple[Command, list[Any]]:
     """Answer the inputs, to a file, to standard output or for JSON; returns the answers and what counts the results."""
-    from headway.tasks.common.lengths import told_once
+    from headway.tasks.inputs import told_once
     from headway.training.monitor.progress import shown_to
 
     as_json, most = shared.as_json and not use.gathers, piece_size(use.tokens)

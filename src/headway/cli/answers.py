@@ -71,7 +71,7 @@ def give_answers(
 
 
 def _warn_of_lost(texts: list[Any], tokenizer: Any) -> None:
-    from headway.tasks.common.lengths import lost_characters
+    from headway.tasks.inputs import lost_characters
 
     if tokenizer is not None and (line := lost_characters(texts, tokenizer)):
         warnings.warn(line, stacklevel=2)

@@ -74,8 +74,8 @@ def _texts(run: str, words: Sequence[str], text_column: str | None, encoding: st
         return [text]
     from headway.data.open.files import kind
     from headway.data.open.read import read_rows
-    from headway.tasks.common.columns import only_text
-    from headway.tasks.common.given import Given
+    from headway.tasks.columns import only_text
+    from headway.tasks.given import Given
     from headway.training.store.facts import read_facts
 
     facts = read_facts(Path(run)) or {}

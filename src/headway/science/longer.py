@@ -6,8 +6,8 @@ from headway.data.batches.batch_source import text_batches
 from headway.data.batches.tokens import Tokens
 from headway.data.records.corpus import Corpus
 from headway.models.adapt.lora import count_parameters
-from headway.tasks.common.next_token import LanguageModeling
-from headway.tasks.common.running_text import encode_text, held_out_part, whole
+from headway.tasks.losses import LanguageModeling
+from headway.tasks.running_text import encode_text, held_out_part, whole
 from headway.text.tokenizer import Tokenizer
 from headway.training.sizing.presets import MOST_LOGITS
 

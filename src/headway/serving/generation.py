@@ -18,7 +18,7 @@ from headway.serving.metrics import Metrics
 from headway.serving.models import Served
 from headway.serving.settings import Settings
 from headway.serving.text import Piece, Text, Token, Ways
-from headway.tasks.common.prompt import Prompt
+from headway.tasks.inputs import Prompt
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from headway.generation.sampling import Likely, Penalties, Sampling
-from headway.tasks.common.prompt import Prompt
+from headway.tasks.inputs import Prompt
 from headway.text.stream_decoder import StopStrings
 
 

@@ -24,7 +24,7 @@ from headway.serving.state import State
 from headway.serving.warned import heard, of_part
 from headway.tasks import registry
 from headway.tasks.command import Command, Inputs
-from headway.tasks.common.prompt import Prompt
+from headway.tasks.inputs import Prompt
 
 MOST_VALUES = 1_000_000
 """Values that the answers to one request may have, as ``Command.size`` counts them."""

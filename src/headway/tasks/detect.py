@@ -7,10 +7,10 @@ from headway.data.records.corpus import Corpus
 from headway.data.records.rows import missing_column
 from headway.data.records.table import Table
 from headway.errors import InputError
-from headway.tasks.common.given import Given
-from headway.tasks.common.unsupported import check_accepted, refuse
+from headway.tasks.given import Given
 from headway.tasks.recognise import BY_VALUES
 from headway.tasks.registry import NAMES, named, recogniser
+from headway.tasks.unsupported import check_accepted, refuse
 
 
 def detect(

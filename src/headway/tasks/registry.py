@@ -151,7 +151,7 @@ def command(name: str) -> "type[Command]":
     from headway.tasks.command import Command, plain_command
 
     if name in NAMES:
-        return _part(name, "command", "COMMAND")
+        return _part(name, "spec", "COMMAND")
 
     def fits(found: Any) -> bool:
         return isinstance(found, type) and issubclass(found, Command)
@@ -163,8 +163,7 @@ def command(name: str) -> "type[Command]":
 @cache
 def recogniser(name: str) -> "Recogniser":
     """How a task recognises its data, without torch.  Raises as ``spec`` does."""
-    from headway.tasks.common.recognise_text import TextAndValue
-    from headway.tasks.recognise import Recogniser
+    from headway.tasks.recognise import Recogniser, TextAndValue
 
     if name in NAMES:
         return _part(name, "recognise", "RECOGNISER")

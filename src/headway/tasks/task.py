@@ -1,7 +1,7 @@
 """The protocol of a task: everything that is specific to it.
 
     spec(name)      plain data about a task, without torch         headway.tasks.NAME.spec.SPEC
-    command(name)   the command that runs its models       headway.tasks.NAME.command.COMMAND
+    command(name)   the command that runs its models       headway.tasks.NAME.spec.COMMAND
     room(name)      the task itself                                headway.tasks.NAME.room.TASK
 
 The data flow: file -> ``Task.open_data`` -> ``TaskData`` -> batches -> ``Objective.loss`` -> training loop -> run
@@ -9,57 +9,41 @@ directory -> ``Task.pipeline`` -> answers.  The users of tasks (workflows, scien
 ``tasks.registry`` and know no task by name.
 """
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from torch import Tensor, nn
 
 from headway.data.batches.batch_source import BatchSource
 from headway.data.batches.batching import Batch
-from headway.data.open.detected import COLUMNS, Detected
+from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
-from headway.data.records.repeats import shared, unknown
 from headway.data.records.sample import few
 from headway.data.records.table import Table
-from headway.data.records.text_pairs import TextPairs
-from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.models.config import TransformerConfig
 from headway.models.own import OwnConfig
+from headway.tasks.held_out import EvaluationInputs, Parts
 from headway.tasks.spec import TaskSpec
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base
 from headway.training.monitor.progress import Progress
 from headway.training.objective import Objective
-from headway.training.options import TrainOptions, split_seed
+from headway.training.options import TrainOptions
 from headway.training.plan import Plan
 
 if TYPE_CHECKING:
-    from headway.tasks.common.external_loader import ExternalLoader
-    from headway.tasks.common.inside import Inside
-    from headway.tasks.common.material import Material, MaterialInputs
-    from headway.tasks.common.parts import Parts
+    from headway.tasks.checks import ExternalLoader, Material, MaterialInputs
+    from headway.tasks.inside import Inside
 
 SHOWN = "shown"
 """The key of what is measured only for the report, and is not a metric."""
-
-
-class Parted(Protocol):
-    """Rows of which some can be taken."""
-
-    def __len__(self) -> int: ...
-
-    def part(self, rows: np.ndarray) -> Any:
-        """Those with these numbers, in ascending order."""
-
-
-Rows = TypeVar("Rows", bound=Parted)
 
 
 @dataclass(frozen=True)
@@ -115,7 +99,7 @@ class TaskData(ABC):
     """how ``fit`` has fitted the model, as a run records it"""
     used: int | None = None
     """rows that were trained on, where time was too short for all"""
-    parts: "Parts | None" = None
+    parts: Parts | None = None
     """rows to train on and held-out ones, where there are rows"""
     of_baselines: Mapping[str, np.ndarray] = MappingProxyType({})
     """what ``baseline_units`` gives, where no plan changes it"""
@@ -175,125 +159,6 @@ class TaskData(ABC):
     def closing(self, model: nn.Module, limit: float | None) -> Closing | None:
         """The measurement at the end of a run of ``limit`` seconds, in addition to the loss; or None."""
         return None
-
-
-@dataclass(frozen=True)
-class EvaluationInputs:
-    """The data that a saved model is measured on."""
-
-    source: Corpus | Table
-    found: Detected
-    facts: dict[str, Any]
-    """headway.json of the run, or empty"""
-    options: TrainOptions
-    same: bool
-    """whether these are the run's training files, of which only the held-out part is measured"""
-    whole: bool = False
-    """whether all of it is measured, even where training measured only some windows"""
-    most: int | None = None
-    """how many rows or windows are measured at most, spread evenly over all; None: as many as there are"""
-    trained_on: Callable[[], Corpus | Table | None] = lambda: None
-    """reads the training data of the run; None where they are missing or have changed"""
-    each: list[np.ndarray] = field(default_factory=list)
-    """receives the result of each unit (``Objective.evaluate``), in any order; for classes, in the original order"""
-    baselines: list[dict[str, Any]] = field(default_factory=list)
-    """receives the baselines on the same data, and ``of_baselines`` their results on each unit"""
-    of_baselines: dict[str, np.ndarray] = field(default_factory=dict)
-
-    known: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """hashes of texts that the runs before it were trained on, which are not measured of the run's own data"""
-    trained_texts: np.ndarray | None = None
-    """hashes of the texts that the run was trained on; None where it does not say"""
-    validation: bool = False
-    """whether these are the run's validation files"""
-
-    counts: dict[str, int] = field(default_factory=dict)
-    """receives what became of the rows (``rows_read``, ``quantities.rows_in_words``)"""
-
-    def held_out(self, rows: Any, most: int | None = None) -> Any:
-        """The rows to measure: those that the run held out, ``most`` at most, of its own data."""
-        self.counts.update(rows_read(self.source, rows))
-        if self.validation:
-            found = unknown(rows, self.known)
-            self.counts["known"] = len(rows) - len(found)
-        else:
-            found = rows.split(split_seed(self.before), self.known, most)[1] if self.same else rows
-        if self.facts and not self.same:
-            self._warn_of_leaks(found)
-        if self.same or self.validation:
-            self.counts["held_out"] = len(found)
-        self.counts["measured"] = len(found)
-        return found
-
-    def _warn_of_leaks(self, rows: Any) -> None:
-        """Warn of rows that the run was trained on."""
-        if self.trained_texts is None:
-            who = f"the run does not say what it was trained on: rows of {self.source.name} may be among that"
-            warnings.warn(who, stacklevel=5)
-        elif both := len(shared(self.trained_texts, rows.hashes)):
-            what = "first texts" if isinstance(rows, TextPairs) else "rows"  # by which pairs are split
-            message = f"{both:,} of {len(rows):,} {what} also occur in the training data: their scores"
-            warnings.warn(f"{message} {'may be' if what != 'rows' else 'are'} too high", stacklevel=5)
-
-    @property
-    def found_in_training(self) -> Detected:
-        """The columns of the training data."""
-        data = self.facts.get("data", {})
-        return replace(self.found, **{name: data.get(name) for name in COLUMNS})
-
-    def learnt(self, rows: Any, most: int | None = None) -> Any:
-        """Of the rows of the run's training files, those that it was trained on."""
-        return rows if self.facts.get("validation") else rows.split(split_seed(self.before), self.known, most)[0]
-
-    @property
-    def before(self) -> dict[str, Any]:
-        """The options of the run."""
-        return self.facts.get("options", {})
-
-    @property
-    def plan(self) -> dict[str, Any]:
-        """The plan of the run."""
-        return self.facts.get("plan", {})
-
-    def stride(self, windows: int) -> int:
-        """Which of so many windows are measured: every n-th."""
-        every = int(self.plan.get("validation_every", 1)) if self.same and not self.whole else 1
-        return every if self.most is None else max(every, -(-windows // self.most))
-
-    def chosen(self, count: int) -> np.ndarray:
-        """The numbers of the rows to measure, of so many, in ascending order: all, or ``most`` of them."""
-        if self.most is None or count <= self.most:
-            return np.arange(count)
-        return np.linspace(0, count - 1, self.most).astype(np.int64)
-
-    def sampled(self, rows: Rows) -> Rows:
-        """The rows to measure, of those that are given."""
-        chosen = self.chosen(len(rows))
-        self.counts["measured"] = len(chosen)
-        part: Rows = rows if len(chosen) == len(rows) else rows.part(chosen)
-        return part
-
-    def length(self, longest: int) -> int:
-        """The length in tokens that the run was measured at; a base may read more."""
-        return min(longest, int(self.plan.get("length", longest)))
-
-    def table(self, what: str) -> Table:
-        """The source as a table.  Raises InputError, with ``what`` a model is measured on, for any other."""
-        if not isinstance(self.source, Table):
-            raise InputError(f"{self.source.name}: {what}.")
-        return self.source
-
-    def corpus(self, what: str) -> Corpus:
-        """The source as running text.  Raises InputError, with ``what`` a model is measured on, for any other."""
-        if not isinstance(self.source, Corpus):
-            raise InputError(f"{self.source.name}: {what}.")
-        return self.source
-
-
-def rows_read(source: Corpus | Table, rows: Any) -> dict[str, int]:
-    """How many rows a source has, and how many of them are left out, since they lack what is learnt or malformed."""
-    read = len(source) + len(source.skipped) if isinstance(source, Table) else len(rows)
-    return {"read": read, "skipped": read - len(rows)}
 
 
 class Pipeline(Protocol):
@@ -433,10 +298,49 @@ class Task(ABC):
         self, source: Corpus | Table, found: Detected, options: TrainOptions, given: "MaterialInputs"
     ) -> "Material | None":
         """The first part of a run's own data, to train on for a few steps; None where that would take long."""
-        from headway.tasks.common.material import beginning
+        from headway.tasks.checks import beginning
 
         return beginning(source, found, given)
 
     def made_up(self, pipe: Any, given: "MaterialInputs") -> "Material | None":
         """Synthetic data to train on for a few steps, which the model can read and write; None where there are none."""
         return None
+
+
+class FolderTask(Task):
+    """A task with a folder in ``headway.tasks``, named as the task."""
+
+    loader: "ExternalLoader"
+    """how another program opens what is saved"""
+
+    def open_data(self, given: TaskInputs) -> TaskData:
+        data: TaskData = self.file("data").open_data(given)
+        return data
+
+    def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
+        metrics: dict[str, Any] = self.file("data").measure(pipe, given)
+        return metrics
+
+    def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
+        inputs: list[Any] = self.file("data").held_out_inputs(pipe, given, count)
+        return inputs
+
+    def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> "ExternalLoader | None":
+        return self.loader
+
+    def scaling(self) -> Scaling | None:
+        return getattr(self.file("data"), "SCALING", None)
+
+    def inspect(self, pipe: Any, given: Any, target: str | None) -> "Inside":
+        from headway.tasks.inspection import of_text
+
+        return of_text(pipe, given, target, following=bool(self.spec.writes))
+
+    def made_up(self, pipe: Any, given: "MaterialInputs") -> "Material | None":
+        from headway.tasks.checks import made_up_text
+
+        return made_up_text(pipe, given.length, given.folder)
+
+    def file(self, name: str) -> Any:
+        """A module of the folder."""
+        return import_module(f"headway.tasks.{self.spec.name}.{name}")

@@ -25,7 +25,7 @@ from headway.runtime.engines.engine import Engine
 from headway.runtime.engines.exported import open_engine, place_of
 from headway.runtime.engines.registry import FLOAT32, SPECS, TORCH
 from headway.runtime.precision import available
-from headway.tasks.common.compare_answers import BOUND, apart
+from headway.tasks.checks import BOUND, apart
 from headway.tasks.registry import room
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.store.facts import read_facts

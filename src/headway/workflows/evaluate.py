@@ -19,9 +19,10 @@ from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.nn.global_state import isolated
 from headway.runtime.precision import FLOAT32
-from headway.tasks.common.lengths import lost_characters
+from headway.tasks.held_out import EvaluationInputs
+from headway.tasks.inputs import lost_characters
 from headway.tasks.registry import recogniser, room, spec
-from headway.tasks.task import EvaluationInputs, Pipeline
+from headway.tasks.task import Pipeline
 from headway.text.tokenizer import Tokenizer
 from headway.training.evaluation.comparison import judged
 from headway.training.evaluation.metric import REPORTED

@@ -25,10 +25,10 @@ from headway.data.stream.shards import LARGE, Shard, local_shard, sample_table
 from headway.data.stream.streamed import Streamed
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
-from headway.tasks.common.given import Given
-from headway.tasks.common.unsupported import refuse
 from headway.tasks.detect import detect
+from headway.tasks.given import Given
 from headway.tasks.registry import NAMES, named, recogniser
+from headway.tasks.unsupported import refuse
 from headway.training.base import CHAT, TO_TEXT, talks
 from headway.training.option_fields import flag
 from headway.training.options import TrainOptions

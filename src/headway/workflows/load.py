@@ -20,7 +20,7 @@ from headway.runtime.engines.choose import choose, engine_device
 from headway.runtime.engines.engine import Engine
 from headway.runtime.engines.exported import open_engine
 from headway.runtime.engines.registry import AUTO, SPECS, TORCH, check_engine
-from headway.tasks.common.own_model import own_model
+from headway.tasks.checks import own_model
 from headway.tasks.registry import NAMES, check, others, room, spec, with_head
 from headway.tasks.task import Pipeline
 from headway.training.store.facts import check_files, read_facts

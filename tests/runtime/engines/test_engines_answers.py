@@ -18,7 +18,7 @@ import headway
 from headway.generation.sampling import Sampling
 from headway.runtime.engines.exported import place_of
 from headway.runtime.engines.registry import SPECS
-from headway.tasks.common.compare_answers import apart
+from headway.tasks.checks import apart
 from headway.workflows.export.export import export
 
 TEXTS = ["the cat sat", "old dogs ran past red doors and sang", "a", "on a mat while the cat sang " * 9, "", "zebra"]

@@ -29,6 +29,10 @@ class Splittable(ABC):
         return np.zeros(len(self.hashes), dtype=np.int32)
 
     @abstractmethod
+    def __len__(self) -> int:
+        """How many there are."""
+
+    @abstractmethod
     def part(self, rows: np.ndarray) -> Self:
         """Some of them, by their numbers here in ascending order."""
 

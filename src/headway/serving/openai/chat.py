@@ -17,7 +17,7 @@ from headway.serving.schema import Schema, optional
 from headway.serving.state import State
 from headway.serving.text import Token
 from headway.serving.warned import heard
-from headway.tasks.common.prompt import Prompt
+from headway.tasks.inputs import Prompt
 from headway.text.chat.template import MEANT
 
 PART: Schema = {

@@ -15,7 +15,7 @@ from headway.serving.openai.ways import SAMPLING, check_count, check_stream, unr
 from headway.serving.schema import Schema, optional
 from headway.serving.state import State
 from headway.serving.text import Token
-from headway.tasks.common.prompt import Prompt
+from headway.tasks.inputs import Prompt
 
 ID: Schema = {"type": "integer", "minimum": 0, "maximum": 1 << 31}
 TEXT: Schema = {"type": "string"}

@@ -1,9 +1,10 @@
 """Predict the label of a text."""
 
+import difflib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,9 +14,9 @@ from torch import Tensor, nn
 from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.batches.batching import TargetKind
 from headway.data.batches.examples import Examples
-from headway.data.records.label_typing import merging, recorded, said
-from headway.data.records.labels import check_labels, label_counts, labelled
-from headway.data.records.sample import drawn
+from headway.data.records.label_typing import apart, as_measured, merging, recorded, said
+from headway.data.records.labels import Labelled, check_labels, label_counts, labelled
+from headway.data.records.sample import drawn, few
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.fine_tune import adds_layer, for_classification, pools_mean
@@ -26,25 +27,27 @@ from headway.models.config import TransformerConfig
 from headway.models.device import device_of
 from headway.models.heads import Gives
 from headway.models.transformer import Decoder, Encoder
+from headway.tasks.baselines import classification_baselines
+from headway.tasks.checks import LABEL, LONGEST_TEXT, ROWS, TEXT, Material, MaterialInputs, table
 from headway.tasks.classification.examples import MOST_LOOKED_AT, telling_rows
-from headway.tasks.common.classes import Classification, balanced_weights, continued_classes, head_decision
-from headway.tasks.common.contrastive import TUNED_BY, tune_vectors
-from headway.tasks.common.cross_validate import MOST_ROWS, cross_validated
-from headway.tasks.common.lengths import checked_length, cut_warning, usual_longest
-from headway.tasks.common.linear import classification_baselines
-from headway.tasks.common.linear_probe import (
+from headway.tasks.classification.pipeline import Classifier
+from headway.tasks.fitting import (
     FEW_ROWS,
     INVERSE_PENALTY,
+    MOST_ROWS,
+    TUNED_BY,
     Joined,
+    cross_validated,
     fit_frozen,
     guess_by_vectors,
     kept_blocks,
+    tune_vectors,
     with_label_rows,
 )
-from headway.tasks.common.material import LABEL, LONGEST_TEXT, ROWS, TEXT, Material, MaterialInputs, table
-from headway.tasks.common.parts import in_parts
-from headway.tasks.common.rows import encoded_texts
-from headway.tasks.common.vocabulary import base_vocabulary
+from headway.tasks.held_out import EvaluationInputs, in_parts
+from headway.tasks.inputs import checked_length, cut_warning, usual_longest
+from headway.tasks.labels import Classification, balanced_weights, continued_classes, head_decision
+from headway.tasks.rows import base_vocabulary, encoded_texts, measured_rows
 from headway.tasks.task import SHOWN, Closing, TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
@@ -76,6 +79,8 @@ LOOKING = 0.02
 """The share of the time in which held-out rows are looked at for the report."""
 TUNING = 0.6
 """The share of the time that tuning the vectors may take; the rest is for reading all rows with the tuned model."""
+MOST_FITTED = 20_000
+"""Training rows on which a linear model is fitted again to be compared with on other data."""
 
 
 class ClassificationData(TaskData):
@@ -312,3 +317,67 @@ def _first_of_each(rows: Iterable[tuple[str, str]], most: int) -> list[tuple[str
 
 
 open_data = ClassificationData
+
+
+def measure(pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
+    """Metrics with ``examples``, the rows that were counted; texts are cut as in training.  Raises InputError."""
+    rows = _held_out(pipe, given)
+    known = None if given.same else _trained_rows(given)
+    rows = given.sampled(rows)
+    used = {rows.classes[at] for at in np.unique(rows.targets)}
+    strange = sorted(used - set(pipe.labels))
+    if strange:
+        raise InputError(
+            f"{given.source.name}: has labels that the model does not know: "
+            f"{', '.join(_with_nearest(label, pipe.labels) for label in strange[:5])}; "
+            f"known: {', '.join(pipe.labels[:20])}{', ...' * (len(pipe.labels) > 20)}. "
+            "Correct them, or join spellings with --merge-labels."
+        )
+    ids = encoded_texts(rows, pipe.tokenizer)
+    ids = ids.cut(pipe.max_length, pipe.tokenizer.special_ids)
+    targets = rows.numbered(pipe.labels)
+    examples = Examples(ids, targets, TargetKind.ROW)
+    metrics = measured_rows(pipe, Classification(pipe.labels, silent=pipe.tokenizer.silent_ids), examples, given.each)
+    if known is not None and len(known) <= MOST_FITTED and set(known.classes) <= set(pipe.labels):
+        learnt = known, known.numbered(pipe.labels)
+        lines, _ = classification_baselines(*learnt, rows, targets, pipe.labels, given.of_baselines)
+        given.baselines.extend(lines)
+    return {**metrics, "examples": len(rows)}
+
+
+def held_out_inputs(pipe: Classifier, given: EvaluationInputs, count: int) -> list[str]:
+    """Some texts that are held out."""
+    return few(_held_out(pipe, given), count)
+
+
+def _held_out(pipe: Classifier, given: EvaluationInputs) -> Labelled:
+    """The rows to measure.  Raises InputError for what is no table of texts and labels."""
+    table, found = given.table("a classifier is measured on a table of texts and labels"), given.found
+    columns = found.text_column or "", found.label_column or ""
+    asked, policy = given.options.for_tasks, given.options.data.on_bad_row
+    as_text = asked.labels_as_text or given.before.get("labels_as_text") is True
+    counts = label_counts(table, columns[1], as_text)
+    merged = as_measured(given.facts, asked.merge_labels, as_text, counts, pipe.labels)
+    rows = labelled(table, *columns, on_bad_row=policy, to_learn=False, merging=merged, classes=pipe.labels)
+    return given.held_out(rows)
+
+
+def _with_nearest(label: str, labels: Sequence[str]) -> str:
+    """An unknown label, with the known label of the most similar spelling."""
+    written = {known.casefold(): known for known in labels}
+    near = difflib.get_close_matches(label.casefold(), list(written), n=1, cutoff=0.75)
+    nearest = f" (did you mean {written[near[0]]!r}?)" if near else ""
+    return f"{label!r}{apart(label, labels) or nearest}"
+
+
+def _trained_rows(given: EvaluationInputs) -> Labelled | None:
+    """The training rows of a classifier, if the files still exist."""
+    trained = given.trained_on()
+    if not isinstance(trained, Table):
+        return None
+    data = given.facts["data"]
+    policy = given.before.get("on_bad_row") or "error"
+    rows = labelled(
+        trained, data["text_column"], data["label_column"], on_bad_row=policy, merging=recorded(given.facts)
+    )
+    return given.learnt(rows)

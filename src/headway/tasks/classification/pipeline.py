@@ -10,9 +10,8 @@ from torch import Tensor
 from headway.models.adapt.ensemble import Ensemble
 from headway.models.transformer import Decoder, Encoder
 from headway.runtime.runtime import Output, Runtime
-from headway.tasks.common.as_list import text_list
-from headway.tasks.common.labels import label_answers
-from headway.tasks.common.lengths import beginnings, known_shares, reading_length
+from headway.tasks.inputs import beginnings, known_shares, reading_length, text_list
+from headway.tasks.labels import label_answers
 from headway.text.tokenizer import Tokenizer
 
 

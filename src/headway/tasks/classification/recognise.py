@@ -5,10 +5,10 @@ from dataclasses import replace
 from headway.data.open.detected import TABLE, TEXT, Detected
 from headway.data.records.rows import some
 from headway.errors import InputError
-from headway.tasks.common.columns import find_label, find_text, likely_labels, likely_texts, no_labels
-from headway.tasks.common.given import Given
-from headway.tasks.common.unsupported import check_plain_labels, judged_pair, losses, refuse
+from headway.tasks.columns import find_label, find_text, likely_labels, likely_texts, no_labels
+from headway.tasks.given import Given
 from headway.tasks.recognise import BY_LABELS, Recogniser
+from headway.tasks.unsupported import check_plain_labels, judged_pair, losses, refuse
 
 
 class LabelledTexts(Recogniser):

@@ -15,16 +15,21 @@ from headway.data.open.detected import Detected
 from headway.hub.directory import load_model, model_config
 from headway.models.adapt.ensemble import Ensemble
 from headway.models.heads import n_outputs
+from headway.tasks.checks import Found, Material, MaterialInputs, Original, labels_differ, pipeline_loader
 from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.classification.spec import SPEC
-from headway.tasks.common.classes import Classification
-from headway.tasks.common.folder_task import FolderTask
-from headway.tasks.common.labels import labels_of
-from headway.tasks.common.material import Material, MaterialInputs
+from headway.tasks.labels import Classification, labels_of
+from headway.tasks.task import FolderTask
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 from headway.training.store.facts import check_files, read_facts
+
+
+def classes(original: Original, theirs: Any) -> Found:
+    """The label of each text, and the probability of every label."""
+    ours = original.pipe.probabilities(original.texts)
+    return labels_differ(original, ours, theirs(list(original.texts), top_k=None), original.texts)
 
 
 class ClassificationTask(FolderTask):
@@ -32,6 +37,7 @@ class ClassificationTask(FolderTask):
 
     spec = SPEC
     pipeline_tag = "text-classification"
+    loader = pipeline_loader(pipeline_tag, classes, truncation=True)
 
     def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> Classifier:
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
@@ -53,7 +59,7 @@ class ClassificationTask(FolderTask):
         return beginning(source, found, options, given)
 
     def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
-        from headway.tasks.common.material import made_up_table
+        from headway.tasks.checks import made_up_table
 
         labels = pipe.labels
         return made_up_table(

@@ -10,6 +10,7 @@ from torch import nn
 
 from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.open.detected import Detected
+from headway.data.records.sample import few
 from headway.data.records.table import Table
 from headway.data.records.text_checks import FIRST
 from headway.data.records.text_pairs import PairReading, TextPairs
@@ -17,16 +18,17 @@ from headway.errors import InputError, shown
 from headway.models.heads import Gives, PoolingHead, gives
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
-from headway.tasks.common.lengths import checked_length, cut_warning
-from headway.tasks.common.parts import in_parts
-from headway.tasks.common.rows import encoded_pairs
-from headway.tasks.common.running_text import bpe_size
-from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.embedding.objective import Embedding, embedding_baselines, texts_of
+from headway.tasks.embedding.pipeline import Embedder
+from headway.tasks.held_out import EvaluationInputs, in_parts
+from headway.tasks.inputs import checked_length, cut_warning
+from headway.tasks.rows import base_vocabulary, encoded_pairs
+from headway.tasks.running_text import bpe_size
 from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import prepared_base
+from headway.training.evaluation.comparison import in_order
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan
@@ -187,3 +189,34 @@ def _tokenizer(texts: Texts, characters: int, options: TrainOptions) -> Tokenize
 
 
 open_data = EmbeddingData
+
+
+def measure(pipe: Embedder, given: EvaluationInputs) -> dict[str, Any]:
+    """Metrics with ``examples``, the pairs that were counted; they are cut as in training."""
+    pairs = given.sampled(_held_out(given))
+    rows = encoded_pairs(pairs, pipe.tokenizer).cut(pipe.max_length, pipe.tokenizer.special_ids)
+    examples = rows.scored(scores_of(pairs))
+    order = np.concatenate(examples.order(pipe.runtime.tokens))
+    texts = texts_of(pairs, order) if pairs.scores is None else None
+    task, each = Embedding("scores" if texts is None else "pairs", texts=texts), list[np.ndarray]()
+    metrics = task.evaluate(pipe.pooled, pipe.runtime.batches(examples.batches(pipe.runtime.tokens)), each)
+    given.each.append(in_order(each, order))
+    trained = None if given.same else given.trained_on()
+    if isinstance(trained, Table):
+        policy = given.before.get("on_bad_row") or "error"
+        pairs_then = read_pairs(trained, given.found_in_training, on_bad_row=policy)
+        known = given.learnt(pairs_then, most_held_out(given.facts))
+        given.baselines.extend(embedding_baselines(known, pairs, given.of_baselines)[0])
+    return {**metrics, "examples": len(pairs)}
+
+
+def held_out_inputs(pipe: Embedder, given: EvaluationInputs, count: int) -> list[str]:
+    """The first texts of some pairs that are held out."""
+    return few(_held_out(given).sources, count)
+
+
+def _held_out(given: EvaluationInputs) -> TextPairs:
+    """The pairs to measure.  Raises InputError for what is no table of pairs."""
+    table = given.table("an encoder of texts is measured on a table of pairs of texts")
+    pairs = read_pairs(table, given.found, on_bad_row=given.options.data.on_bad_row)
+    return given.held_out(pairs, most_held_out(given.facts))

@@ -15,7 +15,7 @@ from headway.data.batches.batching import Batch
 from headway.data.records.repeats import text_hashes
 from headway.data.records.sample import drawn_within
 from headway.data.records.text_pairs import TextPairs
-from headway.tasks.common.linear import fitted_on_some
+from headway.tasks.baselines import fitted_on_some
 from headway.training.evaluation.intervals import area, spearman
 
 SCALE = 20.0

@@ -14,8 +14,7 @@ from headway.models.transformer import Encoder
 from headway.models.wirings import wiring_name
 from headway.nn.global_state import plain_defaults
 from headway.runtime.runtime import Output, Runtime
-from headway.tasks.common.as_list import text_list
-from headway.tasks.common.lengths import beginnings, cut_rows, known_shares, reading_length
+from headway.tasks.inputs import beginnings, cut_rows, known_shares, reading_length, text_list
 from headway.text.tokenizer import Tokenizer
 
 

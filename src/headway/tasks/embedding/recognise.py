@@ -9,8 +9,8 @@ from headway.data.records.label_typing import MISSING
 from headway.data.records.rows import shorten
 from headway.data.records.table import Table
 from headway.errors import InputError
-from headway.tasks.common.columns import no_columns, two_texts
-from headway.tasks.common.given import Given
+from headway.tasks.columns import no_columns, two_texts
+from headway.tasks.given import Given
 from headway.tasks.recognise import Recogniser
 
 NO_NUMBERS = MISSING | {"na", "inf", "-inf"}

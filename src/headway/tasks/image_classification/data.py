@@ -8,10 +8,11 @@ import numpy as np
 from torch import nn
 
 from headway.data.images.augment import Augmentation
-from headway.data.images.batch_source import ImageBatches
-from headway.data.images.decode import decoded
+from headway.data.images.batch_source import ImageBatches, image_batches
+from headway.data.images.decode import Decoded, decoded
 from headway.data.images.image_table import ImageTable
-from headway.data.records.label_typing import apart
+from headway.data.records.label_typing import apart, composed
+from headway.data.records.sample import few
 from headway.errors import InputError
 from headway.hub.fine_tune import for_classification
 from headway.hub.preprocessor import ImagePreprocessor
@@ -20,14 +21,15 @@ from headway.models.heads import ClassificationHead, Gives
 from headway.models.initialise import initialise
 from headway.models.patches import Patches
 from headway.models.transformer import Encoder
-from headway.tasks.common.classes import Classification, balanced_weights, continued_classes, head_decision
-from headway.tasks.common.linear import image_baselines
-from headway.tasks.common.parts import in_parts
-from headway.tasks.image_classification.preset import cut_of, fine_tune_vit_plan, vit_plan
+from headway.tasks.baselines import image_baselines
+from headway.tasks.held_out import EvaluationInputs, in_parts
+from headway.tasks.image_classification.pipeline import ImageClassifier
+from headway.tasks.labels import Classification, balanced_weights, continued_classes, head_decision
 from headway.tasks.task import TaskData, TaskInputs
 from headway.training.base import prepared_base
 from headway.training.objective import Objective
 from headway.training.plan import Plan
+from headway.training.sizing.vit import cut_of, fine_tune_vit_plan, vit_plan
 
 POSITION_STD = 1.0
 """Initial standard deviation of positions and the class token.  A patch's vector has entries of about 1 from the first
@@ -119,3 +121,30 @@ def check_known(labels: Sequence[str], known: Sequence[str], name: str) -> None:
 
 
 open_data = ImageData
+
+
+def measure(pipe: ImageClassifier, given: EvaluationInputs) -> dict[str, Any]:
+    """Metrics with ``examples``, the images that were counted: as they are, in the model's size."""
+    found = _held_out(pipe, given)
+    found = given.sampled(found)
+    each = pipe.model.config.max_length
+    size = max(1, pipe.runtime.tokens // each)
+    batches = image_batches(
+        found.pixels, found.targets(list(map(composed, pipe.labels))), pipe.preprocessor, size, each
+    )
+    metrics = Classification(pipe.labels).evaluate(pipe.model, pipe.runtime.batches(batches), given.each)
+    return {**metrics, "examples": len(found)}
+
+
+def held_out_inputs(pipe: ImageClassifier, given: EvaluationInputs, count: int) -> list[np.ndarray]:
+    """Some images that are held out, in the model's size."""
+    return few(_held_out(pipe, given).pixels, count)
+
+
+def _held_out(pipe: ImageClassifier, given: EvaluationInputs) -> Decoded:
+    """The images to measure.  Raises InputError for what are no images, and for unknown classes."""
+    if not isinstance(given.source, ImageTable):
+        raise InputError(f"{given.source.name}: an image classifier is measured on images.")
+    found = decoded(given.source, pipe.preprocessor)
+    check_known(found.labels, list(map(composed, pipe.labels)), given.source.name)
+    return given.held_out(found)

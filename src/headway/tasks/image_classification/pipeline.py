@@ -14,8 +14,8 @@ from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
-from headway.tasks.common.as_list import as_list
-from headway.tasks.common.labels import label_answers
+from headway.tasks.inputs import as_list
+from headway.tasks.labels import label_answers
 
 Image = str | Path | np.ndarray
 

@@ -3,7 +3,7 @@
 from headway.data.images.image_table import ImageTable
 from headway.data.open.detected import IMAGES, Detected
 from headway.errors import InputError
-from headway.tasks.common.given import Given
+from headway.tasks.given import Given
 from headway.tasks.recognise import BY_VALUES, Recogniser
 
 

@@ -19,15 +19,30 @@ from headway.errors import InputError
 from headway.hub.preprocessor import FILE as PREPROCESSOR
 from headway.hub.preprocessor import ImagePreprocessor, preprocessor_of
 from headway.models.heads import n_outputs
-from headway.tasks.common.classes import Classification
-from headway.tasks.common.folder_task import FolderTask
-from headway.tasks.common.inside import Inside
-from headway.tasks.common.labels import labels_of
-from headway.tasks.common.material import ROWS, Material, MaterialInputs
+from headway.tasks.checks import ROWS, Found, Material, MaterialInputs, Original, labels_differ, pipeline_loader
 from headway.tasks.image_classification.pipeline import ImageClassifier
 from headway.tasks.image_classification.spec import SPEC
+from headway.tasks.inside import Inside
+from headway.tasks.labels import Classification, labels_of
+from headway.tasks.task import FolderTask
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
+
+
+def images(original: Original, theirs: Any) -> Found:
+    """The label of each image and the probability of every label.
+
+    Images are random here, in the size that the model reads and in others.
+    """
+    from PIL import Image
+
+    height, width = original.pipe.preprocessor.size
+    draw = np.random.default_rng(0)
+    sizes = [(height, width)] + ([(height + 7, 2 * width + 3)] if original.pipe.preprocessor.do_resize else [])
+    made = [draw.integers(0, 256, (*size, 3), dtype=np.uint8) for size in sizes for _ in range(8)]
+    found = theirs([Image.fromarray(array) for array in made], top_k=len(original.pipe.labels))
+    names = [f"image {number}" for number in range(len(made))]
+    return labels_differ(original, original.pipe.probabilities(made), found, names)
 
 
 class ImageClassificationTask(FolderTask):
@@ -35,6 +50,7 @@ class ImageClassificationTask(FolderTask):
 
     spec = SPEC
     pipeline_tag = "image-classification"
+    loader = pipeline_loader(pipeline_tag, images)
 
     def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> ImageClassifier:
         labels = labels_of(directory, n_outputs(model))
@@ -53,7 +69,7 @@ class ImageClassificationTask(FolderTask):
 
     def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
         """The tokens are patches, named by row and column, after one for all."""
-        from headway.tasks.common.inspection import check_no_target, look
+        from headway.tasks.inspection import check_no_target, look
 
         check_no_target(pipe, target)
         pixels = pipe.pixels(given)  # (H, W, 3)

@@ -3,14 +3,17 @@
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from headway.data.batches.batch_source import BatchSource, TextBatches
+from headway.data.batches.batch_source import BatchSource, TextBatches, text_batches
 from headway.data.batches.batching import Batch, TargetKind
 from headway.data.records.corpus import Corpus
+from headway.data.records.dialogues import Dialogues
+from headway.data.records.sample import few
 from headway.data.stream.batch_source import StreamBatches
 from headway.errors import InputError
 from headway.generation.sampling import Sampling
@@ -19,20 +22,26 @@ from headway.models.initialise import initialise
 from headway.models.size import parameters
 from headway.models.transformer import Decoder
 from headway.runtime.runtime import Runtime
-from headway.tasks.common.next_token import LanguageModeling
-from headway.tasks.common.ngram import LossAlong, ngram_baselines
-from headway.tasks.common.prompt import forbidden_ids
-from headway.tasks.common.running_text import (
+from headway.tasks.baselines import LossAlong, ngram_baselines
+from headway.tasks.held_out import EvaluationInputs
+from headway.tasks.inputs import forbidden_ids
+from headway.tasks.language_modeling.chat import chat_tokenizer
+from headway.tasks.language_modeling.documents import begin_tokens, inputs_as_recorded
+from headway.tasks.language_modeling.pipeline import Generator
+from headway.tasks.losses import LanguageModeling
+from headway.tasks.rows import base_vocabulary
+from headway.tasks.running_text import (
+    Streaming,
     around_documents,
     bpe_size,
     encode_text,
+    held_out_text,
     measured_bytes,
     text_facts,
+    text_lines,
     text_parts,
 )
-from headway.tasks.common.streaming import Streaming
-from headway.tasks.common.vocabulary import base_vocabulary
-from headway.tasks.language_modeling.documents import begin_tokens, inputs_as_recorded
+from headway.tasks.talks import Talks, encoded_talks, talks
 from headway.tasks.task import Scaling, TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
@@ -47,6 +56,9 @@ from headway.training.sizing.presets import decoder_config, decoder_plan, fine_t
 
 SAMPLE = 80
 """Tokens of a sample."""
+BEGINNING = 40
+"""Characters of a line that are continued where two ways to compute are compared."""
+NEEDS = "a language model is measured on running text or on conversations"
 
 
 class LanguageModelData(TaskData):
@@ -163,3 +175,46 @@ def text_tokenizer(corpus: Corpus, train_text: Iterable[tuple[str, bool]], optio
         vocab = bpe_size(corpus.n_characters)
     source = corpus.chunks() if kind == "char" else train_text  # every character of the text, also of the held-out part
     return train_tokenizer((text for text, _ in source), kind, vocab, role="decoder", out_of=corpus.n_characters)
+
+
+def measure(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:
+    """Metrics with ``examples``, the tokens that were counted.  Raises InputError."""
+    if isinstance(given.source, Dialogues):
+        return _dialogue_metrics(pipe, given.source, given)
+    return _text_metrics(pipe, given)
+
+
+def held_out_inputs(pipe: Generator, given: EvaluationInputs, count: int) -> list[str]:
+    """The beginnings of lines of the held-out text, or of what users say first in conversations."""
+    if isinstance(given.source, Dialogues):
+        texts = few((talk[0]["content"] for talk in _held_out_talks(given.source, given)), count)
+    else:
+        texts = few(text_lines(held_out_text(given, NEEDS)), count)
+    return [text[:BEGINNING] for text in texts]
+
+
+def _held_out_talks(source: Dialogues, given: EvaluationInputs) -> Talks:
+    return given.held_out(talks(source))
+
+
+def _dialogue_metrics(pipe: Generator, source: Dialogues, given: EvaluationInputs) -> dict[str, Any]:
+    """Of replies alone, in conversations of at most the length of training."""
+    length = given.length(pipe.model.config.max_length)
+    found = given.sampled(_held_out_talks(source, given))
+    examples = encoded_talks(found, chat_tokenizer(pipe.tokenizer)).cut(length)
+    given.counts["measured"] = examples.n_talks
+    if not len(examples.ids):
+        raise InputError(f"{source.name}: no reply begins within the {length:,} tokens that are read.")
+    batches = pipe.runtime.batches(examples.examples.batches(pipe.runtime.tokens))
+    return {**examples.objective().evaluate(pipe.model, batches, given.each), "examples": examples.n_targets}
+
+
+def _text_metrics(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:
+    length = given.length(pipe.model.config.max_length)
+    text = held_out_text(given, NEEDS)
+    tokens = encode_text(text, pipe.tokenizer)
+    every = given.stride(len(tokens) // length)
+    task = LanguageModeling(measured_bytes(text, tokens, pipe.tokenizer))
+    count = sum(batch.targets.numel() for batch in text_batches(tokens, length, 32, every))
+    batches = pipe.runtime.batches(text_batches(tokens, length, 32, every))
+    return {**task.evaluate(pipe.model, batches, given.each), "examples": count}

@@ -12,8 +12,7 @@ from headway.generation.sampling import Sampling, check_number
 from headway.models.transformer import Decoder
 from headway.runtime.runtime import Runtime
 from headway.runtime.windows import frame
-from headway.tasks.common.as_list import text_list
-from headway.tasks.common.prompt import Prompt
+from headway.tasks.inputs import Prompt, text_list
 from headway.tasks.language_modeling.chat import chat_tokenizer, end_ids, end_of_turn, fit, forgetting
 from headway.text.chat import Message
 from headway.text.chat.encode import encode_prompt

@@ -3,9 +3,8 @@
 from headway.data.open.detected import CONVERSATIONS, IMAGES, TABLE, TEXT, Detected
 from headway.data.records.dialogues import Dialogues
 from headway.errors import InputError
-from headway.tasks.common.given import Given
-from headway.tasks.common.recognise_text import RunningText
-from headway.tasks.recognise import BY_TEXTS, BY_VALUES
+from headway.tasks.given import Given
+from headway.tasks.recognise import BY_TEXTS, BY_VALUES, RunningText
 
 DIALOGUE = "dialogue"
 """The value of ``--task`` for conversations."""

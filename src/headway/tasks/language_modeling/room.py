@@ -18,14 +18,13 @@ from headway.data.records.table import Table
 from headway.data.stream.streamed import Streamed
 from headway.hub.directory import model_config
 from headway.hub.generation_config import warn_of_settings
-from headway.tasks.common.folder_task import FolderTask
-from headway.tasks.common.material import Material, MaterialInputs
-from headway.tasks.common.next_token import LanguageModeling
+from headway.tasks.checks import Material, MaterialInputs, continuations, pipeline_loader
 from headway.tasks.language_modeling.chat import kept_ids
 from headway.tasks.language_modeling.documents import as_recorded
 from headway.tasks.language_modeling.pipeline import Generator
 from headway.tasks.language_modeling.spec import SPEC
-from headway.tasks.task import TaskData, TaskInputs, Timed
+from headway.tasks.losses import LanguageModeling
+from headway.tasks.task import FolderTask, TaskData, TaskInputs, Timed
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
@@ -39,6 +38,7 @@ class LanguageModelingTask(FolderTask):
 
     spec = SPEC
     pipeline_tag = "text-generation"
+    loader = pipeline_loader(pipeline_tag, continuations, texts=8)
 
     def open_data(self, given: TaskInputs) -> TaskData:
         from headway.tasks.language_modeling.data import LanguageModelData, StreamedLanguageModelData
@@ -72,7 +72,7 @@ class LanguageModelingTask(FolderTask):
     def beginning(
         self, source: Corpus | Table, found: Detected, options: TrainOptions, given: MaterialInputs
     ) -> Material:
-        from headway.tasks.common.material import ROWS, beginning, json_lines
+        from headway.tasks.checks import ROWS, beginning, json_lines
 
         if not isinstance(source, Dialogues):
             return beginning(source, found, given)

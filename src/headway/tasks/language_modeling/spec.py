@@ -1,5 +1,10 @@
-"""Language modelling of running text and of conversations, in words and names."""
+"""Language modelling of running text and of conversations, in words and names, and the command that runs its models."""
 
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from headway.errors import InputError, field
+from headway.tasks.command import Command, Inputs, Option
 from headway.tasks.spec import OF_KINDS, OF_TEXTS, TRY_ANOTHER, TaskSpec
 from headway.training.evaluation.metric import BITS_PER_BYTE, PERPLEXITY, VAL_LOSS
 
@@ -23,3 +28,100 @@ SPEC = TaskSpec(
     behind=("That baseline is not kept; train longer, or start from a pretrained model (--from).", TRY_ANOTHER),
     supports=frozenset({"ranks", "planning"}),
 )
+
+
+OF_CHAT = ("chat", "system")
+"""Options that say how, and not what, is written."""
+
+
+class Generate(Command):
+    """The continuation of each text."""
+
+    spec = SPEC
+    needs = "a language model"
+    does = "Continue PROMPT with the language model in RUN."
+    notes = (
+        "With --chat, what is said to the model is read line by line from the terminal or from standard input (PROMPT, "
+        "where it is given, is the first line), and its replies are written as they come.  /help lists the commands: "
+        "/reset starts over, /exit leaves, and so do the end of the input and Ctrl-C.  When the conversation is longer "
+        "than the model reads, its oldest turns are forgotten, with a notice; never the system message.  With --json, "
+        "replies go to standard error, and the results are the messages of the conversation."
+    )
+    options = (
+        Option("chat", "Hold a conversation, by the model's chat template.", bool),
+        Option("system", "With --chat: the system message.", goes_with="chat"),
+        Option("max_tokens", "Maximum length of the continuation in tokens.", int, 200, least=1, most=1 << 16),
+        Option("temperature", "0 always takes the likeliest token.", float, 0.8, least=0),
+        Option("top_k", "Choose among the k likeliest tokens (0 or -1: all).", int, 0, show_default=False, least=-1),
+        Option(
+            "top_p",
+            "Choose among the likeliest tokens of this total probability.",
+            float,
+            1.0,
+            show_default=False,
+            least=0,
+            most=1,
+        ),
+        Option(
+            "min_p",
+            "Leave out tokens this much less likely than the likeliest.",
+            float,
+            0.0,
+            show_default=False,
+            least=0,
+            most=1,
+        ),
+        Option("repetition_penalty", "Above 1: repeat less.", float, 1.0, show_default=False),
+        Option("stop", "End before this text (may be given several times).", several=True),
+        Option("seed", "The same seed gives the same text.", int, least=0, most=(1 << 63) - 1),
+    )
+    one_input = "PROMPT"
+    interactive = "chat"
+
+    def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
+        super().__init__(pipe, inputs, options)
+        self.columns = ["text", "continuation"]
+        self.ways = _ways(options)
+
+    @classmethod
+    def endings(cls, options: dict[str, Any]) -> tuple[str, ...]:
+        return (".txt", ".csv", ".jsonl")
+
+    @classmethod
+    def check(cls, options: dict[str, Any], to: str | None) -> None:
+        if to is not None and options["chat"]:
+            raise InputError(f"--to {to}: a conversation is not written to a file; leave out --to, or --chat.")
+
+    @classmethod
+    def conversation(cls, pipe: Any, options: dict[str, Any], notice: Callable[[str], None]) -> Any:
+        from headway.tasks.language_modeling.chat import Conversation
+
+        return Conversation(pipe, options["system"], notice, _ways(options))
+
+    def notice(self) -> str:
+        if self.pipe.tokenizer.chat_template is None:
+            return ""
+        return f"this is a chat model: `headway generate {self.inputs.run} --chat` starts a conversation"
+
+    def stream(self, value: str) -> Iterator[str]:
+        pieces: Iterator[str] = self.pipe.stream(value, **self.ways)
+        return pieces
+
+    def answer(self, part: Sequence[str]) -> Sequence[str]:
+        found: list[str] = self.pipe(part, **self.ways)
+        return found
+
+    def lines(self, start: int, found: Sequence[str]) -> Iterator[str]:
+        return (field(self.inputs.values[number] + one) for number, one in enumerate(found, start))
+
+    def objects(self, number: int, one: str) -> Iterator[dict[str, Any]]:
+        yield {"text": self.inputs.values[number], "continuation": one}
+
+
+def _ways(options: dict[str, Any]) -> dict[str, Any]:
+    """How a text is continued, as the pipeline takes it."""
+    kept = {name: value for name, value in options.items() if name not in OF_CHAT}
+    return {**kept, "stop": list(kept["stop"])}
+
+
+COMMAND = Generate

@@ -1,7 +1,9 @@
 """Fill in hidden tokens of running text."""
 
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +14,7 @@ from headway.data.batches.batching import Batch, TargetKind
 from headway.data.batches.cache import cache_key, tokenised
 from headway.data.batches.tokens import TokenFile, Tokens
 from headway.data.records.corpus import Corpus
+from headway.data.records.sample import few
 from headway.data.records.split import HELD_OUT
 from headway.data.stream.batch_source import FramedStreamBatches
 from headway.data.stream.streamed import Streamed
@@ -24,12 +27,13 @@ from headway.models.heads import Gives, MaskedTokenHead, gives
 from headway.models.initialise import initialise
 from headway.models.size import parameters
 from headway.models.transformer import Encoder
-from headway.tasks.common.next_token import unknown_in
-from headway.tasks.common.ngram import token_counts, unigrams
-from headway.tasks.common.running_text import Text, bpe_size, text_facts, text_parts
-from headway.tasks.common.streaming import Streaming
-from headway.tasks.common.vocabulary import base_vocabulary
+from headway.tasks.baselines import token_counts, unigrams
+from headway.tasks.held_out import EvaluationInputs
+from headway.tasks.losses import unknown_in
 from headway.tasks.masked_lm.objective import MaskedLM, masked_baselines, word_starts
+from headway.tasks.masked_lm.pipeline import MaskFiller
+from headway.tasks.rows import base_vocabulary
+from headway.tasks.running_text import Streaming, Text, bpe_size, held_out_text, text_facts, text_lines, text_parts
 from headway.tasks.task import Scaling, TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
@@ -261,3 +265,26 @@ SCALING = Scaling(encoder_config, _parameters, lambda config: new_model(config, 
 def open_data(given: TaskInputs) -> MaskedLMData | StreamedMaskedLMData:
     """The prepared data of a run.  Raises InputError."""
     return StreamedMaskedLMData(given) if isinstance(given.source, Streamed) else MaskedLMData(given)
+
+
+def measure(pipe: MaskFiller, given: EvaluationInputs) -> dict[str, Any]:
+    """Metrics with ``examples``, the hidden tokens that were counted: the same ones of a text in the same windows."""
+    text = held_out_text(given, "a masked language model is measured on running text")
+    tokens = encode_documents(text, pipe.tokenizer)
+    length = int(given.plan.get("length", min(256, pipe.model.config.max_length)))
+    share = given.plan.get("mask_share") or MASK_SHARE
+    task = task_of(pipe.tokenizer, share, whole_words=bool(given.plan.get("whole_words", False)))
+    every = given.stride(len(tokens) // length)
+    examples = int(task.held_out_counts(held_out_batches(tokens, pipe.tokenizer, length, every)).sum())
+    batches = pipe.runtime.batches(held_out_batches(tokens, pipe.tokenizer, length, every))
+    metrics = task.evaluate(pipe.model, batches, given.each)
+    if given.facts and given.facts.get("data", {}).get("measured") != MEASURED:
+        warnings.warn(f"{OF_BEFORE}; only masked tokens are counted now, so the figures differ", stacklevel=3)
+    return {**metrics, "examples": examples}
+
+
+def held_out_inputs(pipe: MaskFiller, given: EvaluationInputs, count: int) -> list[str]:
+    """Lines of the held-out text, each with its middle word masked."""
+    lines = text_lines(held_out_text(given, "a masked language model is measured on running text"))
+    words = (line.split() for line in lines if not pipe.is_open(line))
+    return [" ".join([*one[: len(one) // 2], "[MASK]", *one[len(one) // 2 + 1 :]]) for one in few(words, count)]

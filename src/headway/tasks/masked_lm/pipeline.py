@@ -14,8 +14,7 @@ from headway.generation.sampling import check_number
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
 from headway.runtime.windows import frame, framed_around
-from headway.tasks.common.as_list import text_list
-from headway.tasks.common.lengths import reading_length
+from headway.tasks.inputs import reading_length, text_list
 from headway.text.tokenizer import Tokenizer
 
 SPELLINGS = ("[MASK]", "<mask>")

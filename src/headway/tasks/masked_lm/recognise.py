@@ -1,5 +1,5 @@
 """Running text, only where the task is named."""
 
-from headway.tasks.common.recognise_text import RunningText
+from headway.tasks.recognise import RunningText
 
 RECOGNISER = RunningText("masked_lm", "masked language modelling")

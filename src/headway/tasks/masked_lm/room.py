@@ -7,15 +7,33 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from headway.data.batches.batching import Batch, TargetKind
 from headway.data.batches.examples import Examples
 from headway.hub.directory import model_config
-from headway.tasks.common.folder_task import FolderTask
+from headway.tasks.checks import Found, Original, differs, pipeline_loader, worst
 from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.tasks.masked_lm.spec import SPEC
-from headway.tasks.task import Timed
+from headway.tasks.task import FolderTask, Timed
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
+
+
+@torch.no_grad()
+def fillings(original: Original, theirs: Any) -> Found:
+    """The five likeliest tokens for the open place of each text, and their probabilities."""
+    pipe, value = original.pipe, 0.0
+    mask = theirs.tokenizer.mask_token
+    for text in original.texts:
+        ids = pipe.ids_of(f"{text} {mask}")
+        place = len(ids) - 1 - ids[::-1].index(pipe.mask)
+        ours = original.model(torch.tensor([ids]))[0, place].float().softmax(dim=-1)  # (V,)
+        found = theirs(f"{text} {mask}", top_k=5)
+        best = ours.topk(len(found)).values
+        value = worst(value, best - torch.tensor([one["score"] for one in found]))
+        value = worst(value, best - torch.tensor([float(ours[one["token"]]) for one in found]))
+    return value, differs("fills an open place with other tokens", value)
 
 
 class MaskedLMTask(FolderTask):
@@ -23,6 +41,7 @@ class MaskedLMTask(FolderTask):
 
     spec = SPEC
     pipeline_tag = "fill-mask"
+    loader = pipeline_loader(pipeline_tag, fillings)
 
     def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> MaskFiller:
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)

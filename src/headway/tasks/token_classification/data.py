@@ -1,6 +1,7 @@
 """Learn the tag of each word."""
 
 import math
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -12,23 +13,25 @@ from torch import nn
 from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.records.corpus import Corpus
 from headway.data.records.rows import counted
+from headway.data.records.sample import few
 from headway.data.records.table import Table
+from headway.data.records.tag_schemes import OUTSIDE, labels_for, parts
+from headway.data.records.tagged import Tagged, read_tagged
+from headway.data.records.words import Words, learnt
 from headway.errors import InputError
 from headway.hub.fine_tune import for_token_classification
 from headway.models.heads import Gives
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.runtime.windows import frame
-from headway.tasks.common.classes import continued_classes, head_decision
-from headway.tasks.common.lengths import checked_length, usual_longest
-from headway.tasks.common.parts import in_parts
-from headway.tasks.common.vocabulary import base_vocabulary
+from headway.tasks.held_out import EvaluationInputs, in_parts
+from headway.tasks.inputs import checked_length, usual_longest
+from headway.tasks.labels import continued_classes, head_decision
+from headway.tasks.rows import base_vocabulary, measured_rows
 from headway.tasks.task import TaskData, TaskInputs
 from headway.tasks.token_classification.encoding import Rows, WordTags, encoded, nothing_kept
 from headway.tasks.token_classification.objective import TokenClassification
-from headway.tasks.token_classification.schemes import OUTSIDE, labels_for, parts
-from headway.tasks.token_classification.sentences import Tagged, read_tagged
-from headway.tasks.token_classification.words import Words, learnt
+from headway.tasks.token_classification.pipeline import Tagger
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import prepared_base
@@ -193,3 +196,55 @@ def _encoding_warnings(rows: Rows, longest: int) -> list[str]:
 
 
 open_data = TokenClassificationData
+
+
+def measure(pipe: Tagger, given: EvaluationInputs) -> dict[str, Any]:
+    """Metrics with ``examples``, the words that were counted, in IOB2 or as near to it as the model's own scheme is.
+
+    Raises InputError.
+    """
+    scheme = _scheme(pipe)
+    held_out = given.sampled(_held_out(pipe, given))
+    rows = _rows(pipe, held_out)
+    if not len(rows.ids):
+        raise nothing_kept(given.source.name)
+    unlike, words = pipe.words.unlike(held_out)
+    if unlike:
+        said = f"{unlike:,} of {words:,} words are split otherwise where their sentence is given as text"
+        warnings.warn(f"{said}: `headway tag --pretokenized` takes words as they are", stacklevel=3)
+    objective = TokenClassification(pipe.labels, longest=pipe.longest, around=frame(pipe.tokenizer))
+    metrics = measured_rows(pipe, objective, rows.examples, given.each)
+    if not given.same and (learnt := _trained_on(given, scheme)) is not None:
+        line, units = WordTags(_rows(pipe, learnt)).measured(rows, pipe.labels)
+        given.baselines.append(line)
+        given.of_baselines[str(line["name"])] = units
+    return {**metrics, "examples": int(rows.words.sum())}
+
+
+def held_out_inputs(pipe: Tagger, given: EvaluationInputs, count: int) -> list[str]:
+    """Some sentences that are held out."""
+    return few((one.text for one in _held_out(pipe, given)), count)
+
+
+def _scheme(pipe: Tagger) -> dict[str, Any]:
+    return {"whole": OUTSIDE not in pipe.labels, "labels": pipe.labels}
+
+
+def _held_out(pipe: Tagger, given: EvaluationInputs) -> Tagged:
+    """The sentences to measure.  Raises InputError for tags that the model does not have."""
+    tagged = read_tagged(given.source, given.found, given.options.data.on_bad_row, **_scheme(pipe))
+    tagged.check_labels(pipe.labels, "the model's tags")
+    return given.held_out(tagged)
+
+
+def _rows(pipe: Tagger, tagged: Tagged) -> Rows:
+    return encoded(tagged, pipe.tokenizer, pipe.labels).cut(None, pipe.tokenizer, pipe.labels)
+
+
+def _trained_on(given: EvaluationInputs, scheme: dict[str, Any]) -> Tagged | None:
+    """The training data of the model, if the files still exist."""
+    trained = given.trained_on()
+    if trained is None:
+        return None
+    known = read_tagged(trained, given.found_in_training, given.before.get("on_bad_row") or "error", **scheme)
+    return given.learnt(known)

@@ -13,12 +13,12 @@ from headway.data.batches.batching import IGNORED, TargetKind
 from headway.data.batches.cache import cache_key
 from headway.data.batches.encoded import Column, EncodedRows, encoded_rows
 from headway.data.batches.examples import Examples
+from headway.data.records.tagged import Tagged
+from headway.data.records.words import first_tokens
 from headway.errors import InputError
 from headway.io.cache_directory import cache_directory
 from headway.runtime.windows import frame
 from headway.tasks.token_classification.objective import Counts
-from headway.tasks.token_classification.sentences import Tagged
-from headway.tasks.token_classification.words import first_tokens
 from headway.text.tokenizer import Tokenizer
 
 MOST_WORDS = 1 << 18

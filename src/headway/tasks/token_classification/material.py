@@ -9,7 +9,8 @@ from typing import Any
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.table import Table
-from headway.tasks.common.material import (
+from headway.data.records.tagged import Sentence, sentences
+from headway.tasks.checks import (
     LABEL,
     LONGEST_TEXT,
     ROWS,
@@ -20,7 +21,6 @@ from headway.tasks.common.material import (
     json_lines,
     token_vectors,
 )
-from headway.tasks.token_classification.sentences import Sentence, sentences
 from headway.training.options import TrainOptions
 
 

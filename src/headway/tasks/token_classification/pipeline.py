@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from headway.data.records.tag_schemes import OUTSIDE, entities
+from headway.data.records.words import PLAIN, Place, Words, first_tokens, joined
 from headway.errors import InputError, shown
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
 from headway.runtime.windows import frame, read_in_windows
-from headway.tasks.common.as_list import as_list
-from headway.tasks.token_classification.schemes import OUTSIDE, entities
-from headway.tasks.token_classification.words import PLAIN, Place, Words, first_tokens, joined
+from headway.tasks.inputs import as_list
 from headway.text.tokenizer import Tokenizer
 
 

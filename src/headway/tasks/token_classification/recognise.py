@@ -9,8 +9,8 @@ from headway.data.open.column_names import TEXT_NAMES
 from headway.data.open.columns import Column
 from headway.data.open.detected import TABLE, TEXT, Detected
 from headway.errors import InputError
-from headway.tasks.common.columns import check_no_second, no_columns
-from headway.tasks.common.given import Given
+from headway.tasks.columns import check_no_second, no_columns
+from headway.tasks.given import Given
 from headway.tasks.recognise import BY_VALUES, Recogniser
 
 CALLED = frozenset((*TEXT_NAMES, *TOKENS))

@@ -7,23 +7,45 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from headway.data.batches.batching import Batch, TargetKind
 from headway.data.batches.examples import Examples
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.sample import few
 from headway.data.records.table import Table
+from headway.data.records.words import Words
 from headway.hub.directory import model_config
 from headway.models.heads import n_outputs
-from headway.tasks.common.folder_task import FolderTask
-from headway.tasks.common.labels import labels_of
-from headway.tasks.common.material import Material, MaterialInputs
+from headway.tasks.checks import BOUND, Found, Material, MaterialInputs, Original, pipeline_loader, worst
+from headway.tasks.labels import labels_of
+from headway.tasks.task import FolderTask
 from headway.tasks.token_classification.pipeline import Tagger
 from headway.tasks.token_classification.spec import SPEC
-from headway.tasks.token_classification.words import Words
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
+
+
+@torch.no_grad()
+def tags(original: Original, theirs: Any) -> Found:
+    """The likeliest tag of every token but special ones, and its probability."""
+    pipe, value, problem = original.pipe, 0.0, None
+    special = pipe.tokenizer.special_ids - {pipe.tokenizer.unknown}
+    for text in original.texts:
+        ids = pipe.tokenizer.encode(text, special=True)
+        kept = [place for place, number in enumerate(ids) if number not in special]
+        ours = original.model(torch.tensor([ids]))[0].float().softmax(dim=-1)[kept]  # (N, C)
+        found = theirs(text, ignore_labels=[], aggregation_strategy="none")
+        if len(found) != len(kept):
+            return value, f"it tags {len(found)} tokens of {text[:60]!r}, expected {len(kept)}"
+        numbers = [pipe.labels.index(one["entity"]) for one in found]
+        scores = ours.gather(1, torch.tensor(numbers)[:, None])[:, 0]
+        value = worst(value, scores - torch.tensor([float(one["score"]) for one in found]))
+        if float((ours.max(dim=-1).values - scores).max()) > BOUND:
+            problem = problem or f"it gives tokens of {text[:60]!r} other tags"
+    return value, problem
 
 
 class TokenClassificationTask(FolderTask):
@@ -31,6 +53,7 @@ class TokenClassificationTask(FolderTask):
 
     spec = SPEC
     pipeline_tag = "token-classification"
+    loader = pipeline_loader(pipeline_tag, tags, aggregation_strategy="first")
 
     def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> Tagger:
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
@@ -44,7 +67,7 @@ class TokenClassificationTask(FolderTask):
         return [[(span["label"], span["start"], span["end"]) for span in spans] for spans in pipe(list(inputs))]
 
     def some_inputs(self, source: Corpus | Table, found: Detected, count: int) -> list[Any]:
-        from headway.tasks.token_classification.sentences import sentences
+        from headway.data.records.tagged import sentences
 
         return few((one.text for one in sentences(source, found, "skip")([])), count)
 

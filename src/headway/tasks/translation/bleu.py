@@ -1,12 +1,22 @@
 """BLEU and chrF of translations against references, by sacrebleu."""
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from headway.data.records.text_pairs import TextPairs
 from headway.training.evaluation import intervals
+
+UNCHANGED, COMMONEST, NEAREST = (
+    "the source, unchanged",
+    "the commonest target",
+    "the target of the nearest source (TF-IDF)",
+)
+MOST_COMPARED = 10_000
+"""Training pairs among which the nearest source is looked for, at most."""
 
 MISSING = "BLEU and chrF need sacrebleu: pip install 'headway[metrics]'"
 
@@ -72,3 +82,43 @@ def without_spaces(texts: Sequence[str]) -> bool:
     """Whether texts are of a language that is written without spaces, for which BLEU's words are none."""
     long = [text for text in texts if len(text) >= LONG]
     return bool(long) and 2 * sum(" " not in text for text in long) > len(long)
+
+
+def copied_scores(sources: Sequence[str], targets: Sequence[str]) -> dict[str, Any]:
+    """BLEU and chrF of the sources as they are, without the signatures."""
+    found = bleu_scores(sources, targets)
+    return {name: value for name, value in found.items() if name != "signatures"}
+
+
+def against_rivals(
+    written: Sequence[str], pairs: TextPairs, train: TextPairs | None
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Baselines on the same pairs, and ``intervals`` of what was written against the best of them.
+
+    They are the source as it is and, where the training pairs are known, one answer for all and the nearest source's.
+    """
+    sources, wanted = list(pairs.sources), list(pairs.targets)
+    rivals = {UNCHANGED: sources}
+    if train is not None and len(train):
+        known = train.part(np.linspace(0, len(train) - 1, min(len(train), MOST_COMPARED)).astype(np.int64))
+        targets = list(known.targets)
+        common, count = Counter(targets).most_common(1)[0]
+        rivals |= {COMMONEST: [common] * len(wanted)} if count > 1 else {}
+        rivals |= {NEAREST: [targets[at] for at in _nearest(list(known.sources), sources)]}
+    lines = [{"name": name, **copied_scores(texts, wanted)} for name, texts in rivals.items()]
+    best = max(lines, key=lambda line: line.get("chrf", 0.0))
+    apart = chrf_intervals(written, rivals[str(best["name"])], wanted)
+    return lines, {"intervals": apart} if apart else {}
+
+
+def _nearest(known: list[str], texts: list[str]) -> list[int]:
+    """The number of the most similar known text of each, by the words and characters that they share."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    vectors = TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 4), sublinear_tf=True)
+    try:
+        rows = vectors.fit_transform(known).T.tocsr()
+    except ValueError:  # no text has a character
+        return [0] * len(texts)
+    found = vectors.transform(texts)
+    return [int((found[at] @ rows).toarray().argmax()) for at in range(len(texts))]

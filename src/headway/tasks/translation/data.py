@@ -1,9 +1,9 @@
 """Text to text: translation, summaries, answers."""
 
 import time
-from collections import Counter
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from warnings import catch_warnings, simplefilter
@@ -12,11 +12,11 @@ import numpy as np
 from torch import nn
 
 from headway.data.batches.batch_source import BatchSource, RowBatches
-from headway.data.batches.batching import TargetKind
-from headway.data.batches.encoded import unnamed_rows
+from headway.data.batches.batching import IGNORED, TargetKind
+from headway.data.batches.encoded import Rows, row_lengths, unnamed_rows
 from headway.data.batches.examples import Examples
 from headway.data.open.detected import Detected
-from headway.data.records.sample import drawn
+from headway.data.records.sample import drawn, few
 from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs, exchanged_sides, read_text_pairs
 from headway.errors import InputError
@@ -25,17 +25,24 @@ from headway.models.heads import Gives, gives
 from headway.models.size import Wiring
 from headway.models.transformer import EncoderDecoder
 from headway.runtime.runtime import Runtime
-from headway.tasks.common.given import Given
-from headway.tasks.common.lengths import checked_length, usual_longest
-from headway.tasks.common.ngram import unigram_baselines
-from headway.tasks.common.parts import in_parts
-from headway.tasks.common.rows import encoded_pairs, sides_of
-from headway.tasks.common.vocabulary import base_vocabulary
+from headway.tasks.baselines import unigram_baselines
+from headway.tasks.given import Given
+from headway.tasks.held_out import EvaluationInputs, in_parts
+from headway.tasks.inputs import checked_length, told_once, usual_longest
+from headway.tasks.losses import LanguageModeling, bytes_per_token, unknown_in
+from headway.tasks.rows import EncodedPairs, base_vocabulary, encoded_pairs, sides_of
 from headway.tasks.task import Closing, TaskData, TaskInputs
-from headway.tasks.translation.bleu import MISSING, WITHOUT_SPACES, bleu_scores, chrf_intervals, without_spaces
+from headway.tasks.translation.bleu import (
+    MISSING,
+    UNCHANGED,
+    WITHOUT_SPACES,
+    against_rivals,
+    bleu_scores,
+    copied_scores,
+    without_spaces,
+)
 from headway.tasks.translation.objective import Translation
 from headway.tasks.translation.pipeline import Translator
-from headway.tasks.translation.preset import by_pairs, translator_plan
 from headway.tasks.translation.recognise import RECOGNISER
 from headway.text.bpe_dropout import BPEDropout
 from headway.text.tokenizer import Tokenizer
@@ -47,6 +54,7 @@ from headway.training.plan import Plan
 from headway.training.sizing.architecture import architecture, built
 from headway.training.sizing.baseline_models import reference
 from headway.training.sizing.presets import fine_tune_rows_plan, given_or, tokens_of_rows
+from headway.training.sizing.translator import by_pairs, translator_plan
 
 TASK = "translation"
 LONGEST = 1024
@@ -59,14 +67,6 @@ MOST_WRITTEN, PROBED = 2000, 8
 """Held-out sources for which that is done at most, and for which it is timed."""
 SHOWN = 3
 """Held-out sources whose targets are shown at each evaluation."""
-
-UNCHANGED, COMMONEST, NEAREST = (
-    "the source, unchanged",
-    "the commonest target",
-    "the target of the nearest source (TF-IDF)",
-)
-MOST_COMPARED = 10_000
-"""Training pairs among which the nearest source is looked for, at most."""
 
 
 class TranslationData(TaskData):
@@ -209,46 +209,6 @@ class TranslationData(TaskData):
         return Closing(count * each, measure)
 
 
-def copied_scores(sources: Sequence[str], targets: Sequence[str]) -> dict[str, Any]:
-    """BLEU and chrF of the sources as they are, without the signatures."""
-    found = bleu_scores(sources, targets)
-    return {name: value for name, value in found.items() if name != "signatures"}
-
-
-def against_rivals(
-    written: Sequence[str], pairs: TextPairs, train: TextPairs | None
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Baselines on the same pairs, and ``intervals`` of what was written against the best of them.
-
-    They are the source as it is and, where the training pairs are known, one answer for all and the nearest source's.
-    """
-    sources, wanted = list(pairs.sources), list(pairs.targets)
-    rivals = {UNCHANGED: sources}
-    if train is not None and len(train):
-        known = train.part(np.linspace(0, len(train) - 1, min(len(train), MOST_COMPARED)).astype(np.int64))
-        targets = list(known.targets)
-        common, count = Counter(targets).most_common(1)[0]
-        rivals |= {COMMONEST: [common] * len(wanted)} if count > 1 else {}
-        rivals |= {NEAREST: [targets[at] for at in _nearest(list(known.sources), sources)]}
-    lines = [{"name": name, **copied_scores(texts, wanted)} for name, texts in rivals.items()]
-    best = max(lines, key=lambda line: line.get("chrf", 0.0))
-    apart = chrf_intervals(written, rivals[str(best["name"])], wanted)
-    return lines, {"intervals": apart} if apart else {}
-
-
-def _nearest(known: list[str], texts: list[str]) -> list[int]:
-    """The number of the most similar known text of each, by the words and characters that they share."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    vectors = TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 4), sublinear_tf=True)
-    try:
-        rows = vectors.fit_transform(known).T.tocsr()
-    except ValueError:  # no text has a character
-        return [0] * len(texts)
-    found = vectors.transform(texts)
-    return [int((found[at] @ rows).toarray().argmax()) for at in range(len(texts))]
-
-
 def columns_of(table: Table, found: Detected) -> TextPairs:
     """The pairs of the two columns that were found; of a table with other columns, those that are found there."""
     columns = found.text_column or "", found.second_column or ""
@@ -314,3 +274,115 @@ def _tokenizer(train: TextPairs, options: TrainOptions) -> Tokenizer:
     if vocab is None and kind == "bpe":
         vocab = by_pairs(len(train)).vocab
     return train_tokenizer(train.texts, kind, vocab, role="translator", out_of=train.characters)
+
+
+def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
+    """The loss as in training, of pairs that fit into the model; BLEU and chrF of all that it translates."""
+    pairs = _held_out(given)
+    if not given.same:
+        _warn_of_pairs(pairs, given.source.name, given)
+    chosen = given.sampled(pairs)
+    rows, longest = _fitting(pipe, given, chosen)
+    if len(rows) < len(chosen):
+        left_out = f"{len(chosen) - len(rows):,} of {len(chosen):,} pairs"
+        warnings.warn(f"{left_out} are longer than {longest:,} tokens: the loss leaves them out", stacklevel=3)
+    if not len(rows):
+        raise InputError(f"{given.source.name}: no pair fits the maximum length of {longest:,} tokens on each side.")
+    if isinstance(pipe.model, EncoderDecoder):
+        batches = pipe.runtime.batches(rows.examples.batches(pipe.runtime.tokens))
+        task = Translation(pipe.rules.start[0], unknown=pipe.tokenizer.target.unknown)
+        metrics = task.evaluate(pipe.model, batches, given.each)
+    else:
+        batches = pipe.runtime.batches(joined(rows).batches(pipe.runtime.tokens))
+        metrics = prefix_task(rows.second, pipe.tokenizer).evaluate(pipe.model, batches, given.each)
+    answered = pipe.read(chosen)
+    if len(answered) < len(chosen):
+        left_out = f"{len(chosen) - len(answered):,} of {len(chosen):,} sources"
+        warnings.warn(f"{left_out} have a sentence that is too long for the model: they are left out", stacklevel=3)
+    given.counts["measured"] = len(answered)
+    with told_once():
+        written, targets = pipe(list(answered.sources)), list(answered.targets)
+    scores = bleu_scores(written, targets)
+    if not scores:
+        warnings.warn(MISSING, stacklevel=3)
+    else:
+        lines, apart = against_rivals(written, answered, _trained_pairs(given))
+        scores |= {"written": len(answered), **apart}
+        given.baselines.extend(lines)
+    if scores and without_spaces(targets):
+        warnings.warn(WITHOUT_SPACES, stacklevel=3)
+    return {**metrics, **scores, "examples": len(answered)}
+
+
+def held_out_inputs(pipe: Translator, given: EvaluationInputs, count: int) -> list[str]:
+    """Some sources that are held out, of pairs that fit into the model."""
+    return few(_fitting(pipe, given, _held_out(given))[0].texts.sources, count)
+
+
+def _held_out(given: EvaluationInputs) -> TextPairs:
+    """The pairs to measure.  Raises InputError for what is no table of pairs."""
+    pairs = columns_of(given.table("a translator is measured on pairs of texts"), given.found)
+    return given.held_out(pairs, MOST_HELD_OUT)
+
+
+def _fitting(pipe: Translator, given: EvaluationInputs, pairs: TextPairs) -> tuple[EncodedPairs, int]:
+    """The pairs that fit into the model, and how many tokens a side may have."""
+    longest = min(pipe.longest_source, pipe.longest_target)
+    if isinstance(pipe.model, EncoderDecoder):
+        longest = min(longest, int(given.plan.get("length", longest)))
+    return encoded_pairs(pairs, pipe.tokenizer).fitting(longest), longest
+
+
+def _warn_of_pairs(pairs: TextPairs, name: str, given: EvaluationInputs) -> None:
+    """Warn of pairs that look wrong, and of pairs that were trained on."""
+    for warning in pairs.warnings:
+        warnings.warn(f"{name}: {warning}", stacklevel=4)
+    if (known := _trained_pairs(given)) is None:
+        return
+    if exchanged_sides(known, pairs):
+        warnings.warn(f"{name}: source and target seem to be swapped, by the words of the training data", stacklevel=4)
+
+
+def _trained_pairs(given: EvaluationInputs) -> TextPairs | None:
+    """The pairs that the run was trained on; None if they are gone or have changed."""
+    trained, data = given.trained_on(), given.facts.get("data", {})
+    if not isinstance(trained, Table):
+        return None
+    known = read_text_pairs(trained, data["text_column"], data["second_column"])
+    return given.learnt(known, MOST_HELD_OUT)
+
+
+@dataclass(frozen=True, eq=False)
+class Joined(Rows):
+    """Each source with its target, less the last id, as input; or what is to be predicted after each of these ids."""
+
+    sources: Sequence[Sequence[int]]
+    targets: Sequence[Sequence[int]]
+    wanted: bool
+    """whether these are the predictions; what is to be predicted of the source is ``IGNORED``"""
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The ids of each row, int64 (N,)."""
+        return row_lengths(self.sources) + row_lengths(self.targets) - 1
+
+    def row(self, at: int) -> list[int]:
+        """One row."""
+        source, target = self.sources[at], self.targets[at]
+        return [*[IGNORED] * (len(source) - 1), *target] if self.wanted else [*source, *target[:-1]]
+
+
+def joined(pairs: EncodedPairs) -> Examples:
+    """Inputs and targets of the same length for each pair."""
+    inputs, targets = (Joined(pairs.first, pairs.second, wanted) for wanted in (False, True))
+    return Examples(inputs, targets, TargetKind.TOKEN)
+
+
+def prefix_task(targets: Sequence[list[int]], tokenizer: Tokenizer, label_smoothing: float = 0.0) -> Objective:
+    """The task whose bits per byte are those of these targets."""
+    n_bytes = sum(len(tokenizer.decode(target).encode("utf-8", "surrogatepass")) for target in targets)
+    n_tokens = int(row_lengths(targets).sum())
+    return LanguageModeling(bytes_per_token(n_bytes, n_tokens, unknown_in(targets, tokenizer)), label_smoothing)

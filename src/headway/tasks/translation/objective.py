@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from headway.data.batches.batching import IGNORED, Batch
 from headway.nn.kernels.dispatch import cross_entropy, unsmoothed
-from headway.tasks.common.r_drop import divergence, twice
-from headway.tasks.common.row_loss import row_losses
+from headway.tasks.losses import divergence, row_losses, twice
 
 
 class Translation:
@@ -23,7 +22,7 @@ class Translation:
     A batch's ids are sources (B, S) and its targets (B, T), each with the token that ends it.  The decoder's inputs are
     the targets moved by one place, with ``start`` before them.  ``label_smoothing`` spreads a share of each target over
     the vocabulary (Szegedy et al. 2016).  With ``r_drop`` α every batch is read twice, and half of α times the
-    divergence of the two answers is added (``tasks.common.r_drop``).  A target that is ``unknown`` text is never right:
+    divergence of the two answers is added (``tasks.losses``).  A target that is ``unknown`` text is never right:
     it stands for characters that the model cannot write.
     """
 

@@ -17,8 +17,7 @@ from headway.hub.generation_config import TargetRules
 from headway.models.baselines import RecurrentEncoderDecoder
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.runtime.runtime import Runtime
-from headway.tasks.common.as_list import text_list
-from headway.tasks.common.lengths import tell_lost
+from headway.tasks.inputs import tell_lost, text_list
 from headway.tasks.translation.alignment import Alignment, align
 from headway.text.tokenizer import Tokenizer
 

@@ -5,8 +5,8 @@ from headway.data.open.column_names import SURE_LABEL_NAMES
 from headway.data.open.columns import Column
 from headway.data.open.detected import ALIGNED, TABLE, TEXT, Detected
 from headway.errors import InputError
-from headway.tasks.common.columns import no_columns, two_texts
-from headway.tasks.common.given import Given
+from headway.tasks.columns import no_columns, two_texts
+from headway.tasks.given import Given
 from headway.tasks.recognise import BY_NAMES, BY_VALUES, Recogniser
 
 

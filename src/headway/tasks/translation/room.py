@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from headway.data.batches.batching import IGNORED, Batch, TargetKind
@@ -14,17 +15,56 @@ from headway.data.batches.examples import Examples
 from headway.hub.directory import model_config
 from headway.hub.generation_config import TargetRules, target_rules, warn_of_settings
 from headway.models.transformer import Decoder, EncoderDecoder
-from headway.tasks.common.external_loader import ExternalLoader
-from headway.tasks.common.folder_task import FolderTask
-from headway.tasks.common.inside import Inside
-from headway.tasks.common.material import Material, MaterialInputs
-from headway.tasks.common.next_token import LanguageModeling
-from headway.tasks.task import TaskData, TaskInputs
+from headway.tasks.checks import (
+    NEUTRAL,
+    ExternalLoader,
+    Found,
+    Material,
+    MaterialInputs,
+    Original,
+    behind,
+    class_loader,
+    continuations,
+    differs,
+    ending,
+    pipeline_loader,
+    worst,
+)
+from headway.tasks.inside import Inside
+from headway.tasks.losses import LanguageModeling
+from headway.tasks.task import FolderTask, TaskData, TaskInputs
 from headway.tasks.translation.objective import Translation
 from headway.tasks.translation.pipeline import Translator
 from headway.tasks.translation.spec import SPEC
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
+
+OF_A_DECODER = pipeline_loader("text-generation", continuations, texts=8)
+"""Of a decoder alone, which other programs know as a language model."""
+
+
+@torch.no_grad()
+def targets(original: Original, theirs: Any) -> Found:
+    """Every token that is written greedily there is the likeliest here; the value is how far it is from that."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(original.directory, local_files_only=True)
+    rules, start = original.pipe.rules, len(original.pipe.rules.start)
+    value, problem = 0.0, None
+    for text in original.texts:
+        source = tokenizer(text, return_tensors="pt")["input_ids"]
+        ids = theirs.generate(source, **NEUTRAL)  # (1, T)
+        written = ids[0, start:].tolist()
+        if not problem and tuple(ids[0, :start].tolist()) != rules.start:
+            problem = f"begins a target with the tokens {ids[0, :start].tolist()}, expected {list(rules.start)}"
+        problem = problem or ending(text, written, frozenset(rules.end))
+        logits = original.model(source, ids[:, :-1])[0, start - 1 :]  # (NEW, V)
+        logits[:, list(rules.forbidden)] = -torch.inf
+        value = worst(value, behind(logits, ids[0, start:]))
+    return value, problem or differs("writes other targets", value)
+
+
+LOADER = class_loader("AutoModelForSeq2SeqLM", targets)
 
 
 class TranslationTask(FolderTask):
@@ -54,13 +94,11 @@ class TranslationTask(FolderTask):
         return None if bleu_scores(["a"], ["a"]) else f"translators are compared by chrF. {MISSING}."
 
     def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader | None:
-        from headway.tasks.translation.export_check import LOADER, OF_A_DECODER
-
         return OF_A_DECODER if isinstance(model, Decoder) else LOADER
 
     def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
         """The attention over a source and its target, by default the translation that greedy search finds."""
-        from headway.tasks.common.inspection import check_length, check_text, look, rows, token_names
+        from headway.tasks.inspection import check_length, check_text, look, rows, token_names
 
         check_text(pipe, given)
         pipe.hypotheses([])  # says when a language is to be chosen first
@@ -92,7 +130,7 @@ class TranslationTask(FolderTask):
         return LanguageModeling(), Examples(inputs, following, TargetKind.TOKEN).together()
 
     def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
-        from headway.tasks.common.material import made_up_table
+        from headway.tasks.checks import made_up_table
 
         made = made_up_table(pipe, given.folder, lambda _, text, target: {"text_column": text, "second_column": target})
         if not pipe.tokenizer.lacks_target_language:

@@ -10,7 +10,7 @@ from torch import nn
 
 from headway.hub.sentence_transformers import without_modules
 from headway.models.heads import Gives, gives
-from headway.tasks.common.external_loader import ExternalLoader, class_loader
+from headway.tasks.checks import ExternalLoader, class_loader
 from headway.tasks.registry import room
 
 CLASSES = {

@@ -23,7 +23,7 @@ from headway.models.heads import Gives, gives
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.runtime.engines.ctranslate2_engine import open_engine
 from headway.runtime.engines.engine import Searching
-from headway.tasks.common.compare_answers import BOUND, NEW, worst
+from headway.tasks.checks import BOUND, NEW, worst
 from headway.workflows.export.ctranslate2_head import apply_head, write_head
 from headway.workflows.export.ctranslate2_model import FAMILIES, problem, specification, vocabulary
 from headway.workflows.export.parity import TOKENIZER, Parity, different_line, own_texts, prompts, room

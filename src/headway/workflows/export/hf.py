@@ -22,7 +22,7 @@ from headway.hub.sentence_transformers import without_modules
 from headway.io.atomic_write import write_json
 from headway.io.strict_json import read_object
 from headway.models.transformer import EncoderDecoder
-from headway.tasks.common.compare_answers import BOUND, Original
+from headway.tasks.checks import BOUND, Original
 from headway.text.tokenizer import Tokenizer
 from headway.workflows.export.choose_loader import loader_of, other_reader
 from headway.workflows.export.parity import LONGEST, Parity, different_text, exceeding, lines, own_texts, room

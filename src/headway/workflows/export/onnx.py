@@ -29,7 +29,7 @@ from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.runtime.engines.graph import PAST_NAME
 from headway.runtime.engines.onnxruntime_session import OnnxRuntimeSession, opens
 from headway.runtime.engines.openvino_session import OpenVinoSession
-from headway.tasks.common.compare_answers import BOUND
+from headway.tasks.checks import BOUND
 from headway.text.tokenizer import Tokenizer
 from headway.workflows.export.hf import write_processor
 from headway.workflows.export.onnx_compare import Found, compare_graphs

@@ -18,7 +18,7 @@ from headway.generation.decode import left_padded
 from headway.models.heads import Gives, PoolingHead, gives
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.runtime.engines.graph import DECODER, ENCODER, MODEL, PAST_NAME, Open, Session, Written, present
-from headway.tasks.common.compare_answers import NEW, behind, worst
+from headway.tasks.checks import NEW, behind, worst
 from headway.workflows.export.onnx_graphs import given_names, writes
 from headway.workflows.export.parity import LONGEST, magnitude, own_texts, room
 from headway.workflows.export.tally import HERE, THERE, timed

@@ -10,7 +10,7 @@ from typing import Any
 import tokenizers
 from torch import Tensor
 
-from headway.tasks.common.compare_answers import BOUND, NEW
+from headway.tasks.checks import BOUND, NEW
 from headway.text.tokenizer import Tokenizer
 
 LONGEST = 48

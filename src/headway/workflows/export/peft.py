@@ -23,7 +23,7 @@ from headway.io.atomic_write import write_json, write_whole
 from headway.models.heads import Gives, gives, n_outputs
 from headway.models.wirings import wiring_name
 from headway.nn.lora import LowRankLinear
-from headway.tasks.common.compare_answers import BOUND
+from headway.tasks.checks import BOUND
 from headway.training.store.facts import read_facts
 from headway.workflows.export.choose_loader import class_of
 from headway.workflows.export.hf import INPUTS, different_ids, max_difference, offline, write_processor

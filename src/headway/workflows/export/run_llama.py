@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from headway.generation.sampling import Sampling
-from headway.tasks.common.compare_answers import BOUND, NEW
+from headway.tasks.checks import BOUND, NEW
 from headway.workflows.export.gguf_model import Architecture
 from headway.workflows.export.gguf_tokenizer import TokenizerEntries
 from headway.workflows.export.parity import Parity, different_text, lines, own_texts, prompts, room

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from headway.tasks.common.compare_answers import behind, worst
+from headway.tasks.checks import behind, worst
 from headway.workflows.export.parity import Parity, exceeding, magnitude
 
 HERE, THERE = 0, 1

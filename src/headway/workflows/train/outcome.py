@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from headway.io.quantities import metric
-from headway.tasks.common.data_profile import data_profile
+from headway.tasks.data_profile import data_profile
 from headway.tasks.registry import known, spec
 from headway.tasks.task import SHOWN, Closing
 from headway.training.evaluation.comparison import BEFORE, is_number, judged

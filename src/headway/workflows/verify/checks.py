@@ -27,7 +27,7 @@ from headway.models.device import model_device
 from headway.models.own import OwnConfig
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.runtime.precision import FLOAT32, resolved
-from headway.tasks.common.compare_answers import BOUND
+from headway.tasks.checks import BOUND
 from headway.tasks.registry import room, spec
 from headway.training.loop.thread_parallel import ThreadParallel
 from headway.training.loop.trainer import divide_and_clip

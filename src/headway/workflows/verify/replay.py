@@ -7,7 +7,7 @@ from typing import Any
 from headway.errors import InputError
 from headway.hub.fingerprint import fingerprint
 from headway.hub.preprocessor import ImagePreprocessor, save_preprocessor
-from headway.tasks.common.material import Material, MaterialInputs
+from headway.tasks.checks import Material, MaterialInputs
 from headway.tasks.registry import room, spec
 from headway.text.tokenizer import Tokenizer
 from headway.training.option_fields import flag

@@ -19,7 +19,7 @@ from headway.models.adapt.ensemble import Ensemble
 from headway.models.device import model_device
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.runtime.windows import frame
-from headway.tasks.common.material import ordinary, token_vectors
+from headway.tasks.checks import ordinary, token_vectors
 from headway.tasks.registry import room, spec
 from headway.tasks.task import Pipeline
 from headway.text.tokenizer import Tokenizer

@@ -16,7 +16,7 @@ from tokenizers import Regex, pre_tokenizers
 from headway.errors import InputError
 
 if TYPE_CHECKING:
-    from headway.tasks.token_classification.sentences import Sentence
+    from headway.data.records.tagged import Sentence
 
 ALONE = r"\p{Han}\p{Hiragana}\p{Katakana}"
 """Scripts without spaces, of which each character is a word, as BERT's tokenizers cut them."""

@@ -16,7 +16,7 @@ from headway.models.analysis.maps import attention_maps, attentions, fused_diffe
 from headway.models.analysis.statistics import head_statistics, induction_scores, patch_distance
 from headway.models.device import model_device
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
-from headway.tasks.common.inside import Inside, Kind
+from headway.tasks.inside import Inside, Kind
 from headway.tasks.task import Pipeline
 from headway.text.tokenizer import Tokenizer
 

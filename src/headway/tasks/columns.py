@@ -5,8 +5,8 @@ from headway.data.open.columns import Column
 from headway.data.records.rows import some
 from headway.errors import InputError
 from headway.io.quantities import counted
-from headway.tasks.common.given import Given
-from headway.tasks.common.unsupported import judged_pair
+from headway.tasks.given import Given
+from headway.tasks.unsupported import judged_pair
 
 OR_PAIRS = ", or use --task translation for pairs"
 """Another way to use a table in which several columns could be the text."""

@@ -31,10 +31,10 @@ from headway.data.records.repeats import text_hashes
 from headway.data.records.rows import SKIP, BadRows, check_skipped, counted, shorten
 from headway.data.records.split import Splittable
 from headway.data.records.table import Table
+from headway.data.records.tag_schemes import OUTSIDE, in_labels, iob2, names_words
 from headway.data.records.text_checks import FIRST
+from headway.data.records.words import PLAIN, Place, joined
 from headway.errors import InputError
-from headway.tasks.token_classification.schemes import OUTSIDE, in_labels, iob2, names_words
-from headway.tasks.token_classification.words import PLAIN, Place, joined
 
 
 @dataclass(frozen=True)

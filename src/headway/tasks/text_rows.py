@@ -28,14 +28,12 @@ from headway.hub.directory import model_config
 from headway.io.quantities import counted
 from headway.models.own import OwnConfig
 from headway.runtime.runtime import Runtime
-from headway.tasks.common.as_list import text_list
-from headway.tasks.common.lengths import beginnings, cut_warning, reading_length, usual_longest
-from headway.tasks.common.material import Material, MaterialInputs, made_up_table
-from headway.tasks.common.own_model import own_model
-from headway.tasks.common.parts import in_parts
-from headway.tasks.common.row_loss import RowLoss, averages, units
-from headway.tasks.common.rows import encoded_texts, measured_rows
-from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
+from headway.tasks.checks import Material, MaterialInputs, made_up_table, own_model
+from headway.tasks.held_out import EvaluationInputs, in_parts
+from headway.tasks.inputs import beginnings, cut_warning, reading_length, text_list, usual_longest
+from headway.tasks.losses import RowLoss, averages, units
+from headway.tasks.rows import encoded_texts, measured_rows
+from headway.tasks.task import Task, TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.option_fields import flag

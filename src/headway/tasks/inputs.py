@@ -1,10 +1,11 @@
-"""How many tokens of a text are read, by training, by evaluation and by a model that answers, and how many it knows."""
+"""What a model is asked: inputs as a list in their order, and how much of each it reads and knows."""
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 from unicodedata import combining
@@ -12,18 +13,54 @@ from unicodedata import combining
 import numpy as np
 
 from headway.data.batches.encoded import cut_row
-from headway.errors import InputError
+from headway.errors import InputError, shown
 from headway.hub.sentence_transformers import sequence_length
 from headway.io.quantities import counted
 from headway.text.backend import RustBackend
+from headway.text.stream_decoder import StreamDecoder
 from headway.text.tokenizer import Tokenizer
 from headway.training.options import TrainOptions
 
+WITHOUT_ORDER = (Mapping, set, frozenset, bytes, bytearray, memoryview)
+"""What Python iterates over although it is not several inputs in order."""
 Words = tuple[str, str, str]
 """A verb of one text, of several, and what follows."""
 MOST_CHECKED, CHARACTERS, SHOWN = 10_000, 10_000, 12
 """Texts whose characters are looked at, how many of each, and those that a line names."""
 _SUMS: ContextVar[dict[Words, list[int]] | None] = ContextVar("sums", default=None)
+
+
+def as_list(inputs: Any, is_one: Callable[[Any], bool], expected: str) -> tuple[list[Any], bool]:
+    """The inputs as a list, and whether there was one input rather than several.
+
+    Several inputs are a list, a tuple, a pandas or polars Series, an array, a column of a data set, a generator, or any
+    other iterable with an order.  A frame, a table or a data set is refused, whatever its columns: choose one of them,
+    ``frame["text"]``.  Raises InputError for those and for anything else, such as a dict, a set, bytes or None.
+    """
+    if is_one(inputs):
+        return [inputs], True
+    what = type(inputs).__name__
+    columns = getattr(inputs, "column_names", None) or getattr(inputs, "columns", None)
+    if columns is not None:
+        names = list(map(str, columns)) or ["text"]
+        raise InputError(
+            f"the input is {what} with the columns {', '.join(names)}; expected {expected}, or several of them. "
+            f"Pass one column: frame[{'text' if 'text' in names else names[0]!r}]."
+        )
+    if isinstance(inputs, WITHOUT_ORDER) or not isinstance(inputs, Iterable) or getattr(inputs, "ndim", 1) == 0:
+        raise InputError(
+            f"the input is {what} ({shown(inputs)}); expected {expected}, or several in a list, Series or generator."
+        )
+    return list(inputs), False
+
+
+def text_list(texts: Any, name: str = "text") -> tuple[list[str], bool]:
+    """``as_list`` of texts.  Raises InputError, with its position from 0, for an element that is no text."""
+    values, alone = as_list(texts, lambda value: isinstance(value, str), f"a {name}")
+    for number, text in enumerate(values):
+        if not isinstance(text, str):
+            raise InputError(f"{name} {number} is {type(text).__name__}; expected a text, not {shown(text)}.")
+    return values, alone
 
 
 def usual_longest(lengths: Sequence[int] | np.ndarray, most: int) -> int:
@@ -143,3 +180,34 @@ def told_once() -> Iterator[None]:
         _SUMS.reset(token)
         for words, (count, of) in sums.items():
             tell(count, of, words)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Ids that a model continues, and how ids become text again."""
+
+    ids: list[int]
+    ends: frozenset[int]
+    """the ids that end the continuation"""
+    tokenizer: Tokenizer
+    rows: int
+    """of the model's table"""
+
+    def __post_init__(self) -> None:
+        if not self.ids:
+            raise InputError("there is nothing to continue: the prompt has no tokens.")
+
+    @property
+    def forbidden(self) -> list[int]:
+        """The ids that may not be chosen."""
+        return forbidden_ids(self.tokenizer, self.rows, self.ends)
+
+    @property
+    def text(self) -> StreamDecoder:
+        """A decoder for the ids that continue it."""
+        return self.tokenizer.stream(self.ids)
+
+
+def forbidden_ids(tokenizer: Tokenizer, rows: int, ends: Collection[int]) -> list[int]:
+    """The ids below ``rows`` that no text may have: special tokens that do not end it, and ids without a token."""
+    return sorted((tokenizer.special_ids | tokenizer.without_token(rows)).difference(ends))

@@ -18,7 +18,7 @@ from headway.data.open.column_names import LABEL_NAMES, SCORE_NAMES, SURE_LABEL_
 from headway.data.open.columns import LABEL_CHARACTERS, MOST_LABELS, TINY, Column, number
 from headway.data.records.rows import shorten
 from headway.errors import InputError
-from headway.tasks.common.given import Given
+from headway.tasks.given import Given
 
 ONLY_TEXTS = "--task language_modeling reads only the texts"
 FEW_NUMBERS = 20

@@ -1,7 +1,8 @@
-"""Predict the label of a text."""
+"""One label for each input: the names of the labels, the loss, the metrics and the answers."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,20 +11,69 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch
+from headway.errors import InputError
+from headway.hub.directory import read_json
 from headway.hub.fine_tune import named_classes
 from headway.models.heads import Gives
 from headway.nn.random import generator
-from headway.tasks.common.r_drop import divergence, twice
+from headway.tasks.losses import divergence, twice
 from headway.tasks.task import TaskInputs
 from headway.training.base import Base
 from headway.training.plan import Decision
 
+HALF = 0.5
+"""The share of known tokens below which an answer says it."""
 MOST_IN_CONFUSION = 1_000
 """Classes up to which every pair is counted: a matrix of 20,000 classes would be 3 GB."""
-
-
 NO_LABEL = -1
 """The class of a text that is given none."""
+
+
+def labels_of(directory: Path, n_classes: int) -> list[str]:
+    """The names of the classes in order; LABEL_0, LABEL_1 and so on where ``config.json`` has none.
+
+    Raises InputError for a classifier that does not name one label for each input, and for names that are not right.
+    """
+    path = directory / "config.json"
+    entries = read_json(path)
+    kind = entries.get("problem_type")
+    if kind not in (None, "single_label_classification"):
+        raise InputError(
+            f"{path}: problem_type is {str(kind)[:60]!r}; a classifier here names one label for each text "
+            "(single_label_classification), and reading its scores so would be wrong."
+        )
+    if n_classes < 2:
+        raise InputError(f"{path}: the model gives a number and no label; a classifier has 2 classes or more.")
+    names = entries.get("id2label") or {str(i): f"LABEL_{i}" for i in range(n_classes)}
+    if not isinstance(names, dict) or {str(i) for i in range(n_classes)} != set(names):
+        raise InputError(f"{path}: id2label must name each of the {n_classes} classes, from 0 to {n_classes - 1}.")
+    labels = [str(names[str(i)]) for i in range(n_classes)]
+    if nameless := [i for i in range(n_classes) if names[str(i)] is None or not labels[i].strip()]:
+        raise InputError(f"{path}: id2label has no name for class {nameless[0]}.")
+    if len(set(labels)) < n_classes:
+        raise InputError(f"{path}: id2label gives two classes the same name; found {', '.join(labels)}.")
+    back = entries.get("label2id")
+    if isinstance(back, dict) and set(back) == set(labels) and any(back[labels[i]] != i for i in range(n_classes)):
+        raise InputError(f"{path}: id2label and label2id contradict each other; correct the one that is wrong.")
+    return labels
+
+
+def label_answers(
+    labels: Sequence[str], probabilities: Tensor, known: Sequence[float] | None = None
+) -> list[dict[str, Any]]:
+    """{"label", "score", "scores"} for each row of probabilities (N, C): the likeliest label, and all.
+
+    ``known`` (N,) is the share of known tokens of each text: below ``HALF`` it is in the answer, and of 0 there is no
+    label.
+    """
+    results: list[dict[str, Any]] = []
+    for row, share in zip(probabilities.tolist(), known or [1.0] * len(probabilities), strict=True):
+        scores = dict(zip(labels, row, strict=True)) if share else {}
+        best = max(scores, key=scores.__getitem__) if scores else None
+        results.append({"label": best, "score": None if best is None else scores[best], "scores": scores})
+        if 0 < share < HALF:
+            results[-1]["known"] = share
+    return results
 
 
 def continued_classes(given: TaskInputs, classes: Sequence[str], what: Gives) -> tuple[list[str], bool]:
@@ -55,7 +105,7 @@ class Classification:
     ``weights`` (C,) multiply the loss of each text by that of its class (not smoothing's share of the other classes,
     which would draw every answer to rare ones); ``token_dropout`` is the share of tokens that training replaces by
     ``hidden_token``, which keeps a small model from leaning on single words.  With ``r_drop`` α every batch is read
-    twice, and half of α times the divergence of the two answers is added (``tasks.common.r_drop``).  ``by_accuracy``
+    twice, and half of α times the divergence of the two answers is added (``tasks.losses``).  ``by_accuracy``
     says how evaluations are compared.  A text of ``silent`` tokens alone gets no label, as in answers, which is wrong.
     """
 

@@ -1,18 +1,84 @@
-"""Predict the next token; where targets are masked, some of them."""
+"""Losses that tasks share: one for each row, the next token, and R-Drop.
+
+Letters: B batch, T length, N places or answers, V vocabulary or classes.
+"""
 
 import math
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batches.batching import IGNORED, Batch
 from headway.nn.kernels.dispatch import cross_entropy, unsmoothed
-from headway.tasks.common.row_loss import row_losses
 from headway.text.tokenizer import Tokenizer
+
+
+class RowLoss(ABC):
+    """A loss for each row, of the model's output for it and its target."""
+
+    by_rows = True
+
+    @abstractmethod
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The loss of each row (B,), from the outputs (B, ...) and the targets (B,)."""
+
+    def means(self, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        """Further metrics that are means over the rows: by key, the value of each row (B,).
+
+        The first is the headline metric, by which the model is compared with its baselines; without any, that is the
+        loss.
+        """
+        return {}
+
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
+        """The sum over the rows, and their number."""
+        return self.losses(model(*batch.read).float(), batch.targets).sum(), len(batch.targets)
+
+    @torch.no_grad()
+    def evaluate(
+        self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None
+    ) -> dict[str, Any]:
+        """``val_loss`` and the means, over all rows."""
+        parts = [self.of(model(*batch.read).float(), batch.targets) for batch in batches]
+        if each is not None:
+            each += [units(part) for part in parts]
+        return averages(parts)
+
+    def of(self, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        """The value of each row (B,) for the means, and then for the loss."""
+        return {**self.means(outputs, targets), "val_loss": self.losses(outputs, targets)}
+
+    def cost(self, metrics: dict[str, Any]) -> float:
+        """The loss."""
+        return float(metrics["val_loss"])
+
+
+def units(part: dict[str, Tensor]) -> np.ndarray:
+    """The results of the rows for the headline metric, float64 (B, 2): the value, and 1."""
+    values = next(iter(part.values())).double().cpu().numpy()
+    return np.stack([values, np.ones_like(values)], axis=1)
+
+
+def averages(parts: list[dict[str, Tensor]]) -> dict[str, Any]:
+    """The mean of each metric over the rows of all parts."""
+    return {key: float(torch.cat([part[key] for part in parts]).double().mean()) for key in parts[0]}
+
+
+def row_losses(logits: Tensor, targets: Tensor, wanted: Tensor) -> np.ndarray:
+    """(sum of -ln p, number of targets) of each row of a batch: float64 (B, 2).
+
+    ``wanted``, bool (B, T), is true where a target is; logits (N, V) and targets (N,) are theirs, row by row.
+    """
+    losses = F.cross_entropy(logits, targets, reduction="none").double().cpu().numpy()  # (N,)
+    mask = wanted.cpu().numpy()
+    rows = np.nonzero(mask)[0]
+    return np.stack([np.bincount(rows, weights=losses, minlength=len(mask)), mask.sum(axis=1)], axis=1)
 
 
 def bytes_per_token(n_bytes: int, n_tokens: int, n_unknown: int) -> float | None:
@@ -86,3 +152,17 @@ class LanguageModeling:
     def cost(self, metrics: dict[str, Any]) -> float:
         """The loss."""
         return float(metrics["val_loss"])
+
+
+def twice(batch: Batch) -> Batch:
+    """A batch of B rows as one of 2 B: all rows, and all again.  Dropout differs from row to row."""
+    return batch.rows(torch.arange(len(batch), device=batch.targets.device).repeat(2))
+
+
+def divergence(one: Tensor, other: Tensor) -> Tensor:
+    """The mean of both Kullback-Leibler divergences between two sets of answers, summed over them, in nats.
+
+    ``one`` and ``other`` are logits (N, V); the result is ().
+    """
+    p, q = one.log_softmax(dim=-1), other.log_softmax(dim=-1)
+    return ((p.exp() - q.exp()) * (p - q)).sum() / 2

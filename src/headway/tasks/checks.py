@@ -1,0 +1,348 @@
+"""How a model is checked: what it is trained on for a few steps, and how its answers are compared with other programs'.
+
+loader = room.external_loader(pipe, model, architecture)
+opened = loader.open(transformers, directory)
+opened.answers, opened.model                # what the user calls, and the bare model inside
+
+A comparison takes the original and what another library loaded, and returns (the largest difference of scores,
+other differences).  Letters: B batch, T length, V vocabulary, C classes.
+"""
+
+import json
+import math
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from headway.data.open.detected import Detected
+from headway.data.records.corpus import Corpus
+from headway.data.records.table import Table
+from headway.errors import InputError
+from headway.hub.directory import model_config
+from headway.models.own import OwnConfig
+from headway.models.short_answer import short_answer
+from headway.models.transformer import EncoderDecoder
+from headway.tasks.task import Task
+from headway.text.tokenizer import Tokenizer
+
+BOUND = 1e-4
+"""The largest difference between logits, scores and vectors in float32."""
+NEW = 8
+"""Tokens that are written for each text."""
+NEUTRAL: dict[str, Any] = {
+    **{"do_sample": False, "num_beams": 1, "max_new_tokens": NEW, "max_length": None, "min_length": 0},
+    **{"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "forced_eos_token_id": None},
+}
+"""Greedy writing, whatever ``generation_config.json`` prefers."""
+
+Found = tuple[float, str | None]
+REPORTED = ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs")
+"""What ``from_pretrained`` reports of weights, less the names that the class itself declares as ignorable."""
+ROWS = 40
+LONGEST_TEXT = 2000
+"""Characters."""
+WINDOWS, CHARACTERS = 20, 5
+"""Windows of running text, and the characters of a token that they are reckoned with."""
+TEXT, SECOND, LABEL = "text_column", "second_column", "label_column"
+READS = "Its forward must take ids int64 (B, T) and a mask bool (B, T), and return a tensor (B, ...)."
+
+
+@dataclass(frozen=True)
+class Original:
+    """The original model, and the texts that both models answer."""
+
+    pipe: Any
+    """the pipeline that answers with it here"""
+    model: nn.Module
+    directory: Path
+    """that of its copy"""
+    texts: Sequence[str]
+    """short enough that both read them whole, with ``NEW`` tokens after them"""
+
+
+def labels_differ(original: Original, ours: Tensor, theirs: Any, inputs: Sequence[str]) -> Found:
+    """``ours`` (N, C), and of the other program a list of {"label", "score"} for each input."""
+    labels = original.pipe.labels
+    value, problem = 0.0, None
+    for text, row, found in zip(inputs, ours, theirs, strict=True):
+        scores = {one["label"]: one["score"] for one in found}
+        if set(scores) != set(labels):
+            return value, f"its labels are {', '.join(sorted(scores)[:5])}, expected {', '.join(labels[:5])}"
+        expected = torch.tensor([scores[label] for label in labels])
+        value = worst(value, row - expected)
+        best = max(found, key=lambda one: one["score"])["label"]
+        if float(row.max() - row[labels.index(best)]) > BOUND:
+            problem = problem or f"{text[:60]!r} is {best!r} there, and {labels[int(row.argmax())]!r} here"
+    return value, problem
+
+
+@torch.no_grad()
+def continuations(original: Original, theirs: Any) -> Found:
+    """Every token that is written greedily there is the likeliest here; the value is how far it is from that."""
+    value, problem = 0.0, None
+    ends: frozenset[int] = getattr(original.pipe, "ends", frozenset())
+    for text in original.texts:
+        prompt = list(theirs.tokenizer(text)["input_ids"])
+        found = theirs(text, return_tensors=True, **NEUTRAL)[0]["generated_token_ids"]
+        ids = torch.tensor([list(found)])
+        problem = problem or ending(text, ids[0, len(prompt) :].tolist(), ends)
+        logits = original.model(ids[:, :-1])[0, len(prompt) - 1 :]  # (NEW, V)
+        value = worst(value, behind(logits, ids[0, len(prompt) :]))
+    return value, problem or differs("continues a text with other tokens", value)
+
+
+def behind(logits: Tensor, chosen: Tensor) -> Tensor:
+    """How much lower the logits of the chosen tokens (T,) are than the highest of ``logits`` (T, V)."""
+    return logits.max(dim=-1).values - logits.gather(1, chosen[:, None])[:, 0]
+
+
+def ending(text: str, written: Iterable[int], ends: frozenset[int]) -> str | None:
+    """The problem if the other library continues a text after a token that ends it here."""
+    if passed := [token for token in list(written)[:-1] if token in ends]:
+        return f"goes on behind the token {passed[0]}, which ends a text here, after {text[:60]!r}"
+    return None
+
+
+def differs(what: str, value: float) -> str | None:
+    return None if value <= BOUND else f"{what}, apart by {value:.3g}, more than {BOUND:g}"
+
+
+def worst(value: float, differences: Tensor) -> float:
+    """The largest so far; NaN is larger than any number."""
+    found = float(differences.abs().max()) if differences.numel() else 0.0
+    return max(value, found, key=lambda each: (each != each, each))
+
+
+def apart(one: Any, other: Any) -> float:
+    """The largest difference between the numbers of two answers, and 1 at least where anything else of them differs."""
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return max((apart(one[key], other[key]) for key in one), default=0.0)
+    if isinstance(one, list | tuple | np.ndarray) and isinstance(other, type(one)) and len(one) == len(other):
+        return max(map(apart, one, other), default=0.0)
+    if isinstance(one, float | np.floating) and isinstance(other, float | np.floating):
+        difference = float(one) - float(other)
+        return abs(difference) if math.isfinite(difference) else 1.0
+    return 0.0 if isinstance(one, int | str | None) and one == other else 1.0
+
+
+class Unread(Exception):
+    """The other library loads another model or only a part of it; the message says what is wrong."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What a user gets."""
+
+    answers: Any
+    """the pipeline, the SentenceTransformer, or the model itself"""
+    model: Any
+    """the model of ``transformers`` inside"""
+
+
+@dataclass(frozen=True)
+class ExternalLoader:
+    """One way to open a directory, and how its answers are compared with ours."""
+
+    words: str
+    """as a user writes it"""
+    open_with: Callable[[Any, Path], Any]
+    """``transformers`` and the directory -> what a user gets"""
+    inside: Callable[[Any], Any]
+    """-> the model of ``transformers`` in that"""
+    compare: Callable[[Original, Any], tuple[float, str | None]] | None = None
+    """(the largest difference of scores, other differences); None: there are no answers but the model's own"""
+    texts: int = 32
+    """how many texts are answered"""
+
+    def open(self, transformers: Any, directory: Path, architecture: str | None = None) -> Opened:
+        """Open a directory.  Raises Unread unless every weight is read from it and none is left over."""
+        answers = self.open_with(transformers, directory)
+        model = self.inside(answers)
+        check_whole(type(model), directory)
+        if architecture is not None and type(model).__name__ != architecture:
+            raise Unread(f"it makes a {type(model).__name__} of it, expected {architecture}")
+        return Opened(answers, model.float().eval())
+
+
+def check_whole(cls: Any, directory: Path) -> None:
+    """Raise Unread, naming weights, unless a class of ``transformers`` finds in a directory all of its own and no more.
+
+    A weight that is missing there is one that the class draws at random.
+    """
+    _, report = cls.from_pretrained(directory, local_files_only=True, output_loading_info=True)
+    problems = []
+    for kind in REPORTED:
+        if names := sorted(map(str, report.get(kind) or ())):
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            problems.append(f"{kind.replace('_', ' ')}: {', '.join(names[:3])}{more}")
+    if problems:
+        raise Unread("; ".join(problems))
+
+
+def pipeline_loader(
+    task: str, compare: Callable[[Original, Any], tuple[float, str | None]], texts: int = 32, **options: Any
+) -> ExternalLoader:
+    """``pipeline(task, DIR, **options)`` of ``transformers``."""
+
+    def open_with(transformers: Any, directory: Path) -> Any:
+        return transformers.pipeline(task, str(directory), device="cpu", **options)
+
+    given = "".join(f", {name}={value!r}" for name, value in options.items())
+    return ExternalLoader(f'pipeline("{task}", DIR{given})', open_with, lambda pipe: pipe.model, compare, texts)
+
+
+def class_loader(
+    name: str, compare: Callable[[Original, Any], tuple[float, str | None]] | None = None
+) -> ExternalLoader:
+    """``NAME.from_pretrained(DIR)`` of ``transformers``."""
+
+    def open_with(transformers: Any, directory: Path) -> Any:
+        return getattr(transformers, name).from_pretrained(directory, local_files_only=True).eval()
+
+    return ExternalLoader(f"{name}.from_pretrained(DIR)", open_with, lambda model: model, compare, texts=8)
+
+
+@dataclass(frozen=True)
+class Material:
+    """A file to train on, and the options that say what it holds."""
+
+    file: Path
+    options: dict[str, Any] = field(default_factory=dict)
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class MaterialInputs:
+    """For what, how much, and where."""
+
+    facts: dict[str, Any]
+    """headway.json of the run, or nothing"""
+    length: int
+    """the tokens of a window"""
+    folder: Path
+    """where the file is written"""
+
+
+def beginning(source: Corpus | Table, found: Detected, given: MaterialInputs) -> Material:
+    """The first characters of running text, or the first rows of a table whose columns are filled."""
+    if isinstance(source, Corpus):
+        file = given.folder / "beginning.txt"
+        most = WINDOWS * max(given.length, 16) * CHARACTERS
+        file.write_text(_first(source.chunks(), most), encoding="utf-8")
+        return Material(file)
+    columns = {TEXT: found.text_column, SECOND: found.second_column, LABEL: found.label_column}
+    names = {kind: name for kind, name in columns.items() if name}
+    filled = (row for row in source.rows if all(row[name].strip() for name in names.values()))
+    rows = [
+        {kind: row[name][:LONGEST_TEXT] for kind, name in names.items()}
+        for row, _ in zip(filled, range(ROWS), strict=False)
+    ]
+    return table(rows, given.folder)
+
+
+def made_up_table(pipe: Any, folder: Path, row: Callable[[int, str, str], dict[str, str]]) -> Material:
+    """Rows of random tokens: ``row`` makes one of its number, a text that is read and one that may be written."""
+    draw = random.Random(0)
+    words = Words(pipe.tokenizer, token_vectors(pipe.model), draw)
+    targets = Words(pipe.tokenizer.target, pipe.model.config.vocab_size, draw)
+    return table([row(number, words.text(), targets.text()) for number in range(ROWS)], folder, "made-up texts")
+
+
+def made_up_text(pipe: Any, length: int, folder: Path) -> Material:
+    """Running text of random tokens, a line for each few."""
+    words = Words(pipe.tokenizer, token_vectors(pipe.model), random.Random(0))
+    file = folder / "made-up.txt"
+    lines = (words.text() for _ in range(1 + WINDOWS * max(length, 16) // Words.MOST * 2))
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return Material(file, origin="made-up text")
+
+
+def table(rows: Sequence[dict[str, str]], folder: Path, origin: str = "") -> Material:
+    """Rows as a file; its columns are called as the options are that name them."""
+    return Material(json_lines(rows, folder / "rows.jsonl"), {kind: kind for kind in rows[0]}, origin)
+
+
+def json_lines(values: Iterable[Any], file: Path) -> Path:
+    """Write each value as a line of JSON."""
+    file.write_text("".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values), encoding="utf-8")
+    return file
+
+
+class Words:
+    """Makes texts of a tokenizer's ordinary tokens."""
+
+    MOST = 12
+    """tokens of a text"""
+
+    def __init__(self, tokenizer: Tokenizer, rows: int, draw: random.Random):
+        self.tokenizer, self.draw = tokenizer, draw
+        self.known = ordinary(tokenizer, rows)
+
+    def text(self) -> str:
+        """One line that is not blank."""
+        for _ in range(20):
+            ids = self.draw.choices(self.known, k=self.draw.randint(2, self.MOST))
+            if line := " ".join(self.tokenizer.decode(ids).replace("\0", " ").split()):
+                return line
+        return "a b"
+
+
+def ordinary(tokenizer: Tokenizer, rows: int) -> list[int]:
+    """The ids of tokens that are no special ones and that a model with so many rows knows."""
+    tokens = tokenizer.tokens[:rows]
+    return [number for number, token in enumerate(tokens) if token and number not in tokenizer.special_ids] or [0]
+
+
+def token_vectors(model: Any) -> int:
+    """How many token vectors a model has for what it reads."""
+    config = model.encoder_config if isinstance(model, EncoderDecoder) else model_config(model)
+    return int(config.vocab_size)
+
+
+def _first(chunks: Iterable[tuple[str, bool]], count: int) -> str:
+    """The first ``count`` characters of running text."""
+    found = ""
+    for text, _ in chunks:
+        found += text
+        if len(found) >= count:
+            break
+    return found[:count]
+
+
+def own_model(task: Task, config: OwnConfig) -> nn.Module:
+    """The model that a task builds, with its configuration.
+
+    Raises InputError for one that could not be saved whole, and for one that does not read ids and a mask.
+    """
+    made = task.new_model(config)
+    if not isinstance(made, nn.Module):
+        raise InputError(f"new_model of {config.task} returns a {type(made).__name__}, expected a torch.nn.Module.")
+    if kept := [name for name, _ in made.named_buffers() if name in made.state_dict()]:
+        raise InputError(
+            f"{config.described} keeps {kept[0]!r} as a buffer, but only parameters are saved: make it a parameter "
+            "(requires_grad=False), or register it with persistent=False."
+        )
+    weights = dict(made.named_parameters())
+    if not weights:
+        raise InputError(f"{config.described} has no parameters, so there is nothing to train.")
+    if other := [name for name, p in weights.items() if p.is_floating_point() and p.dtype != torch.float32]:
+        raise InputError(f"{config.described} has {other[0]!r} in {weights[other[0]].dtype}; expected torch.float32.")
+    model: Any = made
+    model.config = config
+    try:
+        answer = short_answer(model)
+    except Exception as error:
+        why = str(error).split("\n")[0]
+        raise InputError(f"{config.described} reads no texts ({type(error).__name__}: {why}). {READS}") from error
+    if not isinstance(answer, Tensor) or answer.shape[:1] != (2,):
+        found = f"a tensor {tuple(answer.shape)}" if isinstance(answer, Tensor) else f"a {type(answer).__name__}"
+        raise InputError(f"{config.described} gives {found} for two texts. {READS}")
+    model.build_own = partial(own_model, task)  # by which a saved one is loaded again and compared
+    return made

@@ -1,0 +1,192 @@
+"""Conversations as rows: which there are, and their ids, with targets where a reply is next."""
+
+import json
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from itertools import islice
+
+import numpy as np
+
+from headway.data.batches.batching import IGNORED, TargetKind
+from headway.data.batches.cache import cache_key
+from headway.data.batches.encoded import Column, EncodedRows, encoded_rows
+from headway.data.batches.examples import Examples
+from headway.data.records.chunks import ROWS
+from headway.data.records.dialogues import KEY, REPLY, WEIGHT, Dialogues, Message, without_oldest_turn
+from headway.data.records.repeats import text_hashes
+from headway.data.records.split import Splittable
+from headway.errors import InputError
+from headway.io.cache_directory import cache_directory
+from headway.tasks.losses import LanguageModeling, bytes_per_token, unknown_in
+from headway.text.chat.encode import encode_chat, shows_last_reply_apart
+from headway.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Talks(Splittable):
+    """Some of the conversations of a file, read whenever they are asked for."""
+
+    source: Dialogues
+    index: np.ndarray
+    """Their numbers in the file in ascending order, int64 (N,)."""
+    hashes: np.ndarray
+    """Equal for conversations that read the same, int64 (N,)."""
+    characters: np.ndarray
+    """The characters of all messages of each, int64 (N,)."""
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __iter__(self) -> Iterator[list[Message]]:
+        return map(json.loads, self.source.texts(KEY, self.index))
+
+    def texts(self) -> Iterator[str]:
+        """What the messages say, one after another."""
+        return (message["content"] for talk in self for message in talk)
+
+    def part(self, rows: np.ndarray) -> "Talks":
+        """Some of them, by their numbers here in ascending order."""
+        return Talks(self.source, self.index[rows], self.hashes[rows], self.characters[rows])
+
+
+def talks(source: Dialogues) -> Talks:
+    """All conversations of a file, after one pass over them."""
+    hashes, characters = array("q"), array("q")
+    rows = source.conversations
+    while part := list(islice(rows, ROWS)):
+        said = [[message["content"] for message in talk] for talk in part]
+        hashes.frombytes(text_hashes(["\n".join(texts) for texts in said]).tobytes())
+        characters.extend(sum(map(len, texts)) for texts in said)
+    return Talks(source, np.arange(len(hashes)), np.frombuffer(hashes, np.int64), np.frombuffer(characters, np.int64))
+
+
+@dataclass(frozen=True)
+class EncodedTalks:
+    """Conversations as inputs and targets of the same length; targets are ``IGNORED`` where no reply is next."""
+
+    talks: Talks
+    tokenizer: Tokenizer
+    rows: EncodedRows
+    """ids and targets in turn, the latter plus 1"""
+    key: str
+
+    @property
+    def ids(self) -> Column:
+        """The inputs of each."""
+        return Column(self.rows, 0, 2)
+
+    @property
+    def targets(self) -> Column:
+        """As many targets."""
+        return Column(self.rows, 1, 2, below=IGNORED)
+
+    @property
+    def examples(self) -> Examples:
+        """Each with its targets."""
+        return Examples(self.ids, self.targets, TargetKind.TOKEN)
+
+    @cached_property
+    def wanted(self) -> np.ndarray:
+        """The tokens of replies in each, int64 (N,)."""
+        return np.fromiter(map(len, self.replies()), np.int64, len(self.ids))
+
+    @property
+    def n_targets(self) -> int:
+        """Tokens of replies."""
+        return int(self.wanted.sum())
+
+    @property
+    def n_talks(self) -> int:
+        """The conversations that they are of; of one there may be several examples."""
+        return min(len(self.talks), len(self.ids))
+
+    def replies(self) -> Iterator[np.ndarray]:
+        """The tokens of the replies of each."""
+        for row in islice(self.rows, 1, None, 2):
+            targets = np.array(row, dtype=np.int64)
+            yield targets[targets > 0] - 1
+
+    def counts(self) -> np.ndarray:
+        """How often each token occurs in replies, int64 (V,)."""
+        found = np.zeros(self.tokenizer.vocab_size, dtype=np.int64)
+        for reply in self.replies():
+            np.add.at(found, reply, 1)
+        return found
+
+    def too_long(self, longest: int) -> np.ndarray:
+        """Which have more tokens than that, bool (N,)."""
+        return self.ids.lengths > longest
+
+    def cut(self, longest: int) -> "EncodedTalks":
+        """The same without the oldest turns of those that are too long, and without those that have no reply then.
+
+        Raises InputError, with the line, for one that the chat template cannot show.
+        """
+        if not self.too_long(longest).any() and bool(self.wanted.all()):
+            return self
+        return _stored(self.talks, self.tokenizer, _cut(self, longest), cache_key(self.key, longest))
+
+    def objective(self, label_smoothing: float = 0.0) -> LanguageModeling:
+        """The task whose bits per byte are those of these replies."""
+        texts = (self.tokenizer.decode(reply) for reply in self.replies())
+        n_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+        unknown = unknown_in(self.replies(), self.tokenizer)
+        return LanguageModeling(bytes_per_token(n_bytes, self.n_targets, unknown), label_smoothing)
+
+
+def _examples(part: Talks, tokenizer: Tokenizer) -> Iterator[tuple[int, list[Message]]]:
+    """The number and the messages of each example: a conversation, or each of its replies after what was said before.
+
+    The latter where the template shows the last reply otherwise than those before it (``shows_last_reply_apart``).
+    """
+    apart = shows_last_reply_apart(tokenizer)
+    for number, messages in zip(part.index.tolist(), part, strict=True):
+        replies = [at for at, one in enumerate(messages) if one["role"] == REPLY and one.get(WEIGHT, 1)]
+        for last in replies if apart else [len(messages) - 1]:
+            before = [{**one, WEIGHT: 0} if apart and one["role"] == REPLY else one for one in messages[:last]]
+            yield number, [*before, messages[last]]
+
+
+def encoded_talks(part: Talks, tokenizer: Tokenizer) -> EncodedTalks:
+    """Some conversations as they are, however long.  Raises InputError as ``EncodedTalks.cut`` does."""
+    read = (part.source.fingerprint, part.source.reading, sha256(part.index.tobytes()).hexdigest())
+    shown = (tokenizer.to_json(), tokenizer.chat_template, tokenizer.special_tokens)
+    rows = (
+        row
+        for number, messages in _examples(part, tokenizer)
+        for row in _encode(tokenizer, messages, part.source, number)
+    )
+    return _stored(part, tokenizer, rows, cache_key(*read, *shown, "talks with weights"))
+
+
+def _stored(part: Talks, tokenizer: Tokenizer, rows: Iterator[list[int]], key: str) -> EncodedTalks:
+    kept = encoded_rows(rows, vocab_size=tokenizer.vocab_size + 1, key=key, directory=cache_directory())
+    return EncodedTalks(part, tokenizer, kept, key)
+
+
+def _encode(
+    tokenizer: Tokenizer, messages: list[Message], source: Dialogues, number: int
+) -> tuple[list[int], list[int]]:
+    """The ids of a conversation, and the one that follows each plus 1 where it belongs to a reply, else 0."""
+    try:
+        ids, reply = encode_chat(tokenizer, messages)
+    except InputError as error:
+        raise InputError(f"{source.name}, {source.place(number)}: {error}") from None
+    pairs = zip(ids[1:], reply[1:], strict=True)
+    return ids[:-1], [token + 1 if is_reply else 0 for token, is_reply in pairs]
+
+
+def _cut(examples: EncodedTalks, longest: int) -> Iterator[list[int]]:
+    """A conversation loses its oldest turns until it fits; if one turn is too long, its end."""
+    rows, talks = iter(examples.rows), examples.talks
+    for (number, messages), ids, targets in zip(_examples(talks, examples.tokenizer), rows, rows, strict=True):
+        kept = messages
+        while len(ids) > longest and (shorter := without_oldest_turn(kept)) is not None:
+            kept = shorter
+            ids, targets = _encode(examples.tokenizer, kept, talks.source, number)
+        if any(targets[:longest]):
+            yield ids[:longest]
+            yield targets[:longest]
