@@ -81,8 +81,14 @@ def test_pairs_and_type_ids_in_transformers(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     tokenizer = train_tokenizer(SCRIPTS, "wordpiece", role="encoder")
     tokenizer.save(tmp_path, segments=True)
-    theirs = transformers.AutoTokenizer.from_pretrained(str(tmp_path))("the fox", "a ok")
-    assert (theirs["input_ids"], theirs["token_type_ids"]) == tokenizer.encode_pair("the fox", "a ok")
+    other = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
+    pairs = [("the fox", "a ok"), ("the fox " * 9, "a"), ("a", "ok the fox " * 9), ("", "the [SEP]")]
+    for longest in (None, 12, 5):
+        cut = {"truncation": longest is not None, "max_length": longest, "return_offsets_mapping": True}
+        for pair, ours in zip(pairs, tokenizer.encode_pairs(pairs, longest), strict=True):
+            theirs = other(*pair, split_special_tokens=True, **cut)
+            assert (theirs["input_ids"], theirs["token_type_ids"], theirs["offset_mapping"]) == ours
+            assert ours == tokenizer.encode_pair(*pair, longest)
 
 
 def test_usual_names_serve_where_none_are_given(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.data.batches.batching import Batch, length_batches, on_device, padded
+from headway.data.batches.batching import Batch, length_batches, on_device, padded, segments_of
 from headway.generation.beam import Hypothesis, beam_search
 from headway.generation.conditional import Conditional
 from headway.generation.decode import Model, Steps, decode
@@ -124,13 +124,17 @@ class Runtime:
 
     @plain_defaults()
     def read(
-        self, rows: Sequence[Sequence[int]], answer: Callable[[Output, Tensor, Tensor | None, np.ndarray], Answers]
+        self,
+        rows: Sequence[Sequence[int]],
+        answer: Callable[[Output, Tensor, Tensor | None, np.ndarray], Answers],
+        borders: np.ndarray | None = None,
     ) -> list[Any]:
         """One answer for each row of ids, in order, without gradients; each is on the processor.
 
         ``answer`` is given what computes the model's output, ids (B, T) and a mask (B, T), or None where all are
         tokens, both on the model's device, and the numbers of the rows, int64 (B,).  It may give one tensor or a tuple
         of them.  On a processor it is called in several threads at a time, unless an engine computes: that has its own.
+        ``borders``, int64 (N,), are the places at which the second text of each row begins, where rows are two texts.
         """
         check_threads()
         engine = self._engine_for(len(rows))
@@ -148,7 +152,10 @@ class Runtime:
             self._pause()
             ids, mask = padded([rows[i] for i in index], device)
             with torch.no_grad():
-                return answer(output, ids, mask, index)
+                if borders is None:
+                    return answer(output, ids, mask, index)
+                segments = segments_of(borders[index], ids.shape[1]).to(device)
+                return answer(partial(output, segments=segments), ids, mask, index)
 
         found: list[Any] = [None] * len(rows)
         with Threads(1 if engine is not None else self._threads(len(groups))) as threads:
@@ -327,14 +334,13 @@ class Runtime:
             return None
         return self.few if count <= FEW else self.many
 
-    def _output(
-        self, engine: Engine | None, ids: Tensor, mask: Tensor | None = None, *, chosen: Tensor | None = None
-    ) -> Tensor:
-        """What the model gives for ids and mask, by the engine if there is one."""
-        found = self._by(engine, lambda engine: engine.output(ids, mask, chosen))
+    def _output(self, engine: Engine | None, ids: Tensor, mask: Tensor | None = None, **more: Tensor | None) -> Tensor:
+        """What the model gives for ids, mask, ``chosen`` and ``segments``, by the engine if there is one."""
+        given = {name: value for name, value in more.items() if value is not None}
+        found = self._by(engine, lambda engine: engine.output(ids, mask, **given))
         if found is not None:
             return found
-        output: Tensor = self.model(ids, mask) if chosen is None else self.model(ids, mask, chosen=chosen)
+        output: Tensor = self.model(ids, mask, **given)
         return output
 
     def _by(self, engine: Engine | None, call: Callable[[Engine], T]) -> T | None:

@@ -286,12 +286,12 @@ class Task(ABC):
         found: Tokenizer | ImagePreprocessor = pipe.tokenizer
         return found
 
-    def read(self, pipe: Any, model: nn.Module, ids: Tensor, mask: Tensor | None) -> Tensor:
+    def read(self, pipe: Any, model: nn.Module, ids: Tensor, mask: Tensor | None, **segments: Tensor) -> Tensor:
         """A model's output for ids (B, T): logits (B, T, V) of tokens, or (B, C) or (B, D) for each text.
 
-        ``model`` is the pipeline's, or a saved copy of it.
+        ``model`` is the pipeline's, or a saved copy of it; one with several segments is given ``segments`` too.
         """
-        found: Tensor = model(ids, mask)
+        found: Tensor = model(ids, mask, **segments)
         return found
 
     def beginning(

@@ -15,7 +15,7 @@ from tokenizers import models
 
 from headway.errors import InputError
 from headway.text.safe.process import ask
-from headway.text.sentencepiece.backend import SentencePieceBackend
+from headway.text.sentencepiece.backend import Pair, SentencePieceBackend
 
 SECONDS, BYTES_PER_SECOND = 2.0, 50_000
 """The time for a request: a fixed part, and that for its texts at a rate far below any useful tokenizer's."""
@@ -34,6 +34,7 @@ class RustBackend:
     languages: Mapping[str, int] = MappingProxyType({})
     coded = False
     transformers_class = "PreTrainedTokenizerFast"
+    _cut: tuple[int, tokenizers.Tokenizer] | None = None
 
     def __init__(self, tokenizer: tokenizers.Tokenizer, specials: Iterable[str] = ()) -> None:
         tokenizer.no_truncation()
@@ -54,9 +55,10 @@ class RustBackend:
         found = self._reading_text.encode_batch(texts, add_special_tokens=False)
         return [(encoding.ids, encoding.offsets) for encoding in found]
 
-    def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int]]:
-        encoding = self._reading_text.encode(first, second)
-        return encoding.ids, encoding.type_ids
+    def encode_pairs(self, pairs: Sequence[tuple[str, str]], longest: int | None) -> list[Pair]:
+        """Each pair as one row, of at most ``longest`` ids."""
+        found = self._cutting(longest).encode_batch([(first, second) for first, second in pairs])
+        return [Pair(encoding.ids, encoding.type_ids, encoding.offsets) for encoding in found]
 
     def encode_parts(self, parts: Sequence[str | int]) -> tuple[list[int], list[int]]:
         """(the ids of texts and ids in order, the index of the part in which each begins)."""
@@ -133,6 +135,17 @@ class RustBackend:
     @cached_property
     def _reading_text(self) -> tokenizers.Tokenizer:
         return self._renamed if self._may_spell_specials() else self.tokenizer
+
+    def _cutting(self, longest: int | None) -> tokenizers.Tokenizer:
+        """What reads texts, and cuts rows of more ids; a copy, since others read with it in other threads."""
+        if longest is None:
+            return self._reading_text
+        known = self._cut
+        if known is None or known[0] != longest:
+            known = self._cut = longest, tokenizers.Tokenizer.from_str(self._reading_text.to_str())
+            known[1].encode_special_tokens = self._reading_text.encode_special_tokens
+            known[1].enable_truncation(longest)
+        return known[1]
 
     @cached_property
     def _special_tokens(self) -> dict[str, int]:
@@ -228,9 +241,9 @@ class IsolatedBackend(RustBackend):
     def encode_places(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         return [(ids, [(start, end) for start, end in places]) for ids, places in self._ask("encode_places", texts)]
 
-    def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int]]:
-        ids, types = self._ask("encode_pair", first, second)
-        return ids, types
+    def encode_pairs(self, pairs: Sequence[tuple[str, str]], longest: int | None) -> list[Pair]:
+        found = self._ask("encode_pairs", [*pairs], longest)
+        return [Pair(ids, segments, [(start, end) for start, end in places]) for ids, segments, places in found]
 
     def encode_parts(self, parts: Sequence[str | int]) -> tuple[list[int], list[int]]:
         ids, owners = self._ask("encode_parts", list(parts))

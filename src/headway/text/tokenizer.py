@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from hashlib import sha256
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from headway.text.load import load
 from headway.text.rust_errors import check_unicode, guarded
 from headway.text.safe.smoke_test import PROBES, probe
 from headway.text.save import write
+from headway.text.sentencepiece.backend import Pair
 from headway.text.stream_decoder import StreamDecoder, byte_alphabet
 
 NO_LIMIT = 10**9
@@ -330,11 +331,20 @@ class Tokenizer:
         for _, part in _parts(texts):
             yield from guarded(partial(self._backend.encode_places, part), "these texts cannot be encoded")
 
-    def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int]]:
-        """(ids, type ids) of two texts with the special tokens around them; types are 0, then 1.  Raises InputError."""
-        for text in (first, second):
-            check_unicode(text)
-        return guarded(lambda: self._backend.encode_pair(first, second), "this pair of texts cannot be encoded")
+    def encode_pair(self, first: str, second: str, longest: int | None = None) -> Pair:
+        """Two texts as one row (``encode_pairs``).  Raises InputError."""
+        return next(self.encode_pairs([(first, second)], longest))
+
+    def encode_pairs(self, pairs: Iterable[tuple[str, str]], longest: int | None = None) -> Iterator[Pair]:
+        """Two texts as one row of ids, with the special tokens around them, for each pair.
+
+        Of a pair with more than ``longest`` ids the longer text loses its end.  Raises InputError.
+        """
+        rest = iter(pairs)
+        while part := list(islice(rest, TEXTS_AT_ONCE)):
+            for text in chain.from_iterable(part):
+                check_unicode(text)
+            yield from guarded(partial(self._backend.encode_pairs, part, longest), "these pairs cannot be encoded")
 
     def encode_parts(self, parts: Sequence[str | int]) -> tuple[list[int], list[int]]:
         """(ids, owners) of texts and special ids in order: a text is never read as a special token, an id always is.

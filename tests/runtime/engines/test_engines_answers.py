@@ -83,6 +83,25 @@ def test_an_engine_gives_the_answers_of_torch(engine: str, task: str, exported: 
         assert answers == expected
 
 
+@pytest.mark.parametrize("engine", ["torch", "onnxruntime", "openvino", "ctranslate2"])
+def test_an_engine_reads_two_texts_together(engine: str, exported: Callable, monkeypatch: pytest.MonkeyPatch):
+    run = exported("classification", "ctranslate2" if engine == "ctranslate2" else "onnx")
+    model, runtime = headway.load(run).model.eval(), headway.load(run, engine=engine).runtime
+    rows, borders = [[5, 6, 7, 8], [9, 6], [5] * 11], np.array([2, 1, 4])
+
+    def read(borders: np.ndarray | None) -> torch.Tensor:
+        return torch.stack(runtime.read(rows, lambda output, ids, mask, _: output(ids, mask), borders))
+
+    with torch.no_grad():
+        pairs = [([row], [[0] * at + [1] * (len(row) - at)]) for row, at in zip(rows, borders.tolist(), strict=True)]
+        expected = torch.cat([model(torch.tensor(ids), None, torch.tensor(segments)) for ids, segments in pairs])
+    assert (read(borders) - expected).abs().max() <= 2e-5 < 1e-3 < (read(None) - expected).abs().max()
+    if engine == "onnxruntime":
+        monkeypatch.delitem(runtime.many.session.shapes, "token_type_ids")  # a graph without segments
+        with pytest.warns(UserWarning, match="does not read two texts together: torch does it"):
+            assert (read(borders) - expected).abs().max() <= 2e-5
+
+
 LOWER = [(engine, task) for engine, task in CASES if engine != "llama.cpp"]
 
 

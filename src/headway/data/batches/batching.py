@@ -188,6 +188,11 @@ def padded(rows: Sequence[Sequence[int]], device: torch.device | str) -> tuple[t
     return ids.to(device, non_blocking=True), mask.to(device, non_blocking=True)
 
 
+def segments_of(borders: Sequence[int] | np.ndarray, width: int) -> torch.Tensor:
+    """Of rows that are two texts each the segment of every place, int64 (B, width): 0, and 1 from its border on."""
+    return (torch.arange(width) >= torch.as_tensor(borders)[:, None]).long()
+
+
 def sent(numbers: Any, device: torch.device | str) -> torch.Tensor:
     """Whole numbers, in a list or in lists of one length, as a tensor (int64) on a device, without waiting for it."""
     return torch.tensor(numbers, dtype=torch.int64).to(device, non_blocking=True)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from headway.data.batches.batching import IGNORED, Batch, TargetKind, length_batches, longest_batch, pad
+from headway.data.batches.batching import IGNORED, Batch, TargetKind, length_batches, longest_batch, pad, segments_of
 from headway.data.batches.encoded import row_lengths
 
 
@@ -63,7 +63,7 @@ class Examples:
         ids, mask = pad([column[i] for column in columns for i in index])
         inputs, wanted = {"ids": ids}, [self.targets[i] for i in index]
         if self.borders is not None:
-            inputs["segments"] = (torch.arange(ids.shape[1]) >= torch.from_numpy(self.borders[index])[:, None]).long()
+            inputs["segments"] = segments_of(self.borders[index], ids.shape[1])
         if self.kind in (TargetKind.TOKEN, TargetKind.SEQUENCE):
             targets = pad(wanted, IGNORED)[0]
         else:

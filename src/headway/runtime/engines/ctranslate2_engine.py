@@ -34,7 +34,13 @@ class _Lacking:
             str(directory), device="cpu", intra_threads=torch.get_num_threads(), inter_threads=1
         )
 
-    def output(self, ids: Tensor, mask: Tensor | None = None, chosen: Tensor | None = None) -> Tensor:
+    def output(
+        self,
+        ids: Tensor,
+        mask: Tensor | None = None,
+        chosen: Tensor | None = None,
+        segments: Tensor | None = None,
+    ) -> Tensor:
         """Raises Lacks."""
         raise Lacks("give outputs for whole texts")
 
@@ -53,11 +59,21 @@ class EncoderEngine(_Lacking):
     def __init__(self, precision: str, directory: Path, model: Any):
         super().__init__(precision, directory, model, "Encoder")
 
-    def output(self, ids: Tensor, mask: Tensor | None = None, chosen: Tensor | None = None) -> Tensor:
-        """Ids and mask (B, T) -> what the model gives for them."""
+    def output(
+        self,
+        ids: Tensor,
+        mask: Tensor | None = None,
+        chosen: Tensor | None = None,
+        segments: Tensor | None = None,
+    ) -> Tensor:
+        """Ids, mask and segments (B, T) -> what the model gives for them."""
         lengths = [ids.shape[1]] * len(ids) if mask is None else mask.sum(dim=1).tolist()
-        rows = [row[:length] for row, length in zip(ids.tolist(), lengths, strict=True)]
-        x = torch.from_numpy(np.array(self.opened.forward_batch(rows).last_hidden_state))  # (B, T, D)
+        rows, types = (
+            [row[:length] for row, length in zip(part.tolist(), lengths, strict=True)]
+            for part in (ids, torch.zeros_like(ids) if segments is None else segments)
+        )
+        found = self.opened.forward_batch(rows, **({} if segments is None else {"token_type_ids": types}))
+        x = torch.from_numpy(np.array(found.last_hidden_state))  # (B, T, D)
         head = self.model.head
         if head is None:
             return x

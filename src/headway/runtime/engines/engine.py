@@ -54,8 +54,14 @@ class Engine(Protocol):
     name: str
     precision: str
 
-    def output(self, ids: Tensor, mask: Tensor | None = None, chosen: Tensor | None = None) -> Tensor:
-        """What the model's own ``forward`` gives for ids and mask (B, T), or for images."""
+    def output(
+        self,
+        ids: Tensor,
+        mask: Tensor | None = None,
+        chosen: Tensor | None = None,
+        segments: Tensor | None = None,
+    ) -> Tensor:
+        """What the model's own ``forward`` gives for ids, mask and segments (B, T), or for images."""
 
     def write(self, prompts: Sequence[Sequence[int]], how: Writing) -> Steps:
         """New tokens by row, as ``generation.decode`` gives them."""

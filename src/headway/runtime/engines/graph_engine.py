@@ -18,7 +18,7 @@ from headway.generation.beam import Hypothesis
 from headway.generation.decode import Steps
 from headway.models.heads import Gives, gives
 from headway.models.transformer import EncoderDecoder
-from headway.runtime.engines.engine import Searching, Writing, search_by, write_by
+from headway.runtime.engines.engine import Lacks, Searching, Writing, search_by, write_by
 from headway.runtime.engines.graph import DECODER, ENCODER, MODEL, Open, Session, Written, present
 
 SEGMENTS, MASK, PIXELS = "token_type_ids", "attention_mask", "pixel_values"
@@ -34,8 +34,14 @@ class GraphEngine:
         self.session = session(directory / (MODEL if self.source is None else DECODER))
         self._pools = gives(model) is Gives.VECTOR
 
-    def output(self, ids: Tensor, mask: Tensor | None = None, chosen: Tensor | None = None) -> Tensor:
-        """Ids (B, T) and their mask, or images (B, channels, H, W) -> what the model gives for them.
+    def output(
+        self,
+        ids: Tensor,
+        mask: Tensor | None = None,
+        chosen: Tensor | None = None,
+        segments: Tensor | None = None,
+    ) -> Tensor:
+        """Ids (B, T), their mask and segments, or images (B, channels, H, W) -> what the model gives for them.
 
         With ``chosen``, bool (B, T), the logits of only those N places, (N, V).
         """
@@ -45,7 +51,9 @@ class GraphEngine:
             return torch.from_numpy(found)
         given = {"input_ids": ids.numpy(), MASK: _whole_numbers(mask, ids)}
         if SEGMENTS in shapes:
-            given[SEGMENTS] = np.zeros_like(given["input_ids"])
+            given[SEGMENTS] = np.zeros_like(given["input_ids"]) if segments is None else segments.numpy()
+        elif segments is not None:
+            raise Lacks("read two texts together")
         outputs = self.session(**given)
         named = outputs.get("logits", outputs.get(OF_TEXT if self._pools else OF_TOKENS))
         output = torch.from_numpy(named)

@@ -51,9 +51,9 @@ class Embedder:
         self.max_length = reading_length(model, tokenizer, length)
         self._pool = PoolingHead() if model.head is None else None
 
-    def pooled(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+    def pooled(self, ids: Tensor, mask: Tensor | None = None, **segments: Tensor) -> Tensor:
         """One vector for each sequence of ids: (B, T) -> (B, D), whatever the model's head."""
-        return self._pooled(self.model(ids, mask), mask)
+        return self._pooled(self.model(ids, mask, **segments), mask)
 
     def _pooled(self, vectors: Tensor, mask: Tensor | None) -> Tensor:
         return vectors if self._pool is None else self._pool(vectors, mask)

@@ -74,8 +74,8 @@ class EmbeddingTask(FolderTask):
             return OF_TEXTS
         return None if architecture.endswith("EncoderModel") else OF_TOKENS
 
-    def read(self, pipe: Any, model: nn.Module, ids: Tensor, mask: Tensor | None) -> Tensor:
-        return pipe.pooled(ids, mask) if model is pipe.model else model(ids, mask)
+    def read(self, pipe: Any, model: nn.Module, ids: Tensor, mask: Tensor | None, **segments: Tensor) -> Tensor:
+        return (pipe.pooled if model is pipe.model else model)(ids, mask, **segments)
 
     def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
         from headway.tasks.checks import made_up_table

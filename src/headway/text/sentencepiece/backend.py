@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from headway.errors import InputError
 from headway.text.sentencepiece.model_file import SPACE
@@ -11,6 +12,16 @@ from headway.text.sentencepiece.segmenter import Segmenter
 
 _CODE = re.compile(r">>.*?<<", re.DOTALL)
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+class Pair(NamedTuple):
+    """Two texts as one row, with the special tokens around them."""
+
+    ids: list[int]
+    segments: list[int]
+    """of each id: 0 where it is of the first text, 1 of the second, where the tokenizer tells them apart; else 0"""
+    places: list[tuple[int, int]]
+    """the characters [start, end) that each id is of in its text; (0, 0) of special tokens; none for translators"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +56,15 @@ class SentencePieceBackend:
     def encode_places(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         raise InputError("the tokenizer of a translation model does not say which characters a token is of")
 
-    def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int]]:
-        one, two = self._ids([first, second])
-        before = self._before(one)
-        types = [0] * (len(before) + len(one)) + [1] * (len(two) + len(self.suffix))
-        return [*before, *one, *two, *self.suffix], types
+    def encode_pairs(self, pairs: Sequence[tuple[str, str]], longest: int | None) -> list[Pair]:
+        if longest is not None:
+            raise InputError("the tokenizer of a translation model does not shorten pairs of texts")
+        found = []
+        for one, two in map(self._ids, map(list, pairs)):
+            before = self._before(one)
+            segments = [0] * (len(before) + len(one)) + [1] * (len(two) + len(self.suffix))
+            found.append(Pair([*before, *one, *two, *self.suffix], segments, []))
+        return found
 
     def encode_parts(self, parts: Sequence[str | int]) -> tuple[list[int], list[int]]:
         raise InputError("the tokenizer of a translation model cannot encode conversations; use a language model")

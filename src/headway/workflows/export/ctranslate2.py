@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headway.data.batches.batching import segments_of
 from headway.errors import InputError
 from headway.generation.sampling import Sampling
 from headway.hub.download import one_line
@@ -227,6 +228,10 @@ def _encoder(subject: Subject, directory: Path, engine: Any, bound: float | None
             here = model(torch.tensor([ids]))[0] if classifies else torch.from_numpy(subject.pipe(text))
         tally.compare(model.stack(torch.tensor([ids]))[0], torch.from_numpy(vectors))
         tally.compare(here, there)
+        if model.config.segments > 1:
+            segments = segments_of([len(ids) // 2], len(ids))
+            pair = engine.opened.forward_batch([ids], token_type_ids=segments.tolist()).last_hidden_state
+            tally.compare(model.stack(torch.tensor([ids]), segments=segments), torch.from_numpy(np.array(pair)))
         if classifies:
             tally.count(here.argmax() == there.argmax())
     over = f"the vectors{' and logits' if classifies else ''} of {len(texts)} texts"

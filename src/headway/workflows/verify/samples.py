@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches.batching import pad, padded
+from headway.data.batches.batching import pad, padded, segments_of
 from headway.generation.decode import left_padded
 from headway.hub.directory import model_config
 from headway.hub.preprocessor import ImagePreprocessor
@@ -115,7 +115,7 @@ def read(subject: Subject, model: nn.Module, texts: Sequence[Any], *, left: bool
     """A model's answers to texts (or images) in one batch, each without its padding.
 
     Logits (T, V) of every token, or one answer (C,) or (D,) for the text.  An encoder-decoder reads them as sources,
-    with targets that depend on the length of each.
+    with targets that depend on the length of each; a model with segments, as two texts of half the length.
     """
     device = model_device(model)
     if isinstance(texts[0], Tensor):
@@ -126,7 +126,10 @@ def read(subject: Subject, model: nn.Module, texts: Sequence[Any], *, left: bool
         targets = [subject.targets([min(1 + len(text) % 13, longest)], seed=len(text))[0] for text in texts]
         answers = model(ids, pad(targets)[0].to(device), mask)
         return [answer[: len(target)].float() for answer, target in zip(answers, targets, strict=True)]
-    answers = room(subject.pipe.task).read(subject.pipe, model, ids, mask)
+    pair = {}
+    if getattr(model_config(subject.one), "segments", 0) > 1:
+        pair["segments"] = segments_of([len(text) // 2 for text in texts], ids.shape[1]).to(device)
+    answers = room(subject.pipe.task).read(subject.pipe, model, ids, mask, **pair)
     if answers.dim() <= 2:
         return list(answers.float())
     return [
