@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.models.own import OwnConfig
+from headway.tasks.base import TextTask
 from headway.tasks.losses import RowLoss
 from headway.tasks.spec import OF_TEXTS, TaskSpec
-from headway.tasks.text_rows import TextRows
 from headway.training.evaluation.metric import VAL_LOSS, Metric
 
 ERROR = Metric("star_error", "mean error in stars", lower_is_better=True, units="loss")
@@ -49,7 +49,7 @@ class Huber(RowLoss):
         return {ERROR.key: (outputs - targets).abs()}
 
 
-class Stars(TextRows):
+class Stars(TextTask):
     spec, objective = SPEC, Huber()
 
     def new_model(self, config: OwnConfig) -> nn.Module:

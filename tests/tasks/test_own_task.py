@@ -305,6 +305,11 @@ def test_a_damaged_model_is_one_message(trained, site, tmp_path):
 BROKEN = {
     "raises": ("raise RuntimeError('boom\\nand more')", "importing it fails: RuntimeError: boom."),
     "leaves": ("import sys\nsys.exit(3)", "importing it fails: SystemExit: 3."),
+    "older": (
+        "from headway.tasks.common.text_rows import TextRows",
+        "it was written for another version of Headway, and this one has no headway.tasks.common; 'A task of your own' "
+        "in docs/architecture.md names what took the place of what.",
+    ),
     "needs": ("import a_package_that_is_not_there", "No module named 'a_package_that_is_not_there'."),
     "bare": ("x = 1", "bare has no SPEC."),
     "nospec": ("SPEC = {'name': 'nospec'}", "nospec.SPEC is of the type dict, expected a TaskSpec."),
@@ -470,6 +475,49 @@ def changed(place: Path, changes: dict[str, str]) -> Path:
         code = code.replace(old, new)
     distribution(place, "own-task", {"stars": "own_task"}, own_task=code)
     return place
+
+
+OWN_MODEL = """
+    def new_model(self, config: OwnConfig) -> nn.Module:
+        return WeighedWords(config.vocab_size, config.d_model)
+"""
+
+
+def test_it_starts_from_a_pretrained_model(site, reviews, classifier_run, tmp_path):
+    """And goes on from its own run: with the head that this one has."""
+    base, out, more = shutil.copytree(classifier_run, tmp_path / "base"), tmp_path / "run", tmp_path / "more"
+    words = ["train", reviews, *STARS, *OPTIONS, "--json"]
+    asked = [
+        [*words, "--from", base, "--out", out],
+        ["evaluate", out, "--json"],
+        ["rate", out, "great great great great", "awful awful awful awful", "--json"],
+        ["verify", out, "--json", "--quiet", "--threads", "1"],
+        [*words, "--from", out, "--out", more],
+    ]
+    done = run_many(site, *asked)
+    assert [status for status, _, _ in done] == [0] * len(asked), done
+    found, again, rated, checked, _ = (json.loads(said.splitlines()[-1]) for _, said, _ in done)
+    assert again["star_error"] == pytest.approx(found["star_error"], abs=1e-5)
+    assert found["star_error"] < 0.5 * found["baselines"][0]["star_error"]
+    assert rated["results"][0] > 4 > 2 > rated["results"][1]
+    passed = {check["name"]: check["passed"] for check in checked["checks"]}
+    assert all(passed[name] for name in ("batch", "accumulation", "export", "checkpoints", "resume")), passed
+    kept = json.loads((more / "headway.json").read_text())["kept"]
+    assert kept["before"] == pytest.approx(found["val_loss"], abs=1e-5)
+    page = (out / "report.html").read_text()
+    assert "The Transformer beats the mean" in page and "weighed mean of words" not in page
+
+
+def test_without_a_model_of_its_own_it_trains_a_transformer(reviews, tmp_path):
+    site, out = changed(tmp_path / "site", {OWN_MODEL: ""}), tmp_path / "run"
+    sizes = ["--d-model", "32", "--layers", "1", "--heads", "2"]
+    asked = [["train", reviews, *STARS, *OPTIONS, *sizes, "--out", out, "--json"], ["evaluate", out, "--json"]]
+    done = run_many(site, *asked)
+    assert [status for status, _, _ in done] == [0, 0], done
+    found, again = (json.loads(said.splitlines()[-1]) for _, said, _ in done)
+    assert again["star_error"] == pytest.approx(found["star_error"], abs=1e-5)
+    assert found["star_error"] < 0.5 * found["baselines"][0]["star_error"]
+    assert json.loads((out / "config.json").read_text())["id2label"] == {"0": "LABEL_0"}
 
 
 def test_what_only_the_constructor_knows_is_refused_before_training(reviews, tmp_path):

@@ -44,7 +44,7 @@ class Record:
     @property
     def called(self) -> str:
         """What the model is called: "Transformer", "bag of words" ..."""
-        return known(self.task).called_as(mapping(mapping(self.info.get("plan")).get("model")).get("kind"))
+        return known(self.task).called_as(mapping(mapping(self.info.get("plan")).get("model")))
 
     @property
     def best(self) -> dict[str, Any]:

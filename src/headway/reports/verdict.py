@@ -11,7 +11,7 @@ from typing import Any
 from headway.reports.record import Record, not_numbers
 from headway.reports.wording import decimal, listing, mapping, number, short_name, words
 from headway.tasks.registry import known as known_task
-from headway.tasks.spec import TaskSpec
+from headway.tasks.spec import KINDS_CALLED, TaskSpec
 from headway.training.evaluation.comparison import BEFORE, judged
 
 
@@ -37,7 +37,7 @@ def verdict_of(record: Record) -> dict[str, Any]:
 def comparison_in_words(found: Mapping[str, Any], task: str, called: str | None = None) -> list[str]:
     """The sentences about a model, ``called`` so, and its best baseline, without advice."""
     key, value, result = str(found["metric"]), number(found["value"]) or 0.0, found.get("result")
-    model = called or known_task(task).called
+    model = called or "Transformer"
     figure = "a validation loss of" if key == "val_loss" else known_task(task).metric(key).name
     unit = f" {known_task(task).loss_unit}".rstrip() if key == "val_loss" else ""
     own, other = interval(found.get("interval")), number(found.get("against_value"))
@@ -224,6 +224,6 @@ def _without_metrics(record: Record) -> str:
 def _advice(record: Record, found: Mapping[str, Any]) -> str:
     if found.get("against") == BEFORE:
         return "Use that model as it is, or train it on more data or at a lower --learning-rate."
-    other_kind = record.called != known_task(record.task).called
+    other_kind = record.called in KINDS_CALLED.values()
     from_scratch, from_base = TaskSpec.behind if other_kind else known_task(record.task).behind
     return from_base if record.info.get("base") else from_scratch

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batches.batching import IGNORED, Batch
+from headway.models.heads import Gives, gives, n_outputs
 from headway.nn.kernels.dispatch import cross_entropy, unsmoothed
 from headway.text.tokenizer import Tokenizer
 
@@ -38,14 +39,14 @@ class RowLoss(ABC):
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
         """The sum over the rows, and their number."""
-        return self.losses(model(*batch.read).float(), batch.targets).sum(), len(batch.targets)
+        return self.losses(of_one(model, model(*batch.read).float()), batch.targets).sum(), len(batch.targets)
 
     @torch.no_grad()
     def evaluate(
         self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None
     ) -> dict[str, Any]:
         """``val_loss`` and the means, over all rows."""
-        parts = [self.of(model(*batch.read).float(), batch.targets) for batch in batches]
+        parts = [self.of(of_one(model, model(*batch.read).float()), batch.targets) for batch in batches]
         if each is not None:
             each += [units(part) for part in parts]
         return averages(parts)
@@ -57,6 +58,11 @@ class RowLoss(ABC):
     def cost(self, metrics: dict[str, Any]) -> float:
         """The loss."""
         return float(metrics["val_loss"])
+
+
+def of_one(model: nn.Module, outputs: Tensor) -> Tensor:
+    """A model's outputs for texts; (B,) instead of (B, 1) where its head gives one number for each."""
+    return outputs.squeeze(-1) if gives(model) is Gives.ROW and n_outputs(model) == 1 else outputs
 
 
 def units(part: dict[str, Tensor]) -> np.ndarray:

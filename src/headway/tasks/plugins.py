@@ -22,6 +22,7 @@ from typing import Any
 from headway.errors import InputError
 
 GROUP = "headway.tasks"
+PORTING = "'A task of your own' in docs/architecture.md names what took the place of what"
 FOLDERS = (".dist-info", ".egg-info")
 """How the names end of the folders in which installed packages say what they are."""
 
@@ -48,6 +49,9 @@ class Plugin:
             place = f"{self.module}.{file}"
             module = import_module(place if _is_there(place) else self.module)
         except (Exception, SystemExit) as error:
+            if isinstance(error, ImportError) and (error.name or "").startswith("headway."):
+                lacks = f"it was written for another version of Headway, and this one has no {error.name}; {PORTING}"
+                raise self.unusable(lacks) from error
             lines = str(error).strip().splitlines()
             raise self.unusable(f"importing it fails: {type(error).__name__}: {lines[0] if lines else ''}") from error
         found = getattr(module, constant, otherwise)

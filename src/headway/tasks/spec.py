@@ -1,6 +1,8 @@
 """The description of a task: plain data, so that ``--help`` and reports do not import torch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from headway.training.evaluation.metric import VAL_LOSS, Metric
 
@@ -38,8 +40,8 @@ class TaskSpec:
     """what that command does, in a line"""
     answers: str = "text"
     """what an answer is: text, labels, spans, vectors, ranking or number"""
-    called: str = "Transformer"
-    """what reports call its models"""
+    called: str = "own model"
+    """what reports call a model that only this task can build"""
     reads: str = "text"
     """what an input is: "text" or "picture" """
     heads: tuple[tuple[str, str], ...] = ()
@@ -74,9 +76,9 @@ class TaskSpec:
     pretrain_with: str | None = None
     """the task that ``--adapt`` first trains on the same texts"""
 
-    def called_as(self, kind: object) -> str:
-        """What reports call a model of a kind, as its plan or ``--model`` names it."""
-        return KINDS_CALLED.get(str(kind), self.called)
+    def called_as(self, model: Mapping[str, Any]) -> str:
+        """What reports call a model, by what its plan says of it."""
+        return KINDS_CALLED.get(str(model.get("kind")), self.called if "task" in model else "Transformer")
 
     def metric(self, key: str) -> Metric:
         """The metric of a key in ``headway.json``; one that the task does not have is named by its key."""

@@ -66,8 +66,8 @@ def evaluate(
     verdict = _verdict(pipe.task, metrics, given_data)
     on = f"{given_data.source.name}, the held-out part" if given_data.same else given_data.source.name
     every = {metric.key: metrics.get(metric.key) for metric in REPORTED}
-    kind = (given_data.plan.get("model") or {}).get("kind")
-    found = {"verdict": verdict, "called": spec(pipe.task).called_as(kind), "rows": given_data.counts}
+    called = spec(pipe.task).called_as(given_data.plan.get("model") or {})
+    found = {"verdict": verdict, "called": called, "rows": given_data.counts}
     found |= pipe.runtime.described | {"stored": (given_data.facts.get("precision") or {}).get("chosen")}
     return {"task": pipe.task, "on": on, **every, **metrics, **found}
 

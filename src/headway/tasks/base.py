@@ -1,13 +1,15 @@
-"""A task of texts with a number each and a model of its own: all but the model, its loss and its answers.
+"""A task of texts with a number each: all but its loss and its answers, and, where it wants one, its own model.
 
-class Stars(TextRows):
+class Stars(TextTask):
     spec = SPEC
-    objective = Error()                     # a ``row_loss.RowLoss``
+    objective = Error()                     # a ``losses.RowLoss``
 
     def new_model(self, config): ...        # a model of ids and mask (B, T), which has an output for each text
+
+Without ``new_model`` a new model is an encoder with a head of ``outputs`` numbers for each text, and so is one that
+starts from a pretrained model (``--from``).
 """
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -25,37 +27,46 @@ from headway.data.records.labels import Labelled, labelled
 from headway.data.records.table import Table
 from headway.errors import InputError, shown
 from headway.hub.directory import model_config
+from headway.hub.fine_tune import for_classification
 from headway.io.quantities import counted
+from headway.models.heads import Gives, gives, n_outputs
+from headway.models.initialise import initialise
 from headway.models.own import OwnConfig
+from headway.models.transformer import Decoder, Encoder
 from headway.runtime.runtime import Runtime
 from headway.tasks.checks import Material, MaterialInputs, made_up_table, own_model
 from headway.tasks.held_out import EvaluationInputs, in_parts
-from headway.tasks.inputs import beginnings, cut_warning, reading_length, text_list, usual_longest
-from headway.tasks.losses import RowLoss, averages, units
-from headway.tasks.rows import encoded_texts, measured_rows
+from headway.tasks.inputs import beginnings, checked_length, cut_warning, reading_length, text_list, usual_longest
+from headway.tasks.losses import RowLoss, averages, of_one, units
+from headway.tasks.rows import base_vocabulary, encoded_texts, measured_rows
 from headway.tasks.task import Task, TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
+from headway.training.base import prepared_base
 from headway.training.option_fields import flag
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan
-from headway.training.sizing.presets import encoder_plan
+from headway.training.sizing.architecture import family_of_layout
+from headway.training.sizing.presets import encoder_plan, fine_tune_rows_plan
 
 LONGEST = 512
 """Tokens: texts are not read further than this unless ``--length`` says so."""
-OF_TRANSFORMERS = ("from_model", "model", "heads", "preset", "extend_vocab")
+OF_TRANSFORMERS = ("model", "heads", "preset", "extend_vocab")
 """Options that a model of a task's own does not have."""
 
 
-class TextRows(Task):
-    """Texts with a number each; the model, its loss and its answers are those of the subclass."""
+class TextTask(Task):
+    """Texts with a number each; loss and answers are those of the subclass."""
 
     objective: ClassVar[RowLoss]
     needs: ClassVar[str] = "a table of texts with a number each"
+    outputs: ClassVar[int] = 1
+    """how many numbers a head gives for each text; the loss reads (B,) of one, (B, C) of several"""
 
-    @abstractmethod
-    def new_model(self, config: OwnConfig) -> nn.Module:
-        """A model that reads ids and mask (B, T) and has an output (B, ...) for each text."""
+    @property
+    def has_own_model(self) -> bool:
+        """Whether a model from scratch is the one of ``new_model``."""
+        return type(self).new_model is not Task.new_model
 
     def value(self, written: str) -> float:
         """The target that a cell means; NaN where it means none."""
@@ -71,9 +82,11 @@ class TextRows(Task):
 
     def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> "TextPipeline":
         config = model_config(model)
-        if not isinstance(config, OwnConfig) or config.task != self.spec.name:
+        own = isinstance(config, OwnConfig) and config.task == self.spec.name
+        if not own and (gives(model) is not Gives.ROW or n_outputs(model) != self.outputs):
             raise InputError(f"{directory / 'config.json'}: is no model for {self.spec.name}.")
-        return TextPipeline(self, model, Tokenizer.load(directory, rows=config.vocab_size))
+        tokenizer = Tokenizer.load(directory, rows=config.vocab_size)
+        return TextPipeline(self, model, tokenizer, facts.get("plan", {}).get("length"))
 
     def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
         table, found = given.table(f"a model for {self.spec.name} is measured on {self.needs}"), given.found
@@ -120,12 +133,15 @@ class TextRows(Task):
 class TextRowData(TaskData):
     """The rows of a run, split, tokenised and cut."""
 
-    def __init__(self, task: TextRows, given: TaskInputs):
+    def __init__(self, task: TextTask, given: TaskInputs):
         table, held_out, self.options, self.task = given.source, given.held_out, given.options, task
         if not isinstance(table, Table):
             raise InputError(f"{table.name}: {task.spec.name} needs {task.needs}.")
-        if wrong := self.options.given(OF_TRANSFORMERS):
+        self.base, self.labels = given.base, []
+        if self.base is None and task.has_own_model and (wrong := self.options.given(OF_TRANSFORMERS)):
             raise InputError(f"--{flag(wrong[0])} is for Transformers; {task.spec.name} trains a model of its own.")
+        if self.base is not None and not isinstance(self.base.model, Encoder | Decoder):
+            raise InputError(f"{self.base.path}: is no encoder and no decoder of texts; name one with --from.")
         columns = given.found.text_column, given.found.label_column
         rows, values = task.rows_of(table, *columns, self.options)
         named, theirs = None, values
@@ -135,15 +151,18 @@ class TextRowData(TaskData):
         train, other, warnings = self.parts.train, self.parts.held_out, [*rows.warnings, *self.parts.warnings]
         self.train_targets, self.targets = values[train.targets], theirs[other.targets]
         kind, characters = self.options.data.tokenizer or "word", int(train.lengths.sum(dtype=np.int64))
-        self.tokenizer = given.tokenizer or train_tokenizer(
+        vocabulary = base_vocabulary(given, train, out_of=characters)
+        self.tokenizer = vocabulary.tokenizer or train_tokenizer(
             train, kind, self.options.data.vocab, role="encoder", out_of=characters
         )
         encoded = [encoded_texts(part, self.tokenizer) for part in (train, other)]
         self.longest = self.options.data.length or usual_longest(encoded[0].lengths, LONGEST)
+        if self.base is not None:
+            self.longest = min(self.longest, checked_length(self.options, self.base.config.max_length))
         self.train, self.validation = (part.cut(self.longest, self.tokenizer.special_ids) for part in encoded)
         warnings += cut_warning(encoded[0].lengths, self.longest)
-        self.labels = []
-        self.facts = {**self.parts.facts(given, "rows", "10 %, duplicates on one side"), "warnings": warnings}
+        facts = self.parts.facts(given, "rows", "10 %, duplicates on one side")
+        self.facts = {**facts, "warnings": warnings, **vocabulary.facts}
         self.baselines = []
         self.of_baselines = self._guess_the_mean()
 
@@ -158,6 +177,15 @@ class TextRowData(TaskData):
         return {"the mean": units(part)}
 
     def plan(self, seconds: float | None) -> Plan:
+        if self.base is not None:
+            plan = fine_tune_rows_plan(self.options, self.base.config, self.train.lengths, self.longest)
+        elif self.task.has_own_model:
+            return self._own_plan()
+        else:
+            plan = encoder_plan(self.options, self.tokenizer.vocab_size, self.train.lengths, self.longest)
+        return plan.but(token_dropout=0.0, label_smoothing=0.0)
+
+    def _own_plan(self) -> Plan:
         asked, rows = self.options, len(self.train)
         whole = asked.but(d_model=None, layers=None)  # the width of an encoder has rules that this model has not
         plan = encoder_plan(whole, self.tokenizer.vocab_size, self.train.lengths, self.longest)
@@ -171,6 +199,15 @@ class TextRowData(TaskData):
         return plan.but(model=asdict(config), token_dropout=0.0, precision=precision, decisions=decisions)
 
     def build(self, plan: Plan) -> nn.Module:
+        outputs, dropout = self.task.outputs, plan.config.dropout
+        if self.base is not None:
+            base: Any = self.base.model
+            if (self.base.facts or {}).get("task") != self.task.spec.name:  # else it goes on with its own head
+                for_classification(base, outputs, dropout=dropout, seed=plan.seed)
+            return prepared_base(base, plan)
+        if not self.task.has_own_model:
+            head = family_of_layout(self.options).head(Gives.ROW, plan.config, outputs, dropout)
+            return initialise(Encoder(plan.config, head), plan.seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(plan.seed)
             return own_model(self.task, plan.config)
@@ -187,9 +224,9 @@ class TextRowData(TaskData):
 class TextPipeline:
     """The model of a task of texts, its tokenizer and its answers."""
 
-    def __init__(self, task: TextRows, model: nn.Module, tokenizer: Tokenizer):
+    def __init__(self, task: TextTask, model: nn.Module, tokenizer: Tokenizer, length: int | None):
         self.task, self.model, self.tokenizer = task.spec.name, model, tokenizer
-        self.runtime, self.max_length = Runtime(model), reading_length(model, tokenizer)
+        self.runtime, self.max_length = Runtime(model), reading_length(model, tokenizer, length)
         self._answers: Callable[[Tensor], list[Any]] = task.answers
 
     def __call__(self, text: str | Iterable[str]) -> Any:
@@ -199,5 +236,5 @@ class TextPipeline:
             return []
         rows = [ids or [0] for ids in beginnings(self.tokenizer, texts, self.max_length)]
         read = self.runtime.read(rows, lambda output, ids, mask, _: output(ids, mask).float())
-        found = self._answers(torch.stack(read))
+        found = self._answers(of_one(self.model, torch.stack(read)))
         return found[0] if alone else found
