@@ -10,6 +10,7 @@ Without ``new_model`` a new model is an encoder with a head of ``outputs`` numbe
 starts from a pretrained model (``--from``).
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches.batch_source import RowBatches
+from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.batches.batching import Batch, TargetKind
 from headway.data.batches.examples import Examples
 from headway.data.open.columns import number
@@ -35,7 +36,7 @@ from headway.models.own import OwnConfig
 from headway.models.transformer import Decoder, Encoder
 from headway.runtime.runtime import Runtime
 from headway.tasks.checks import Material, MaterialInputs, made_up_table, own_model
-from headway.tasks.held_out import EvaluationInputs, in_parts
+from headway.tasks.held_out import EvaluationInputs, Parts, in_parts
 from headway.tasks.inputs import beginnings, checked_length, cut_warning, reading_length, text_list, usual_longest
 from headway.tasks.losses import RowLoss, averages, of_one, units
 from headway.tasks.rows import base_vocabulary, encoded_texts, measured_rows
@@ -78,7 +79,7 @@ class TextTask(Task):
         return found
 
     def open_data(self, given: TaskInputs) -> TaskData:
-        return TextRowData(self, given)
+        return NumberData(self, given)
 
     def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> "TextPipeline":
         config = model_config(model)
@@ -90,10 +91,10 @@ class TextTask(Task):
 
     def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
         table, found = given.table(f"a model for {self.spec.name} is measured on {self.needs}"), given.found
-        rows, values = self.rows_of(table, found.text_column, found.label_column, given.options)
+        rows = self.rows_of(table, found.text_column, found.label_column, given.options)
         rows = given.sampled(given.held_out(rows))
         ids = encoded_texts(rows, pipe.tokenizer).cut(pipe.max_length, pipe.tokenizer.special_ids)
-        examples = Examples(ids, values[rows.targets], TargetKind.ROW)
+        examples = Examples(ids, self.values(rows), TargetKind.ROW)
         metrics = measured_rows(pipe, self.objective, examples, given.each)
         return {**metrics, "examples": len(rows)}
 
@@ -105,14 +106,16 @@ class TextTask(Task):
             pipe, given.folder, lambda n, text, _: {"text_column": text, "label_column": str(1 + n % 5)}
         )
 
-    def rows_of(
-        self, table: Table, text: str | None, value: str | None, options: TrainOptions
-    ) -> tuple[Labelled, np.ndarray]:
-        """The rows that have a text and a value, and the value of each class, float32; other rows raise InputError."""
+    def values(self, rows: Labelled) -> np.ndarray:
+        """The value of each row, float32 (N,); NaN where a cell means none."""
+        return np.array([self.value(written) for written in rows.classes], dtype=np.float32)[rows.targets]
+
+    def rows_of(self, table: Table, text: str | None, value: str | None, options: TrainOptions) -> Labelled:
+        """The rows that have a text and a value; other rows raise InputError."""
         policy = options.data.on_bad_row
         rows = labelled(table, text or "", value or "", on_bad_row=policy, to_learn=False, as_labels=False)
-        of_classes = np.array([self.value(written) for written in rows.classes], dtype=np.float32)
-        wrong = np.flatnonzero(np.isnan(of_classes)[rows.targets])
+        missing = np.isnan(self.values(rows))
+        wrong = np.flatnonzero(missing)
         if len(wrong) and policy != "skip":
             written = rows.classes[rows.targets[wrong[0]]]
             raise InputError(
@@ -123,48 +126,85 @@ class TextTask(Task):
             left_out = (
                 f"{counted(len(wrong), 'row')} without a value left out ({table.places(rows.index[wrong].tolist())})"
             )
-            kept = rows.part(np.flatnonzero(~np.isnan(of_classes)[rows.targets]))
+            kept = rows.part(np.flatnonzero(~missing))
             rows = replace(kept, warnings=[*rows.warnings, left_out])
         if not len(rows):
             raise InputError(f"{table.name}: no row has a value for {self.spec.name} in column {value!r}.")
-        return rows, of_classes
+        return rows
 
 
-class TextRowData(TaskData):
-    """The rows of a run, split, tokenised and cut."""
+class TextData(TaskData):
+    """Texts with a value each: split, tokenised and cut by one rule for all such tasks."""
 
-    def __init__(self, task: TextTask, given: TaskInputs):
-        table, held_out, self.options, self.task = given.source, given.held_out, given.options, task
-        if not isinstance(table, Table):
-            raise InputError(f"{table.name}: {task.spec.name} needs {task.needs}.")
-        self.base, self.labels = given.base, []
-        if self.base is None and task.has_own_model and (wrong := self.options.given(OF_TRANSFORMERS)):
-            raise InputError(f"--{flag(wrong[0])} is for Transformers; {task.spec.name} trains a model of its own.")
-        if self.base is not None and not isinstance(self.base.model, Encoder | Decoder):
-            raise InputError(f"{self.base.path}: is no encoder and no decoder of texts; name one with --from.")
-        columns = given.found.text_column, given.found.label_column
-        rows, values = task.rows_of(table, *columns, self.options)
-        named, theirs = None, values
-        if isinstance(held_out, Table):
-            named, theirs = task.rows_of(held_out, *columns, self.options)
-        self.parts = in_parts(given, rows, named)
-        train, other, warnings = self.parts.train, self.parts.held_out, [*rows.warnings, *self.parts.warnings]
-        self.train_targets, self.targets = values[train.targets], theirs[other.targets]
-        kind, characters = self.options.data.tokenizer or "word", int(train.lengths.sum(dtype=np.int64))
-        vocabulary = base_vocabulary(given, train, out_of=characters)
-        self.tokenizer = vocabulary.tokenizer or train_tokenizer(
-            train, kind, self.options.data.vocab, role="encoder", out_of=characters
-        )
-        encoded = [encoded_texts(part, self.tokenizer) for part in (train, other)]
+    parts: Parts
+    held_out_by = "10 %, duplicates on one side"
+    """how rows are held out, in words"""
+
+    def __init__(self, given: TaskInputs):
+        self.options, self.base, self.progress = given.options, given.base, given.progress
+        rows, other = self.read(given)
+        self.parts = in_parts(given, rows, other)
+        both = self.parts.train, self.parts.held_out
+        self.train_targets, self.targets = map(self.values, both)
+        characters = int(both[0].lengths.sum(dtype=np.int64))
+        vocabulary = base_vocabulary(given, both[0], out_of=characters)
+        self.tokenizer = vocabulary.tokenizer or self.new_tokenizer(both[0], characters)
+        encoded = [encoded_texts(part, self.tokenizer) for part in both]
         self.longest = self.options.data.length or usual_longest(encoded[0].lengths, LONGEST)
         if self.base is not None:
             self.longest = min(self.longest, checked_length(self.options, self.base.config.max_length))
         self.train, self.validation = (part.cut(self.longest, self.tokenizer.special_ids) for part in encoded)
-        warnings += cut_warning(encoded[0].lengths, self.longest)
-        facts = self.parts.facts(given, "rows", "10 %, duplicates on one side")
-        self.facts = {**facts, "warnings": warnings, **vocabulary.facts}
+        self.warnings = [*rows.warnings, *self.parts.warnings, *cut_warning(encoded[0].lengths, self.longest)]
+        facts = {**self.parts.facts(given, "rows", self.held_out_by), **self.facts_of(rows)}
+        self.facts = {**facts, "warnings": self.warnings, **vocabulary.facts}
+
+    @abstractmethod
+    def read(self, given: TaskInputs) -> tuple[Labelled, Labelled | None]:
+        """The rows of the files, and those of the validation files.  Raises InputError."""
+
+    @abstractmethod
+    def values(self, rows: Labelled) -> np.ndarray:
+        """The target of each row, (N,) or (N, C)."""
+
+    def new_tokenizer(self, texts: Labelled, characters: int) -> Tokenizer:
+        """The tokenizer of a model from scratch, from texts of so many characters."""
+        kind, vocab = self.options.data.tokenizer or "word", self.options.data.vocab
+        return train_tokenizer(texts, kind, vocab, role="encoder", out_of=characters)
+
+    def facts_of(self, rows: Labelled) -> dict[str, Any]:
+        """What headway.json says of the values of all rows."""
+        return {}
+
+    def batch_source(self, plan: Plan) -> BatchSource:
+        train = Examples(self.train, self.train_targets, TargetKind.ROW)
+        held_out = Examples(self.validation, self.targets, TargetKind.ROW)
+        return RowBatches(train, held_out, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
+
+
+class NumberData(TextData):
+    """The rows of a ``TextTask``."""
+
+    def __init__(self, task: TextTask, given: TaskInputs):
+        self.task, self.labels = task, []
+        super().__init__(given)
         self.baselines = []
         self.of_baselines = self._guess_the_mean()
+
+    def read(self, given: TaskInputs) -> tuple[Labelled, Labelled | None]:
+        task, columns = self.task, (given.found.text_column, given.found.label_column)
+        if not isinstance(given.source, Table):
+            raise InputError(f"{given.source.name}: {task.spec.name} needs {task.needs}.")
+        if self.base is None and task.has_own_model and (wrong := self.options.given(OF_TRANSFORMERS)):
+            raise InputError(f"--{flag(wrong[0])} is for Transformers; {task.spec.name} trains a model of its own.")
+        if self.base is not None and not isinstance(self.base.model, Encoder | Decoder):
+            raise InputError(f"{self.base.path}: is no encoder and no decoder of texts; name one with --from.")
+        rows, held_out = task.rows_of(given.source, *columns, self.options), None
+        if isinstance(given.held_out, Table):
+            held_out = task.rows_of(given.held_out, *columns, self.options)
+        return rows, held_out
+
+    def values(self, rows: Labelled) -> np.ndarray:
+        return self.task.values(rows)
 
     def _guess_the_mean(self) -> dict[str, np.ndarray]:
         """Add the baseline that answers the mean of the training rows, for a model of one number; its results."""
@@ -211,11 +251,6 @@ class TextRowData(TaskData):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(plan.seed)
             return own_model(self.task, plan.config)
-
-    def batch_source(self, plan: Plan) -> RowBatches:
-        train = Examples(self.train, self.train_targets, TargetKind.ROW)
-        held_out = Examples(self.validation, self.targets, TargetKind.ROW)
-        return RowBatches(train, held_out, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
 
     def objective(self, plan: Plan) -> RowLoss:
         return self.task.objective

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.batches.batching import TargetKind
 from headway.data.batches.examples import Examples
 from headway.data.records.label_typing import apart, as_measured, merging, recorded, said
@@ -27,6 +26,7 @@ from headway.models.config import TransformerConfig
 from headway.models.device import device_of
 from headway.models.heads import Gives
 from headway.models.transformer import Decoder, Encoder
+from headway.tasks.base import TextData
 from headway.tasks.baselines import classification_baselines
 from headway.tasks.checks import LABEL, LONGEST_TEXT, ROWS, TEXT, Material, MaterialInputs, table
 from headway.tasks.classification.examples import MOST_LOOKED_AT, telling_rows
@@ -44,11 +44,10 @@ from headway.tasks.fitting import (
     tune_vectors,
     with_label_rows,
 )
-from headway.tasks.held_out import EvaluationInputs, in_parts
-from headway.tasks.inputs import checked_length, cut_warning, usual_longest
+from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.labels import Classification, balanced_weights, continued_classes, head_decision
-from headway.tasks.rows import base_vocabulary, encoded_texts, measured_rows
-from headway.tasks.task import SHOWN, Closing, TaskData, TaskInputs
+from headway.tasks.rows import encoded_texts, measured_rows
+from headway.tasks.task import SHOWN, Closing, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import Base, prepared_base
@@ -66,8 +65,6 @@ from headway.training.sizing.presets import (
     pass_seconds,
 )
 
-LONGEST = 512
-"""Tokens: texts are not read further than this unless ``--length`` says so."""
 LEAST_PASSES = 1.0
 """A pretrained model is trained as a whole where the time is enough for so many passes over the rows."""
 READING = 0.35
@@ -83,14 +80,26 @@ MOST_FITTED = 20_000
 """Training rows on which a linear model is fitted again to be compared with on other data."""
 
 
-class ClassificationData(TaskData):
+class ClassificationData(TextData):
     """An encoder with a classifier, from scratch or from a base (a decoder too), on texts with one label each."""
 
+    held_out_by = "10 %, classes kept, duplicates on one side"
+
     def __init__(self, given: TaskInputs):
+        super().__init__(given)
+        train, held = self.parts.train, self.parts.held_out
+        few = len(held) < FEW and len(train) + len(held) <= MOST_ROWS
+        self._few_texts = [*train, *held] if few else []
+        self._looked_at = drawn(len(held), MOST_LOOKED_AT)
+        self.of_baselines: dict[str, np.ndarray] = {}
+        known = train, self.train_targets, held, self.targets, self.labels
+        self.baselines, sampled = classification_baselines(*known, self.of_baselines)
+        self.warnings += [sampled] if sampled else []
+
+    def read(self, given: TaskInputs) -> tuple[Labelled, Labelled | None]:
         table, held_out = given.source, given.held_out
         if not isinstance(table, Table):
             raise TypeError("a classifier needs a table")
-        self.options, self.base, self.progress = given.options, given.base, given.progress
         if self.base is not None:
             _check_base(self.base, self.options)
         columns = given.found.text_column or "", given.found.label_column or ""
@@ -99,44 +108,29 @@ class ClassificationData(TaskData):
         if isinstance(held_out, Table):
             written += label_counts(held_out, columns[1], as_text)
         merged = merging(joins, written, as_text)
-        rows = labelled(table, *columns, on_bad_row=self.options.data.on_bad_row, merging=merged)
-        warnings, other = list(rows.warnings), None
+        self._merged = {"merged_labels": merged.plain(), "merged": said(merged, written)} if joins and merged else {}
+        rows, other = labelled(table, *columns, on_bad_row=self.options.data.on_bad_row, merging=merged), None
         self.labels, self.new_head = rows.classes, True
         if not self.options.given(("frozen", "contrastive")):
             self.labels, self.new_head = continued_classes(given, rows.classes, Gives.ROW)
         if isinstance(held_out, Table):
             other = labelled(held_out, *columns, on_bad_row=self.options.data.on_bad_row, merging=merged)
             check_labels(self.labels, other, other.name)
-        self.parts = in_parts(given, rows, other)
-        train, held = self.parts.train, self.parts.held_out
-        warnings += self.parts.warnings
-        self.train_targets, self.targets = train.numbered(self.labels), held.numbered(self.labels)
-        characters = int(train.lengths.sum(dtype=np.int64))
-        vocabulary = base_vocabulary(given, train, out_of=characters)
-        self.tokenizer = vocabulary.tokenizer or _row_tokenizer(train, self.options, characters)
-        encoded, encoded_held = (encoded_texts(part, self.tokenizer) for part in (train, held))
-        self.longest = self.options.data.length or usual_longest(encoded.lengths, LONGEST)
-        if self.base is not None:
-            self.longest = min(self.longest, checked_length(self.options, self.base.config.max_length))
-        self.train, self.validation = (
-            part.cut(self.longest, self.tokenizer.special_ids) for part in (encoded, encoded_held)
-        )
-        warnings += cut_warning(encoded.lengths, self.longest)
-        self.facts = {
-            **self.parts.facts(given, "rows", "10 %, classes kept, duplicates on one side"),
-            "classes": rows.counts(),
-            "warnings": warnings,
-            **({"merged_labels": merged.plain(), "merged": said(merged, written)} if joins and merged else {}),
-            **vocabulary.facts,
-        }
-        few = len(held) < FEW and len(train) + len(held) <= MOST_ROWS
-        self._few_texts = [*train, *held] if few else []
-        self._looked_at = drawn(len(held), MOST_LOOKED_AT)
-        self._held_texts = held
-        self.of_baselines: dict[str, np.ndarray] = {}
-        known = train, self.train_targets, held, self.targets, self.labels
-        self.baselines, sampled = classification_baselines(*known, self.of_baselines)
-        warnings += [sampled] if sampled else []
+        return rows, other
+
+    def values(self, rows: Labelled) -> np.ndarray:
+        return rows.numbered(self.labels)
+
+    def new_tokenizer(self, texts: Labelled, characters: int) -> Tokenizer:
+        kind = self.options.data.tokenizer or "word"
+        vocab = self.options.data.vocab
+        if vocab is None and kind == "word":
+            counts = Counter(word for text in texts for word in set(re.findall(r"\w+|[^\w\s]", text.lower())))
+            vocab = 5 + max(2, min(30_000, sum(n >= 2 for n in counts.values())))  # words of one text teach nothing
+        return train_tokenizer(texts, kind, vocab, role="encoder", out_of=characters)
+
+    def facts_of(self, rows: Labelled) -> dict[str, Any]:
+        return {"classes": rows.counts(), **self._merged}
 
     def plan(self, seconds: float | None) -> Plan:
         lengths = self.train.lengths
@@ -228,7 +222,7 @@ class ClassificationData(TaskData):
 
         def look(count: int) -> dict[str, Any]:
             some = [looked_at[at] for at in drawn(len(looked_at), count)]
-            texts, rows = list(self._held_texts.part(np.array(some))), [self.validation.row(at) for at in some]
+            texts, rows = list(self.parts.held_out.part(np.array(some))), [self.validation.row(at) for at in some]
             return telling_rows(model, rows, self.targets[some], texts, self.labels)
 
         began, few = time.perf_counter(), min(len(looked_at), 16)
@@ -247,11 +241,6 @@ class ClassificationData(TaskData):
             guess = guess_by_vectors(encoder, rows, classes, len(targets), weights)  # type: ignore[arg-type]
             others["pretrained vectors before tuning" if plan.fine_tuning.contrastive else "pretrained vectors"] = guess
         return cross_validated(self._few_texts, targets.tolist(), others, seconds=seconds)
-
-    def batch_source(self, plan: Plan) -> BatchSource:
-        train = Examples(self.train, self.train_targets, TargetKind.ROW)
-        held_out = Examples(self.validation, self.targets, TargetKind.ROW)
-        return RowBatches(train, held_out, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
 
     def objective(self, plan: Plan) -> Objective:
         return Classification(
@@ -282,15 +271,6 @@ def _check_base(base: Base, options: TrainOptions) -> None:
     for way in ("frozen", "contrastive"):
         if options.value(way) and isinstance(base.model, Decoder):
             raise InputError(f"{base.path}: is a decoder, and --{way} needs an encoder.")
-
-
-def _row_tokenizer(texts: Iterable[str], options: TrainOptions, characters: int) -> Tokenizer:
-    kind = options.data.tokenizer or "word"
-    vocab = options.data.vocab
-    if vocab is None and kind == "word":
-        counts = Counter(word for text in texts for word in set(re.findall(r"\w+|[^\w\s]", text.lower())))
-        vocab = 5 + max(2, min(30_000, sum(n >= 2 for n in counts.values())))  # words of one text teach nothing
-    return train_tokenizer(texts, kind, vocab, role="encoder", out_of=characters)
 
 
 def beginning(source: Table, found: Any, options: TrainOptions, given: MaterialInputs) -> Material:
