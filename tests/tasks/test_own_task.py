@@ -502,8 +502,11 @@ def test_it_starts_from_a_pretrained_model(site, reviews, classifier_run, tmp_pa
     assert rated["results"][0] > 4 > 2 > rated["results"][1]
     passed = {check["name"]: check["passed"] for check in checked["checks"]}
     assert all(passed[name] for name in ("batch", "accumulation", "export", "checkpoints", "resume")), passed
-    kept = json.loads((more / "headway.json").read_text())["kept"]
-    assert kept["before"] == pytest.approx(found["val_loss"], abs=1e-5)
+    first, second = (json.loads((place / "headway.json").read_text()) for place in (out, more))
+    heads = [one["value"] for facts in (first, second) for one in facts["decisions"] if one["what"] == "head"]
+    assert heads == ["a new one, which starts untrained", f"the one of {out}"]
+    assert first["kept"].get("before") is None
+    assert second["kept"]["before"] == pytest.approx(found["val_loss"], abs=1e-5)
     page = (out / "report.html").read_text()
     assert "The Transformer beats the mean" in page and "weighed mean of words" not in page
 

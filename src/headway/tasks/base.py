@@ -186,6 +186,7 @@ class NumberData(TextData):
 
     def __init__(self, task: TextTask, given: TaskInputs):
         self.task, self.labels = task, []
+        self.new_head = given.base is not None and (given.base.facts or {}).get("task") != task.spec.name
         super().__init__(given)
         self.baselines = []
         self.of_baselines = self._guess_the_mean()
@@ -219,6 +220,9 @@ class NumberData(TextData):
     def plan(self, seconds: float | None) -> Plan:
         if self.base is not None:
             plan = fine_tune_rows_plan(self.options, self.base.config, self.train.lengths, self.longest)
+            head = "a new one, which starts untrained" if self.new_head else f"the one of {self.base.path}"
+            why = f"{self.base.path} is {'no' if self.new_head else 'a'} model for {self.task.spec.name}"
+            plan = plan.but(decisions=[*plan.decisions, asdict(Decision("head", head, why, "--from"))])
         elif self.task.has_own_model:
             return self._own_plan()
         else:
@@ -242,7 +246,7 @@ class NumberData(TextData):
         outputs, dropout = self.task.outputs, plan.config.dropout
         if self.base is not None:
             base: Any = self.base.model
-            if (self.base.facts or {}).get("task") != self.task.spec.name:  # else it goes on with its own head
+            if self.new_head:  # else it goes on with its own
                 for_classification(base, outputs, dropout=dropout, seed=plan.seed)
             return prepared_base(base, plan)
         if not self.task.has_own_model:
