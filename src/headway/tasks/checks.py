@@ -250,16 +250,16 @@ def beginning(source: Corpus | Table, found: Detected, given: MaterialInputs) ->
 def made_up_table(pipe: Any, folder: Path, row: Callable[[int, str, str], dict[str, str]]) -> Material:
     """Rows of random tokens: ``row`` makes one of its number, a text that is read and one that may be written."""
     draw = random.Random(0)
-    words = Words(pipe.tokenizer, token_vectors(pipe.model), draw)
-    targets = Words(pipe.tokenizer.target, pipe.model.config.vocab_size, draw)
+    words = RandomTexts(pipe.tokenizer, token_vectors(pipe.model), draw)
+    targets = RandomTexts(pipe.tokenizer.target, pipe.model.config.vocab_size, draw)
     return table([row(number, words.text(), targets.text()) for number in range(ROWS)], folder, "made-up texts")
 
 
 def made_up_text(pipe: Any, length: int, folder: Path) -> Material:
     """Running text of random tokens, a line for each few."""
-    words = Words(pipe.tokenizer, token_vectors(pipe.model), random.Random(0))
+    words = RandomTexts(pipe.tokenizer, token_vectors(pipe.model), random.Random(0))
     file = folder / "made-up.txt"
-    lines = (words.text() for _ in range(1 + WINDOWS * max(length, 16) // Words.MOST * 2))
+    lines = (words.text() for _ in range(1 + WINDOWS * max(length, 16) // RandomTexts.MOST * 2))
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return Material(file, origin="made-up text")
 
@@ -275,7 +275,7 @@ def json_lines(values: Iterable[Any], file: Path) -> Path:
     return file
 
 
-class Words:
+class RandomTexts:
     """Makes texts of a tokenizer's ordinary tokens."""
 
     MOST = 12

@@ -331,6 +331,13 @@ class FolderTask(Task):
     def scaling(self) -> Scaling | None:
         return getattr(self.file("data"), "SCALING", None)
 
+    def beginning(
+        self, source: Corpus | Table, found: Detected, options: TrainOptions, given: "MaterialInputs"
+    ) -> "Material | None":
+        own = getattr(self.file("data"), "beginning", super().beginning)
+        made: Material | None = own(source, found, options, given)
+        return made
+
     def inspect(self, pipe: Any, given: Any, target: str | None) -> "Inside":
         from headway.tasks.inspection import of_text
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from headway.data.batches.batching import Batch, TargetKind
 from headway.data.batches.examples import Examples
-from headway.data.open.detected import Detected
 from headway.hub.directory import load_model, model_config
 from headway.models.adapt.ensemble import Ensemble
 from headway.models.heads import n_outputs
@@ -22,7 +21,6 @@ from headway.tasks.labels import Classification, labels_of
 from headway.tasks.task import FolderTask
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
-from headway.training.options import TrainOptions
 from headway.training.store.facts import check_files, read_facts
 
 
@@ -52,11 +50,6 @@ class ClassificationTask(FolderTask):
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         examples = Examples(inputs, np.arange(len(inputs)) % len(pipe.labels), TargetKind.ROW)
         return Classification(pipe.labels), examples.together()
-
-    def beginning(self, source: Any, found: Detected, options: TrainOptions, given: MaterialInputs) -> Material:
-        from headway.tasks.classification.data import beginning
-
-        return beginning(source, found, options, given)
 
     def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
         from headway.tasks.checks import made_up_table

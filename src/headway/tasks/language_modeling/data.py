@@ -26,8 +26,7 @@ from headway.tasks.baselines import LossAlong, ngram_baselines
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.inputs import forbidden_ids
 from headway.tasks.language_modeling.chat import chat_tokenizer
-from headway.tasks.language_modeling.documents import begin_tokens, inputs_as_recorded
-from headway.tasks.language_modeling.pipeline import Generator
+from headway.tasks.language_modeling.pipeline import Generator, begin_tokens, inputs_as_recorded
 from headway.tasks.losses import LanguageModeling
 from headway.tasks.rows import base_vocabulary
 from headway.tasks.running_text import (

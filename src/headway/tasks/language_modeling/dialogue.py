@@ -14,7 +14,7 @@ from headway.tasks.baselines import mean_loss, unigrams
 from headway.tasks.held_out import in_parts
 from headway.tasks.inputs import checked_length, usual_longest
 from headway.tasks.language_modeling.data import LanguageModelData, sampled
-from headway.tasks.language_modeling.documents import begin_tokens, inputs_as_recorded
+from headway.tasks.language_modeling.pipeline import begin_tokens, inputs_as_recorded
 from headway.tasks.rows import base_vocabulary
 from headway.tasks.running_text import bpe_size
 from headway.tasks.talks import EncodedTalks, Talks, encoded_talks, talks

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
@@ -14,10 +15,15 @@ from headway.runtime.runtime import Runtime
 from headway.runtime.windows import frame
 from headway.tasks.inputs import Prompt, text_list
 from headway.tasks.language_modeling.chat import chat_tokenizer, end_ids, end_of_turn, fit, forgetting
+from headway.tasks.language_modeling.spec import SPEC
+from headway.tasks.task import TaskInputs
 from headway.text.chat import Message
 from headway.text.chat.encode import encode_prompt
 from headway.text.stream_decoder import StopStrings, StreamDecoder
 from headway.text.tokenizer import Tokenizer
+
+BEGIN = "begin_tokens"
+"""The entry of ``data`` in headway.json with the tokens before every document."""
 
 
 class Generator:
@@ -200,3 +206,29 @@ def _pieces_of(steps: Steps, texts: Sequence[StreamDecoder], stops: Sequence[Sto
         if row not in finished:
             piece, over = stops[row].push(texts[row].finish())
             yield row, piece if over else piece + stops[row].finish()
+
+
+def begin_tokens(tokenizer: Tokenizer) -> dict[str, list[str]]:
+    """What headway.json says of how documents begin."""
+    return {BEGIN: [tokenizer.tokens[number] for number in frame(tokenizer)[0]]}
+
+
+def as_recorded(tokenizer: Tokenizer, facts: dict[str, Any] | None) -> Tokenizer:
+    """The tokenizer of a model as it read the documents that it was trained on.
+
+    ``facts`` are those of its run.  A run that does not record how documents begin put nothing around them, whatever
+    its tokenizer says; a model from elsewhere follows its tokenizer.
+    """
+    known = facts or {}
+    unrecorded = known.get("task") == SPEC.name and BEGIN not in known.get("data", {})
+    if not unrecorded or not any(frame(tokenizer)):
+        return tokenizer
+    return tokenizer.without_frame()
+
+
+def inputs_as_recorded(given: TaskInputs) -> TaskInputs:
+    """The inputs of a language model, whose tokenizers read documents as their runs did (``as_recorded``)."""
+    base, tokenizer = given.base, given.tokenizer
+    if base is not None:
+        base = replace(base, processor=as_recorded(base.tokenizer, base.facts))
+    return replace(given, base=base, tokenizer=tokenizer and as_recorded(tokenizer, given.earlier))

@@ -20,8 +20,7 @@ from headway.hub.directory import model_config
 from headway.hub.generation_config import warn_of_settings
 from headway.tasks.checks import Material, MaterialInputs, continuations, pipeline_loader
 from headway.tasks.language_modeling.chat import kept_ids
-from headway.tasks.language_modeling.documents import as_recorded
-from headway.tasks.language_modeling.pipeline import Generator
+from headway.tasks.language_modeling.pipeline import Generator, as_recorded
 from headway.tasks.language_modeling.spec import SPEC
 from headway.tasks.losses import LanguageModeling
 from headway.tasks.task import FolderTask, TaskData, TaskInputs, Timed

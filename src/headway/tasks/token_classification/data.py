@@ -1,22 +1,26 @@
 """Learn the tag of each word."""
 
 import math
+import random
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from torch import nn
 
 from headway.data.batches.batch_source import BatchSource, RowBatches
+from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.rows import counted
 from headway.data.records.sample import few
 from headway.data.records.table import Table
 from headway.data.records.tag_schemes import OUTSIDE, labels_for, parts
-from headway.data.records.tagged import Tagged, read_tagged
+from headway.data.records.tagged import Sentence, Tagged, read_tagged, sentences
 from headway.data.records.words import Words, learnt
 from headway.errors import InputError
 from headway.hub.fine_tune import for_token_classification
@@ -24,6 +28,17 @@ from headway.models.heads import Gives
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.runtime.windows import frame
+from headway.tasks.checks import (
+    LABEL,
+    LONGEST_TEXT,
+    ROWS,
+    TEXT,
+    Material,
+    MaterialInputs,
+    RandomTexts,
+    json_lines,
+    token_vectors,
+)
 from headway.tasks.held_out import EvaluationInputs, in_parts
 from headway.tasks.inputs import checked_length, usual_longest
 from headway.tasks.labels import continued_classes, head_decision
@@ -248,3 +263,29 @@ def _trained_on(given: EvaluationInputs, scheme: dict[str, Any]) -> Tagged | Non
         return None
     known = read_tagged(trained, given.found_in_training, given.before.get("on_bad_row") or "error", **scheme)
     return given.learnt(known)
+
+
+def beginning(source: Corpus | Table, found: Detected, options: TrainOptions, given: MaterialInputs) -> Material:
+    """The first sentences.  Raises InputError for one that is wrong where ``options`` do not skip it."""
+    read = partial(sentences(source, found, options.data.on_bad_row), [])
+    short = list(islice((one for one in read() if len(one.text) <= LONGEST_TEXT), ROWS)) or islice(read(), ROWS)
+    return _written([_row(one) for one in short], given)
+
+
+def made_up(pipe: Any, given: MaterialInputs) -> Material:
+    """Random words with the model's tags in turn."""
+    words = RandomTexts(pipe.tokenizer, token_vectors(pipe.model), random.Random(0))
+    rows = [words.text().split() for _ in range(ROWS)]
+    tags = [
+        [pipe.labels[(number + at) % len(pipe.labels)] for at in range(len(row))] for number, row in enumerate(rows)
+    ]
+    return _written(list(zip(rows, tags, strict=True)), given, "made-up texts")
+
+
+def _row(sentence: Sentence) -> tuple[list[str], list[str]]:
+    return [sentence.text[start:end] for start, end in sentence.words], sentence.tags
+
+
+def _written(rows: Sequence[tuple[list[str], list[str]]], given: MaterialInputs, origin: str = "") -> Material:
+    file = json_lines(({TEXT: words, LABEL: tags} for words, tags in rows), given.folder / "rows.jsonl")
+    return Material(file, {TEXT: TEXT, LABEL: LABEL}, origin)

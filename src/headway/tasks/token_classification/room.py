@@ -25,7 +25,6 @@ from headway.tasks.token_classification.pipeline import Tagger
 from headway.tasks.token_classification.spec import SPEC
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
-from headway.training.options import TrainOptions
 
 
 @torch.no_grad()
@@ -77,17 +76,9 @@ class TokenClassificationTask(FolderTask):
         tags = [[(row + at) % len(pipe.labels) for at in range(len(ids))] for row, ids in enumerate(inputs)]
         return TokenClassification(pipe.labels), Examples(inputs, tags, TargetKind.TOKEN).together()
 
-    def beginning(
-        self, source: Corpus | Table, found: Detected, options: TrainOptions, given: MaterialInputs
-    ) -> Material:
-        from headway.tasks.token_classification.material import beginning
-
-        return beginning(source, found, options, given)
-
     def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
-        from headway.tasks.token_classification.material import made_up
-
-        return made_up(pipe, given)
+        made: Material = self.file("data").made_up(pipe, given)
+        return made
 
 
 TASK = TokenClassificationTask()
