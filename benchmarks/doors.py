@@ -120,7 +120,7 @@ def own_doors(count: int, folder: Path) -> list[dict[str, Any]]:
                     export(run, place, to=SPECS[engine].target, precision=precision)
                 headway.load(run, engine=engine, precision=precision)
             except headway.InputError as error:
-                rows.append(row | {"refused": str(error), "passed": True})
+                rows.append(row | {"refused": str(error).replace(f"{run.parent}/", ""), "passed": True})
                 continue
             found = through_doors(run, ["--engine", engine, "--precision", precision], asked, options)
             largest = max(found.values())
