@@ -8,7 +8,7 @@ With a task's name, editors and type checkers know the pipeline that ``load`` re
 from pathlib import Path
 from typing import get_type_hints
 
-from headway.tasks.registry import NAMES, room
+from headway.tasks.registry import NAMES, task_named
 
 FILE = Path(__file__).parent.parent / "src" / "headway" / "load_types.pyi"
 TOP = '''"""What ``headway.load`` returns, by the name of the task; written by tools/load_types.py."""
@@ -29,7 +29,7 @@ ONE = "@overload\ndef load(path: str | Path, task: {task}, **how: Unpack[How]) -
 
 def written() -> str:
     """The content of the file."""
-    pipelines = {name: get_type_hints(type(room(name)).pipeline)["return"] for name in NAMES}
+    pipelines = {name: get_type_hints(type(task_named(name)).pipeline)["return"] for name in NAMES}
     homes = sorted(
         {(one.__module__, one.__name__) for one in pipelines.values()} | {("headway.tasks.task", "Pipeline")}
     )

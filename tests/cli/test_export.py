@@ -20,7 +20,7 @@ from headway.cli.export import default_out
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
 from headway.reports.wording import decimal
-from headway.tasks.registry import room
+from headway.tasks.registry import task_named
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.workflows.export.export import RECORD, export
@@ -119,7 +119,7 @@ def _held_out(rows: Path, run: Path, folder: Path) -> list[Path]:
 
     pipe = headway.load(run)
     given = given_for(run, pipe)
-    texts = room(pipe.task).held_out_inputs(pipe, given, 10_000)
+    texts = task_named(pipe.task).held_out_inputs(pipe, given, 10_000)
     with rows.open(newline="") as file:
         labels = {row["text"]: row["label"] for row in csv.DictReader(file)}
     with (folder / "held-out.csv").open("w", newline="") as file:

@@ -14,7 +14,7 @@ from headway.hub.directory import save_model
 from headway.models.heads import TokenClassificationHead
 from headway.tasks.checks import MaterialInputs
 from headway.tasks.detect import detect
-from headway.tasks.registry import room
+from headway.tasks.registry import task_named
 from headway.text.train import train_tokenizer
 from headway.training.options import TrainOptions
 from headway.workflows.export.export import export
@@ -52,7 +52,7 @@ def test_an_export_is_read_through_its_door(family: str, tmp_path: Path):
 
 
 def test_small_data_to_verify_with(tmp_path: Path):
-    task, pipe = room("token_classification"), load(made("Bert", tmp_path))
+    task, pipe = task_named("token_classification"), load(made("Bert", tmp_path))
     given = MaterialInputs({}, 16, tmp_path)
     found = task.made_up(pipe, given)
     rows = [json.loads(line) for line in found.file.read_text().splitlines()]

@@ -20,7 +20,7 @@ from headway.science.scaling.points import check_varied
 from headway.science.scaling.queue import options_of, run_queue
 from headway.science.scaling.study import decide, points_of, step_rate, write_points
 from headway.tasks.language_modeling.data import SCALING
-from headway.tasks.registry import room
+from headway.tasks.registry import task_named
 from headway.training.monitor.progress import NoProgress
 from headway.training.options import TrainOptions
 from headway.training.sizing.presets import decoder_config
@@ -247,7 +247,7 @@ def test_a_run_that_was_stopped_is_taken_up(corpus: Path, tmp_path: Path):
 
 
 def test_masked_models_are_studied_too(corpus: Path, tmp_path: Path):
-    masked = room("masked_lm").scaling()
+    masked = task_named("masked_lm").scaling()
     shape = shapes(67, 32, KINDS[1], masked)[1]
     config = masked.config(67, shape.width, 2, shape.heads, 32)
     assert shape.parameters == sum(p.numel() for p in masked.build(config).parameters())

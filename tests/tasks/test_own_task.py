@@ -83,7 +83,7 @@ for name in names:
         except headway.InputError as error:
             print(error)
 print(headway.load(run).task)
-print(registry.room("stars").spec.title)
+print(registry.task_named("stars").spec.title)
 """
 HELPS = """
 import sys
@@ -385,14 +385,17 @@ def test_a_package_laid_out_like_a_room(tmp_path):
     (tmp_path / "a_room").mkdir()
     for name, code in {
         "__init__": "",
-        "spec": "from headway.tasks.spec import TaskSpec\nSPEC = TaskSpec('room', 'Room', 'enter', help='Go in.')",
-        "command": "from headway.tasks.command import Command, Option\nfrom a_room.spec import SPEC\n\n\n"
+        "spec": "from headway.tasks.command import Command, Option\nfrom headway.tasks.spec import TaskSpec\n\n\n"
+        "SPEC = TaskSpec('room', 'Room', 'enter', help='Go in.')\n\n\n"
         "class COMMAND(Command):\n    spec, does, options = SPEC, 'Go in.', (Option('door', 'Which door.'),)\n",
-        "room": "raise RuntimeError('not needed for help')",
+        "task": "raise RuntimeError('not needed for help')",
     }.items():
         (tmp_path / "a_room" / f"{name}.py").write_text(code)
     for words, said in ((["--help"], "Go in."), (["enter", "--help"], "Which door.")):
         assert said in run(tmp_path, "-c", HELPS, *words).stdout
+    (tmp_path / "a_room" / "task.py").rename(tmp_path / "a_room" / "room.py")
+    said = run(tmp_path, "train", "x.csv", "--task", "room", status=2).stderr
+    assert "cannot be used: its room.py is task.py now; 'A task of your own' in docs/architecture.md" in said
 
 
 def test_without_such_packages_nothing_is_imported_to_look_for_them(tmp_path):

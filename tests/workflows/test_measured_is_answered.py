@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import headway
-from headway.tasks.registry import room
+from headway.tasks.registry import task_named
 from headway.workflows.evaluate import given_for
 
 sys.path.append(str(Path(__file__).parent.parent / "serving"))
@@ -82,7 +82,7 @@ def measured(run: Path, file: Path) -> tuple[dict, list[str | None]]:
     """The metrics of a run on a file, and the label of each row that they were counted from."""
     pipe = headway.load(run)
     given = given_for(run, pipe, [str(file)], whole=True)
-    metrics = room(pipe.task).evaluate(pipe, given)
+    metrics = task_named(pipe.task).evaluate(pipe, given)
     return metrics, [None if number < 0 else pipe.labels[int(number)] for number in np.concatenate(given.each)[:, 0]]
 
 
@@ -209,7 +209,7 @@ def test_texts_that_look_equal_to_the_model_are_not_found(kind: str, base: Path,
     found = headway.evaluate(tmp_path / "run", str(written(tmp_path / "new.csv", ["one", "other"], rows[1:])))
     with warnings.catch_warnings(action="ignore"):
         vectors = [pipe([pair[side] for pair in rows[1:]]) for side in (0, 1)]
-        held_out = list(room("embedding").held_out_inputs(pipe, given_for(tmp_path / "run", pipe), 999))
+        held_out = list(task_named("embedding").held_out_inputs(pipe, given_for(tmp_path / "run", pipe), 999))
     ranks = mutual_ranks(*vectors, rows[1:])
     assert found["accuracy"] == np.mean([rank == 1 for rank in ranks])
     assert found["mrr"] == pytest.approx(np.mean([1 / rank for rank in ranks]), abs=1e-12)
@@ -316,7 +316,7 @@ def test_a_row_without_a_label_is_wrong_in_every_figure(unknown: Path, folder: P
     facts = json.loads((unknown / "headway.json").read_text())
     with (folder / "odd.csv").open(encoding="utf-8") as opened:
         of_run = {row["text"]: row["label"] for row in csv.DictReader(opened)}
-    held_out = room("classification").held_out_inputs(pipe, given_for(unknown, pipe), 999)
+    held_out = task_named("classification").held_out_inputs(pipe, given_for(unknown, pipe), 999)
     expected = scored(held_out, [of_run[text] for text in held_out])
     for figures in (facts["metrics"], headway.evaluate(unknown)):
         assert (figures["accuracy"], figures["macro_f1"]) == pytest.approx(expected, abs=1e-12)

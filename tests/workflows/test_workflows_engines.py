@@ -12,7 +12,7 @@ import headway
 from headway.errors import InputError
 from headway.runtime.engines import registry
 from headway.runtime.engines.exported import place_of
-from headway.tasks.registry import room
+from headway.tasks.registry import task_named
 from headway.workflows.engines import _compared, best, engines, is_same, speed_of, stored
 from headway.workflows.evaluate import given_for
 from headway.workflows.export.export import export
@@ -214,7 +214,7 @@ def test_every_task_has_held_out_inputs_and_answers_to_compare(task: str, tmp_pa
     (tmp_path / name).write_text(content)
     headway.train(tmp_path / name, task=task, out=tmp_path / "run", quiet=True, **{**tiny, "steps": 2})
     pipe = headway.load(tmp_path / "run")
-    own = room(task)
+    own = task_named(task)
     inputs = own.held_out_inputs(pipe, given_for(tmp_path / "run", pipe), 7)
     assert 0 < len(inputs) <= 7 and all(isinstance(one, str) for one in inputs)
     one, other = own.comparable(pipe, inputs), own.comparable(pipe, inputs)

@@ -40,7 +40,7 @@ from headway.science.contest import RATES, WRITERS, Contest, remember, varied, w
 from headway.science.longer import held_out_tokens, loss_by_length
 from headway.science.recall import recall_by_distance
 from headway.science.speeds import speeds, token_seconds
-from headway.tasks.registry import recogniser, room, spec
+from headway.tasks.registry import recogniser, spec, task_named
 from headway.training.evaluation.comparison import SCORES, better_over_seeds, over_seeds
 from headway.training.evaluation.metric import VAL_LOSS, Metric
 from headway.training.monitor.progress import Progress
@@ -87,7 +87,7 @@ def compare(contest: Contest, out: Path, progress: Progress) -> dict[str, Any]:
     slower = "; at equal tokens a slower model than the first takes longer" if contest.match == "tokens" else ""
     each = f"{len(models)} models with {contest.time} each (--time to change)"
     progress.say(f"{each}: about {most}, plus measurements{slower}")
-    inputs = room(found.task).some_inputs(source, found, SAMPLE)
+    inputs = task_named(found.task).some_inputs(source, found, SAMPLE)
     rows: list[dict[str, Any]] = []
     first: dict[str, Any] | None = None
     for number, model in enumerate(models):
@@ -284,7 +284,7 @@ def _check(contest: Contest, models: Sequence[Candidate], chosen: TrainOptions, 
     TrainOptions(seed=contest.seed)  # named as the user named it, not as the split's
     for model in models:
         check_for_task(TrainOptions(**{**_options(contest, model, None), "seed": contest.seed}), found.task)
-    if (needs := room(found.task).metric_needs()) is not None:
+    if (needs := task_named(found.task).metric_needs()) is not None:
         raise InputError(needs)
     if contest.test:
         columns = {name: getattr(found, name) for name in COLUMNS} if isinstance(source, Table) else {}
@@ -303,7 +303,7 @@ def _measured(contest: Contest, path: Path) -> tuple[dict[str, Any], np.ndarray]
     """The metrics that count, and the result of each unit, (N, 2): on the test file, or on all of the held-out part."""
     pipe = load(path, precision=FLOAT32)
     data = given_for(path, pipe, [contest.test] if contest.test else [], whole=True)
-    measured = room(pipe.task).evaluate(pipe, data)
+    measured = task_named(pipe.task).evaluate(pipe, data)
     each = np.concatenate(data.each or [np.empty((0, 2))])
     kept = {name: value for name, value in measured.items() if isinstance(value, int | float) or name == "intervals"}
     return kept, each

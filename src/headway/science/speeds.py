@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch, TargetKind
-from headway.tasks.registry import room
+from headway.tasks.registry import task_named
 from headway.tasks.task import Timed
 from headway.training.loop.thread_parallel import ThreadParallel
 
@@ -37,7 +37,7 @@ def speeds(pipes: Sequence[Any], texts: Sequence[str]) -> list[dict[str, float]]
     """
     if not pipes:
         return []
-    timed = [room(pipe.task).timed(pipe, texts, WRITTEN) for pipe in pipes]
+    timed = [task_named(pipe.task).timed(pipe, texts, WRITTEN) for pipe in pipes]
 
     def one(asked: Timed) -> Callable[[int], Any]:
         return lambda number: asked.answer(asked.inputs[number % len(asked.inputs)])

@@ -1,6 +1,6 @@
 """How a model is checked: what it is trained on for a few steps, and how its answers are compared with other programs'.
 
-loader = room.external_loader(pipe, model, architecture)
+loader = task.external_loader(pipe, model, architecture)
 opened = loader.open(transformers, directory)
 opened.answers, opened.model                # what the user calls, and the bare model inside
 

@@ -1,4 +1,4 @@
-"""The command that runs a task's models: what its room tells the command line about it.
+"""The command that runs a task's models: what it tells the command line about it.
 
     command(name)      the class of one     headway.tasks.NAME.spec.COMMAND
 

@@ -5,8 +5,9 @@ A package names the module of its task in the group ``headway.tasks``:
     [project.entry-points."headway.tasks"]
     stars = "own_task"
 
-The module is a package laid out like a room (``own_task.spec.SPEC``, ``own_task.room.TASK``, and ``own_task.command``
-with COMMAND where its command is its own), or one file with these names.  Nothing is imported before it is asked for.
+The module is a package laid out like a folder of ``headway.tasks`` (``own_task.spec.SPEC``, ``own_task.task.TASK``, and
+``own_task.spec.COMMAND`` where its command is its own), or one file with these names.  Nothing is imported before it is
+asked for.
 """
 
 import contextlib
@@ -23,6 +24,8 @@ from headway.errors import InputError
 
 GROUP = "headway.tasks"
 PORTING = "'A task of your own' in docs/architecture.md names what took the place of what"
+FORMER = {"TASK": "room", "COMMAND": "command"}
+"""The submodules of packages that had these constants before."""
 FOLDERS = (".dist-info", ".egg-info")
 """How the names end of the folders in which installed packages say what they are."""
 
@@ -46,8 +49,12 @@ class Plugin:
         not fit what is ``expected``.
         """
         try:
+            if constant in FORMER and _is_there(f"{self.module}.{FORMER[constant]}"):
+                raise self.unusable(f"its {FORMER[constant]}.py is {file}.py now; {PORTING}")
             place = f"{self.module}.{file}"
             module = import_module(place if _is_there(place) else self.module)
+        except InputError:
+            raise
         except (Exception, SystemExit) as error:
             if isinstance(error, ImportError) and (error.name or "").startswith("headway."):
                 lacks = f"it was written for another version of Headway, and this one has no {error.name}; {PORTING}"

@@ -71,7 +71,7 @@ def check(name: str) -> None:
     """Raise InputError for a task that does not exist, or is unusable."""
     if name not in (*NAMES, *others()):
         raise InputError(f"the task is {shown(name)}; it can be {', '.join((*NAMES, *others()))}.")
-    room(name)
+    task_named(name)
 
 
 @cache
@@ -157,7 +157,7 @@ def command(name: str) -> "type[Command]":
         return isinstance(found, type) and issubclass(found, Command)
 
     plain = plain_command(spec(name))
-    return _plugins()[name].part("command", "COMMAND", fits, "a subclass of Command", plain)
+    return _plugins()[name].part("spec", "COMMAND", fits, "a subclass of Command", plain)
 
 
 @cache
@@ -171,23 +171,23 @@ def recogniser(name: str) -> "Recogniser":
     def fits(found: Any) -> bool:
         return isinstance(found, Recogniser) and found.task == name
 
-    room(name)  # a task that cannot be used is named before its data are looked at
+    task_named(name)  # a task that cannot be used is named before its data are looked at
     return _plugins()[name].part("recognise", "RECOGNISER", fits, "a Recogniser of this task", TextAndValue(name))
 
 
 @cache
-def room(name: str) -> "Task":
+def task_named(name: str) -> "Task":
     """A task.  Raises as ``spec`` does."""
     from headway.tasks.task import Task
 
     if name in NAMES:
-        return _part(name, "room", "TASK")
+        return _part(name, "task", "TASK")
     own = spec(name)
 
     def fits(found: Any) -> bool:
         return isinstance(found, Task) and getattr(found, "spec", None) == own
 
-    return _plugins()[name].part("room", "TASK", fits, "an instance of a subclass of Task, with SPEC as its spec")
+    return _plugins()[name].part("task", "TASK", fits, "an instance of a subclass of Task, with SPEC as its spec")
 
 
 def _part(name: str, module: str, what: str) -> Any:

@@ -2,7 +2,7 @@
 
     spec(name)      plain data about a task, without torch         headway.tasks.NAME.spec.SPEC
     command(name)   the command that runs its models       headway.tasks.NAME.spec.COMMAND
-    room(name)      the task itself                                headway.tasks.NAME.room.TASK
+    task_named(name)   the task itself                         headway.tasks.NAME.task.TASK
 
 The data flow: file -> ``Task.open_data`` -> ``TaskData`` -> batches -> ``Objective.loss`` -> training loop -> run
 directory -> ``Task.pipeline`` -> answers.  The users of tasks (workflows, science, reports, the command line) ask

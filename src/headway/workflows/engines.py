@@ -26,7 +26,7 @@ from headway.runtime.engines.exported import open_engine, place_of
 from headway.runtime.engines.registry import FLOAT32, SPECS, TORCH
 from headway.runtime.precision import available
 from headway.tasks.checks import BOUND, apart
-from headway.tasks.registry import room
+from headway.tasks.registry import task_named
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.store.facts import read_facts
 from headway.training.store.run_directory import RunDirectory
@@ -75,7 +75,7 @@ def engines(run: str, *, limit: float, progress: Progress | None = None) -> list
         return []
     pipes = {precision: load(run, device="cpu", precision=precision) for precision in _precisions(found)}
     exact = pipes[FLOAT32]
-    task = room(exact.task)
+    task = task_named(exact.task)
     inputs = _held_out(run, exact, MOST)
     rows: list[Row] = []
     opened: list[Engine | None] = []
@@ -121,13 +121,13 @@ def batch_differences(run: str) -> dict[tuple[str, str], float]:
 
 def batch_difference(pipe: Any, inputs: Sequence[Any]) -> float:
     """How far the answers to inputs together are from those to each alone (``compare_answers.apart``)."""
-    task = room(pipe.task)
+    task = task_named(pipe.task)
     answer = partial(task.comparable, pipe) if task.spec.writes else lambda some: list(pipe(list(some)))
     return apart(answer(inputs), [answer([one])[0] for one in inputs])
 
 
 def _held_out(run: str, pipe: Any, count: int) -> Sequence[Any]:
-    inputs = room(pipe.task).held_out_inputs(pipe, given_for(run, pipe), count)
+    inputs = task_named(pipe.task).held_out_inputs(pipe, given_for(run, pipe), count)
     if not inputs:
         raise InputError(f"{run}: has no held-out inputs of which answers could be compared.")
     return inputs

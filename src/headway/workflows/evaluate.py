@@ -21,7 +21,7 @@ from headway.nn.global_state import isolated
 from headway.runtime.precision import FLOAT32
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.inputs import lost_characters
-from headway.tasks.registry import recogniser, room, spec
+from headway.tasks.registry import recogniser, spec, task_named
 from headway.tasks.task import Pipeline
 from headway.text.tokenizer import Tokenizer
 from headway.training.evaluation.comparison import judged
@@ -62,7 +62,7 @@ def evaluate(
         line := lost_characters(_texts(given_data, pipe.task), pipe.tokenizer)
     ):
         warnings.warn(line, stacklevel=3)
-    metrics = room(pipe.task).evaluate(pipe, given_data)
+    metrics = task_named(pipe.task).evaluate(pipe, given_data)
     verdict = _verdict(pipe.task, metrics, given_data)
     on = f"{given_data.source.name}, the held-out part" if given_data.same else given_data.source.name
     every = {metric.key: metrics.get(metric.key) for metric in REPORTED}
@@ -105,7 +105,7 @@ def given_for(
     given: dict[str, Any] = {key: value for key, value in columns.items() if value is not None}
     options = options.but(**given)
     check_for_task(options, pipe.task)
-    chat = room(pipe.task).reads_conversations(pipe)
+    chat = task_named(pipe.task).reads_conversations(pipe)
     source, found = read_input(files, options, known_columns(facts), chat=chat)
     for line in rows_left_out(source):
         warnings.warn(line, stacklevel=2)

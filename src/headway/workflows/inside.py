@@ -21,7 +21,7 @@ from headway.nn.global_state import isolated
 from headway.runtime.precision import FLOAT32
 from headway.tasks.inside import Inside
 from headway.tasks.inspection import rows, token_names
-from headway.tasks.registry import room
+from headway.tasks.registry import task_named
 from headway.tasks.task import Pipeline
 
 BEST = 40
@@ -41,7 +41,7 @@ def look_inside(pipe: Pipeline, text: Any, target: str | None = None) -> Inside:
     text without tokens or longer than the model reads, for a file that is not an image, and for a target that is given
     to another model.
     """
-    found = room(pipe.task).inspect(pipe, text, target)
+    found = task_named(pipe.task).inspect(pipe, text, target)
     if found is None:
         raise InputError(f"attention cannot be shown for {pipe.task.replace('_', ' ')} models.")
     return found

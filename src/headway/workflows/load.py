@@ -21,7 +21,7 @@ from headway.runtime.engines.engine import Engine
 from headway.runtime.engines.exported import open_engine
 from headway.runtime.engines.registry import AUTO, SPECS, TORCH, check_engine
 from headway.tasks.checks import own_model
-from headway.tasks.registry import NAMES, check, others, room, spec, with_head
+from headway.tasks.registry import NAMES, check, others, spec, task_named, with_head
 from headway.tasks.task import Pipeline
 from headway.training.store.facts import check_files, read_facts
 
@@ -113,7 +113,7 @@ def load_model(directory: Path, precision: str | None = None) -> nn.Module:
 
     def build(config: OwnConfig) -> nn.Module:
         _check_installed(config.task, directory)
-        return own_model(room(config.task), config)
+        return own_model(task_named(config.task), config)
 
     return hub.load_model(directory, build_own=build, precision=precision)
 
@@ -136,7 +136,7 @@ def pipeline_of(model: Any, directory: Path, *, alone: bool = False) -> Pipeline
                 "`headway train FOLDER --from` it makes a classifier."
             )
         raise InputError(f"{directory / 'config.json'}: the task of this model is unknown.")
-    return room(name).pipeline(model, directory, facts)
+    return task_named(name).pipeline(model, directory, facts)
 
 
 def task_of(model: nn.Module, named: str | None = None) -> str | None:

@@ -19,7 +19,7 @@ from headway.errors import InputError
 from headway.hub.adapters.locate import locate_model
 from headway.models.device import device_of, wait_for
 from headway.runtime.precision import FLOAT32, available
-from headway.tasks.registry import room, spec
+from headway.tasks.registry import spec, task_named
 from headway.training.evaluation.comparison import too_few
 from headway.training.evaluation.metric import Metric
 from headway.training.monitor.progress import NoProgress, Progress
@@ -172,12 +172,12 @@ def _inputs(run: str) -> list[Any]:
         raise InputError(f"{run}: it does not record its training data, with which its precisions could be measured.")
     options = reading_options(facts, files, facts["task"])
     source, found = read_input(files, options, known_columns(facts))
-    return room(facts["task"]).some_inputs(source, found, INPUTS)
+    return task_named(facts["task"]).some_inputs(source, found, INPUTS)
 
 
 def _speeds(pipe: Any, inputs: list[Any], seconds: float) -> Iterator[dict[str, Any]]:
     """The speed with one thread and with all, for each number of texts at once, as often as the time allows."""
-    timed = room(pipe.task).timed(pipe, inputs, WRITTEN)
+    timed = task_named(pipe.task).timed(pipe, inputs, WRITTEN)
     threads, device = torch.get_num_threads(), pipe.runtime.device
     counts = sorted({1, threads}) if device.type == "cpu" else [threads]
     each = seconds / (len(counts) * len(BATCHES))

@@ -24,7 +24,7 @@ from headway.io.csv_text import as_csv
 from headway.science.scaling.grid import KINDS, Grid, Kind, Shape, Text, plan_grid, shapes
 from headway.science.scaling.points import COUNTS, Run, read_points
 from headway.science.scaling.queue import run_queue
-from headway.tasks.registry import NAMES, named, room
+from headway.tasks.registry import NAMES, named, task_named
 from headway.tasks.task import Scaling, TaskInputs
 from headway.training.hardware.precision import LEAST_WIDTH, faster_precision
 from headway.training.loop.thread_parallel import ThreadParallel, share_count
@@ -114,9 +114,9 @@ def decide(
     started = time.monotonic() if started is None else started
     progress.phase("reading")
     task = options.data.task or TASK
-    scaling = room(named(task)).scaling()
+    scaling = task_named(named(task)).scaling()
     if scaling is None:
-        able = " and ".join(name for name in NAMES if room(name).scaling() is not None)
+        able = " and ".join(name for name in NAMES if task_named(name).scaling() is not None)
         raise InputError(f"--task {task}: scale is for {able}.")
     options = options.but(task=task, tokenizer=options.data.tokenizer or TOKENIZER)
     source, found = read_input(inputs, options)
@@ -128,7 +128,7 @@ def decide(
     earlier = _kept(out, asked) if out is not None else None
     if earlier is not None:
         return earlier
-    data: Any = room(task).open_data(TaskInputs(source, held_out, found, options, None, None, progress))
+    data: Any = task_named(task).open_data(TaskInputs(source, held_out, found, options, None, None, progress))
     text = Text(data.n_tokens, len(data.validation), data.tokenizer.vocab_size)
     length = options.data.length or (SHORT if wanted < LONG_TIME else LONG)
     progress.phase("timing")

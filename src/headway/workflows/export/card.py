@@ -22,7 +22,7 @@ from headway.reports.record import Record
 from headway.reports.verdict import verdict, verdict_of
 from headway.reports.wording import decimal
 from headway.runtime.engines.graph import DECODER, ENCODER, MODEL
-from headway.tasks.registry import known, room
+from headway.tasks.registry import known, task_named
 from headway.workflows.export.choose_loader import loader_of
 from headway.workflows.export.exportable import refusals
 from headway.workflows.export.parity import Parity
@@ -88,7 +88,7 @@ def _front_matter(record: Record, task: str, place: str, target: str, parity: Pa
 def _tag(task: str) -> str:
     """The task as the hub names it; empty for one of a package that is not installed."""
     with suppress(KeyError, InputError):
-        return room(task).pipeline_tag
+        return task_named(task).pipeline_tag
     return ""
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from headway.hub.sentence_transformers import without_modules
 from headway.models.heads import Gives, gives
 from headway.tasks.checks import ExternalLoader, class_loader
-from headway.tasks.registry import room
+from headway.tasks.registry import task_named
 
 CLASSES = {
     "ForCausalLM": "AutoModelForCausalLM",
@@ -33,7 +33,7 @@ def loader_of(pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader:
 
     ``architecture`` is the one named in ``config.json``.
     """
-    loader = None if pipe is None else room(pipe.task).external_loader(pipe, model, architecture)
+    loader = None if pipe is None else task_named(pipe.task).external_loader(pipe, model, architecture)
     return loader or class_loader(class_of(architecture))
 
 

@@ -22,7 +22,7 @@ from headway.models.adapt.lora import count_parameters
 from headway.models.device import device_of
 from headway.models.heads import gives
 from headway.models.own import OwnConfig
-from headway.tasks.registry import NAMES, recogniser, room, spec
+from headway.tasks.registry import NAMES, recogniser, spec, task_named
 from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base, take_stack
@@ -173,7 +173,7 @@ def _opened(given: TaskInputs) -> TaskData:
     if held_out is not None and isinstance(held_out, Dialogues) != talk:
         one, other = (source, held_out) if talk else (held_out, source)
         raise InputError(f"{one.name} holds conversations, {other.name} does not; both must be of the same kind.")
-    return room(given.found.task).open_data(given)
+    return task_named(given.found.task).open_data(given)
 
 
 def _check_own(plan: Plan, task: str, run: RunDirectory) -> None:

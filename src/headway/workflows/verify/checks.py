@@ -28,7 +28,7 @@ from headway.models.own import OwnConfig
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.runtime.precision import FLOAT32, resolved
 from headway.tasks.checks import BOUND
-from headway.tasks.registry import room, spec
+from headway.tasks.registry import spec, task_named
 from headway.training.loop.thread_parallel import ThreadParallel
 from headway.training.loop.trainer import divide_and_clip
 from headway.training.objective import Objective
@@ -139,7 +139,7 @@ def _trial(subject: Subject) -> tuple[Objective, Batch] | None:
     written = []
     if isinstance(model, EncoderDecoder):
         written = subject.targets([min(LEARNT, model.config.max_length)] * ROWS)
-    return room(subject.pipe.task).trial(subject.pipe, inputs, written)
+    return task_named(subject.pipe.task).trial(subject.pipe, inputs, written)
 
 
 def check_precision(subject: Subject, place: Path) -> Check:

@@ -8,7 +8,7 @@ from headway.errors import InputError
 from headway.hub.fingerprint import fingerprint
 from headway.hub.preprocessor import ImagePreprocessor, save_preprocessor
 from headway.tasks.checks import Material, MaterialInputs
-from headway.tasks.registry import room, spec
+from headway.tasks.registry import spec, task_named
 from headway.text.tokenizer import Tokenizer
 from headway.training.option_fields import flag
 from headway.training.options import TrainOptions
@@ -205,7 +205,7 @@ def own_data(facts: dict[str, Any], length: int, folder: Path) -> Material | Non
         source, found = read_input(files, options, known_columns(facts), chat="conversations" in data)
         if source.fingerprint != data.get("fingerprint"):
             return None
-        made = room(task).beginning(source, found, options, MaterialInputs(facts, length, folder))
+        made = task_named(task).beginning(source, found, options, MaterialInputs(facts, length, folder))
     except InputError:
         return None
     if made is None:
@@ -216,7 +216,7 @@ def own_data(facts: dict[str, Any], length: int, folder: Path) -> Material | Non
 def made_up(subject: Subject, facts: dict[str, Any], length: int, folder: Path) -> Material:
     """Inputs of random tokens of the model's vocabulary, or of random pixels.  Raises DoesNotApply if neither works."""
     pipe = subject.pipe
-    made = room(pipe.task).made_up(pipe, MaterialInputs(facts, length, folder))
+    made = task_named(pipe.task).made_up(pipe, MaterialInputs(facts, length, folder))
     if made is None:
         raise DoesNotApply("its run has no data, and none can be generated")
     return replace(made, options={"task": pipe.task, **made.options})

@@ -20,7 +20,7 @@ from headway.models.device import model_device
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.runtime.windows import frame
 from headway.tasks.checks import ordinary, token_vectors
-from headway.tasks.registry import room, spec
+from headway.tasks.registry import spec, task_named
 from headway.tasks.task import Pipeline
 from headway.text.tokenizer import Tokenizer
 
@@ -51,7 +51,7 @@ class Subject:
     @property
     def processor(self) -> Tokenizer | ImagePreprocessor:
         """The tokenizer or image preprocessor of the model."""
-        return room(self.pipe.task).processor(self.pipe)
+        return task_named(self.pipe.task).processor(self.pipe)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -129,7 +129,7 @@ def read(subject: Subject, model: nn.Module, texts: Sequence[Any], *, left: bool
     pair = {}
     if getattr(model_config(subject.one), "segments", 0) > 1:
         pair["segments"] = segments_of([len(text) // 2 for text in texts], ids.shape[1]).to(device)
-    answers = room(subject.pipe.task).read(subject.pipe, model, ids, mask, **pair)
+    answers = task_named(subject.pipe.task).read(subject.pipe, model, ids, mask, **pair)
     if answers.dim() <= 2:
         return list(answers.float())
     return [
