@@ -20,6 +20,7 @@ from headway.runtime.engines.exported import place_of
 from headway.runtime.engines.registry import SPECS
 from headway.tasks.checks import apart
 from headway.workflows.export.export import export
+from headway.workflows.verify.samples import Subject, read
 
 TEXTS = ["the cat sat", "old dogs ran past red doors and sang", "a", "on a mat while the cat sang " * 9, "", "zebra"]
 GREEDY = {"max_tokens": 70, "temperature": 0}
@@ -100,6 +101,14 @@ def test_an_engine_reads_two_texts_together(engine: str, exported: Callable, mon
         monkeypatch.delitem(runtime.many.session.shapes, "token_type_ids")  # a graph without segments
         with pytest.warns(UserWarning, match="does not read two texts together: torch does it"):
             assert (read(borders) - expected).abs().max() <= 2e-5
+
+
+def test_verify_reads_a_model_with_segments_as_two_texts(exported: Callable):
+    pipe, text = headway.load(exported("classification")), [5, 6, 7, 8]
+    alone, padded = (read(Subject(pipe), pipe.model, texts)[0] for texts in ([text], [text, [5] * 9]))
+    with torch.no_grad():
+        expected = pipe.model(torch.tensor([text]), None, torch.tensor([[0, 0, 1, 1]]))[0]
+    assert torch.equal(alone, expected) and (padded - expected).abs().max() <= 2e-5
 
 
 LOWER = [(engine, task) for engine, task in CASES if engine != "llama.cpp"]
