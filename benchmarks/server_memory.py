@@ -29,7 +29,7 @@ CLASSES = (1, 4, 16, 64, 250, 500)
 """Words of a text."""
 ROUTES = {"text": "/generate", "chat": "/generate", "labels": "/classify", "fill": "/fill", "marian": "/translate"}
 """By model; of the others /embed."""
-CLIENTS, EVERY = 4, 15.0
+CLIENTS, EVERY = 4, 1.0
 GROWTH, MOST = 1.03, 1.5
 
 

@@ -64,10 +64,9 @@ class Pipe:
 def made_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A model of a task that no file of the command line knows, not even the table of verbs, which is read first."""
     importlib.import_module("headway.cli.main")
-    for name, values in {"spec": {"SPEC": SPEC}, "command": {"COMMAND": Measure}}.items():
-        module = ModuleType(f"headway.tasks.length.{name}")
-        vars(module).update(values)
-        monkeypatch.setitem(sys.modules, module.__name__, module)
+    module = ModuleType("headway.tasks.length.spec")
+    vars(module).update(SPEC=SPEC, COMMAND=Measure)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(registry, "NAMES", (*registry.NAMES, "length"))
     monkeypatch.setattr("headway.workflows.load.load", lambda path, **settings: Pipe())
     (tmp_path / "config.json").write_text("{}")

@@ -85,7 +85,7 @@ def test_special_ids(kind: str) -> None:
     assert encoder.tokens[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     plain = encoder.encode("speak")
     assert encoder.encode("speak", special=True) == [2, *plain, 3]
-    ids, types = encoder.encode_pair("speak", "All")
+    ids, types, _ = encoder.encode_pair("speak", "All")
     second = encoder.encode("All")
     assert ids == [2, *plain, 3, *second, 3]
     assert types == [0] * (len(plain) + 2) + [1] * (len(second) + 1)
