@@ -40,13 +40,20 @@ train.MOST_CHARACTERS = 500_000
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_ten_times_the_text_needs_no_more_memory(tmp_path: Path, tiny: dict[str, Any]):
+    """The least of three runs, since what threads hold at once makes some 15 % of it a matter of chance."""
     options = words({**tiny, "layers": 1, "vocab": 300, "steps": 3, "length": 128, "evaluations": 1})
     found = []
     for size in (1, 10):
-        data, run, cache = tmp_path / f"{size}.txt", tmp_path / f"run-{size}", tmp_path / f"cache-{size}"
+        data, run, cache = tmp_path / f"{size}.txt", tmp_path / f"run-{size}-0", tmp_path / f"cache-{size}"
         write_text(data, size * 1_000_000)
-        train = peak(["train", data, "--out", run, *options], cache, BOUNDS)
-        found.append((train["resident"], peak(["evaluate", run, "--threads", 1], cache)["resident"]))
+        train = [
+            peak(
+                ["train", data, "--out", tmp_path / f"run-{size}-{n}", *options], tmp_path / f"{cache.name}-{n}", BOUNDS
+            )
+            for n in range(3)
+        ]
+        evaluation = peak(["evaluate", run, "--threads", 1], cache)["resident"]
+        found.append((min(one["resident"] for one in train), evaluation))
     (train, evaluation), (train_more, evaluation_more) = found
     assert train_more < 1.1 * train and evaluation_more < 1.1 * evaluation, found
 
