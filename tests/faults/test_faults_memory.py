@@ -44,16 +44,12 @@ def test_ten_times_the_text_needs_no_more_memory(tmp_path: Path, tiny: dict[str,
     options = words({**tiny, "layers": 1, "vocab": 300, "steps": 3, "length": 128, "evaluations": 1})
     found = []
     for size in (1, 10):
-        data, run, cache = tmp_path / f"{size}.txt", tmp_path / f"run-{size}-0", tmp_path / f"cache-{size}"
+        data, peaks = tmp_path / f"{size}.txt", []
         write_text(data, size * 1_000_000)
-        train = [
-            peak(
-                ["train", data, "--out", tmp_path / f"run-{size}-{n}", *options], tmp_path / f"{cache.name}-{n}", BOUNDS
-            )
-            for n in range(3)
-        ]
-        evaluation = peak(["evaluate", run, "--threads", 1], cache)["resident"]
-        found.append((min(one["resident"] for one in train), evaluation))
+        for again in range(3):
+            run, cache = (tmp_path / f"{name}-{size}-{again}" for name in ("run", "cache"))
+            peaks.append(peak(["train", data, "--out", run, *options], cache, BOUNDS)["resident"])
+        found.append((min(peaks), peak(["evaluate", run, "--threads", 1], cache)["resident"]))
     (train, evaluation), (train_more, evaluation_more) = found
     assert train_more < 1.1 * train and evaluation_more < 1.1 * evaluation, found
 

@@ -34,22 +34,21 @@ def verdict_of(record: Record) -> dict[str, Any]:
     return judged(known_task(record.task).headline, record.metrics, record.baselines)
 
 
-def comparison_in_words(found: Mapping[str, Any], task: str, called: str | None = None) -> list[str]:
+def comparison_in_words(found: Mapping[str, Any], task: str, called: str) -> list[str]:
     """The sentences about a model, ``called`` so, and its best baseline, without advice."""
     key, value, result = str(found["metric"]), number(found["value"]) or 0.0, found.get("result")
-    model = called or "Transformer"
     figure = "a validation loss of" if key == "val_loss" else known_task(task).metric(key).name
     unit = f" {known_task(task).loss_unit}".rstrip() if key == "val_loss" else ""
     own, other = interval(found.get("interval")), number(found.get("against_value"))
     if result == "constant":
         as_majority = ", as the majority class does" if key in ("accuracy", "macro_f1") else ""
         one = known_task(task).counted
-        said = f"The {model} gives one answer for every {one}{as_majority}: it has learnt nothing"
+        said = f"The {called} gives one answer for every {one}{as_majority}: it has learnt nothing"
         best = "" if other is None else f", {_called(found['against'])} {decimal(other)}"
         return [f"{said} ({figure} {decimal(value)}{unit}{best})."]
     if found.get("against") is None or other is None:
         known = f" ({own})" if own else ""
-        return [f"The {model} reaches {figure} {decimal(value)}{unit}{known}; no baseline was measured."]
+        return [f"The {called} reaches {figure} {decimal(value)}{unit}{known}; no baseline was measured."]
     rival, apart = _called(found["against"]), abs(value - other)
     places = 2 if apart >= 0.1 else 3 if apart >= 0.002 else 4
     ours, theirs, gap = (decimal(one, places) for one in (value, other, apart))
@@ -61,20 +60,20 @@ def comparison_in_words(found: Mapping[str, Any], task: str, called: str | None 
     if result == "too few":
         few = f"{units or 0:,.0f} {where} {_plural(found.get('unit'), units)} {'is' if units == 1 else 'are'} too few"
         return [
-            f"Not judged: {few} to compare the {model} ({figure} {ours}{unit}) with {rival} ({theirs}).",
+            f"Not judged: {few} to compare the {called} ({figure} {ours}{unit}) with {rival} ({theirs}).",
             "Measure it on more data with `headway evaluate`, or hold out more with --validation.",
         ]
     if result == "better":
-        said = f"The {model} beats {rival}: {figure} {ours}{unit} against {theirs}"
+        said = f"The {called} beats {rival}: {figure} {ours}{unit} against {theirs}"
     elif result == "worse":
-        said = f"{rival[0].upper()}{rival[1:]} beats the {model}: {figure} {theirs}{unit} against {ours}"
+        said = f"{rival[0].upper()}{rival[1:]} beats the {called}: {figure} {theirs}{unit} against {ours}"
     elif result == "undecided" and value == other == 1.0 and key != "val_loss":
-        return [f"The {model} and {rival} are both perfect{on} ({figure} {ours}): nothing here tells them apart."]
+        return [f"The {called} and {rival} are both perfect{on} ({figure} {ours}): nothing here tells them apart."]
     elif result == "undecided":
-        said = f"Undecided: the {model} reaches {figure} {ours}{unit}, {rival} {theirs}"
+        said = f"Undecided: the {called} reaches {figure} {ours}{unit}, {rival} {theirs}"
         return [f"{said}; the difference of {gap} ({between}{on}) may be chance.", *_by_macro_f1(found)]
     else:
-        said = f"The {model} reaches {figure} {ours}{unit}, {rival} {theirs}"
+        said = f"The {called} reaches {figure} {ours}{unit}, {rival} {theirs}"
         return [f"{said}; no interval was measured, so which is better is not judged."]
     return [f"{said}, a difference of {gap} ({between}{on}).", *_by_macro_f1(found)]
 

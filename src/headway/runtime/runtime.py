@@ -336,11 +336,9 @@ class Runtime:
 
     def _output(self, engine: Engine | None, ids: Tensor, mask: Tensor | None = None, **more: Tensor | None) -> Tensor:
         """What the model gives for ids, mask, ``chosen`` and ``segments``, by the engine if there is one."""
-        given = {name: value for name, value in more.items() if value is not None}
-        found = self._by(engine, lambda engine: engine.output(ids, mask, **given))
-        if found is not None:
-            return found
-        output: Tensor = self.model(ids, mask, **given)
+        named = {name: value for name, value in more.items() if value is not None}
+        outputs = self._by(engine, lambda engine: engine.output(ids, mask, **named))
+        output: Tensor = self.model(ids, mask, **named) if outputs is None else outputs
         return output
 
     def _by(self, engine: Engine | None, call: Callable[[Engine], T]) -> T | None:

@@ -75,8 +75,8 @@ class TextTask(Task):
 
     def answers(self, outputs: Tensor) -> list[Any]:
         """The answers, of which JSON can be made, to the outputs (B, ...) for some texts."""
-        found: list[Any] = outputs.tolist()
-        return found
+        answers: list[Any] = outputs.tolist()
+        return answers
 
     def open_data(self, given: TaskInputs) -> TaskData:
         return NumberData(self, given)
@@ -275,5 +275,5 @@ class TextPipeline:
             return []
         rows = [ids or [0] for ids in beginnings(self.tokenizer, texts, self.max_length)]
         read = self.runtime.read(rows, lambda output, ids, mask, _: output(ids, mask).float())
-        found = self._answers(of_one(self.model, torch.stack(read)))
-        return found[0] if alone else found
+        answers = self._answers(of_one(self.model, torch.stack(read)))
+        return answers[0] if alone else answers

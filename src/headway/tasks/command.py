@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from headway.errors import field
 from headway.errors import field as field_of
 from headway.tasks.spec import TaskSpec
 
@@ -210,9 +209,9 @@ class LabelCommand(Command):
 
     def lines(self, start: int, found: Sequence[dict[str, Any]]) -> Iterator[str]:
         for number, one in enumerate(found, start):
-            answer = "\t" if one["label"] is None else f"{field(one['label'])}\t{one['score']:.3f}"
+            answer = "\t" if one["label"] is None else f"{field_of(one['label'])}\t{one['score']:.3f}"
             known = f"\tknown {one['known']:.2f}" if "known" in one else ""
-            yield f"{answer}\t{field(self.inputs.values[number])}{known}"
+            yield f"{answer}\t{field_of(self.inputs.values[number])}{known}"
 
     def objects(self, number: int, one: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {self.inputs.what: self.inputs.values[number], **one}

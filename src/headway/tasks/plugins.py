@@ -49,18 +49,17 @@ class Plugin:
         not fit what is ``expected``.
         """
         try:
-            if constant in FORMER and _is_there(f"{self.module}.{FORMER[constant]}"):
-                raise self.unusable(f"its {FORMER[constant]}.py is {file}.py now; {PORTING}")
+            is_former = constant in FORMER and _is_there(f"{self.module}.{FORMER[constant]}")
             place = f"{self.module}.{file}"
             module = import_module(place if _is_there(place) else self.module)
-        except InputError:
-            raise
         except (Exception, SystemExit) as error:
             if isinstance(error, ImportError) and (error.name or "").startswith("headway."):
                 lacks = f"it was written for another version of Headway, and this one has no {error.name}; {PORTING}"
                 raise self.unusable(lacks) from error
             lines = str(error).strip().splitlines()
             raise self.unusable(f"importing it fails: {type(error).__name__}: {lines[0] if lines else ''}") from error
+        if is_former:
+            raise self.unusable(f"its {FORMER[constant]}.py is {file}.py now; {PORTING}")
         found = getattr(module, constant, otherwise)
         if found is None:
             raise self.unusable(f"{module.__name__} has no {constant}")

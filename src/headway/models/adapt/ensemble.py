@@ -21,7 +21,9 @@ class Ensemble(nn.Module):
         """The configuration of the first member; the others read the same tokens."""
         return self.members[0].config
 
-    def forward(self, ids: Tensor, mask: Tensor | None = None, **more: Tensor) -> Tensor:
-        """(B, T) int -> (B, C): logarithms of the mean probabilities, in place of logits; ``more`` as its members."""
-        each = torch.stack([member(ids, mask, **more).float().softmax(dim=-1) for member in self.members])  # (M, B, C)
+    def forward(self, ids: Tensor, mask: Tensor | None = None, **segments: Tensor) -> Tensor:
+        """(B, T) int -> (B, C): logarithms of the mean probabilities, in place of logits."""
+        each = torch.stack(
+            [member(ids, mask, **segments).float().softmax(dim=-1) for member in self.members]
+        )  # (M, B, C)
         return each.mean(dim=0).log()

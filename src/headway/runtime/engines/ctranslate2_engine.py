@@ -34,13 +34,7 @@ class _Lacking:
             str(directory), device="cpu", intra_threads=torch.get_num_threads(), inter_threads=1
         )
 
-    def output(
-        self,
-        ids: Tensor,
-        mask: Tensor | None = None,
-        chosen: Tensor | None = None,
-        segments: Tensor | None = None,
-    ) -> Tensor:
+    def output(self, *_: Any, **__: Any) -> Tensor:
         """Raises Lacks."""
         raise Lacks("give outputs for whole texts")
 
@@ -68,12 +62,13 @@ class EncoderEngine(_Lacking):
     ) -> Tensor:
         """Ids, mask and segments (B, T) -> what the model gives for them."""
         lengths = [ids.shape[1]] * len(ids) if mask is None else mask.sum(dim=1).tolist()
-        rows, types = (
-            [row[:length] for row, length in zip(part.tolist(), lengths, strict=True)]
-            for part in (ids, torch.zeros_like(ids) if segments is None else segments)
-        )
-        found = self.opened.forward_batch(rows, **({} if segments is None else {"token_type_ids": types}))
-        x = torch.from_numpy(np.array(found.last_hidden_state))  # (B, T, D)
+
+        def rows(places: Tensor) -> list[list[int]]:
+            return [row[:length] for row, length in zip(places.tolist(), lengths, strict=True)]
+
+        types = None if segments is None else rows(segments)
+        hidden = self.opened.forward_batch(rows(ids), token_type_ids=types).last_hidden_state
+        x = torch.from_numpy(np.array(hidden))  # (B, T, D)
         head = self.model.head
         if head is None:
             return x

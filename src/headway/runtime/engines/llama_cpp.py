@@ -48,13 +48,7 @@ class LlamaEngine:
         weakref.finalize(self, _release, llama_cpp, self._model, self._free)
         self.vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self._model))
 
-    def output(
-        self,
-        ids: Tensor,
-        mask: Tensor | None = None,
-        chosen: Tensor | None = None,
-        segments: Tensor | None = None,
-    ) -> Tensor:
+    def output(self, *_: Any, **__: Any) -> Tensor:
         """Nothing: raises Lacks."""
         raise Lacks("give outputs for whole texts")
 
