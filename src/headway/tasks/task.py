@@ -1,8 +1,8 @@
 """The protocol of a task: everything that is specific to it.
 
-    spec(name)      plain data about a task, without torch         headway.tasks.NAME.spec.SPEC
-    command(name)   the command that runs its models       headway.tasks.NAME.spec.COMMAND
-    task_named(name)   the task itself                         headway.tasks.NAME.task.TASK
+    spec(name)         plain data about a task, without torch      headway.tasks.NAME.spec.SPEC
+    command(name)      the command that runs its models            headway.tasks.NAME.spec.COMMAND
+    task_named(name)   the task itself                             headway.tasks.NAME.task.TASK
 
 The data flow: file -> ``Task.open_data`` -> ``TaskData`` -> batches -> ``Objective.loss`` -> training loop -> run
 directory -> ``Task.pipeline`` -> answers.  The users of tasks (workflows, science, reports, the command line) ask
