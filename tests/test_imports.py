@@ -21,6 +21,7 @@ TYPED = "workflows.load"
 GROUND = {"errors", "io"}
 """Importable from everywhere but nn."""
 NN_MAY = {"collections", "concurrent", "contextlib", "functools", "math", "threading", "time", "torch", "typing"}
+NN_MAY |= {"os", "pathlib"}  # nn.threads: a fork waits for threads that are ending
 EXTRAS = {
     *(
         "fastapi",

@@ -54,3 +54,26 @@ def test_a_language_model(lm_run: Path):
 )
 def test_a_child_that_can_answer_does(threads: int, before: str, inside: str, classifier_run: Path):
     assert "'label'" in ran(classifier_run, threads, before, inside)
+
+
+FORKS = """
+import os, torch
+torch.set_num_threads(2)
+from headway.nn.threads import Threads
+
+def multiply(_):
+    return torch.ones(64, 33) @ torch.ones(33, 64)
+
+for _ in range(400):
+    with Threads(2) as threads:
+        threads.map(multiply, range(2))
+    if not os.fork():
+        torch.set_num_threads(1)
+        multiply(0)
+        os._exit(0)
+    os.wait()
+"""
+
+
+def test_a_child_does_not_wait_for_the_lock_of_a_thread_that_was_ending():
+    subprocess.run([sys.executable, "-c", FORKS], timeout=60, check=True)

@@ -3,13 +3,24 @@
 By default torch splits every operation among its threads and synchronises them after each one; in a sequence of
 hundreds of small operations, every synchronisation waits for the slowest thread.  Independent computations synchronise
 only once, at the end, which matters most where another program keeps a core busy.
+
+A thread that ends gives back the memory of its matrix products, and has ended for Python before that.  A process made
+by ``os.fork`` at that moment would wait forever for the lock of that memory, so a fork waits until they are gone.
 """
 
+import os
+import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import torch
+
+_ending: deque[int] = deque(maxlen=64)
+"""The system's numbers of threads that computed and were told to end."""
 
 
 class Threads:
@@ -17,7 +28,11 @@ class Threads:
 
     def __init__(self, count: int):
         self.count = count
-        self._pool = ThreadPoolExecutor(count) if count > 1 else None
+        self._ids: list[int] = []
+        self._pool = ThreadPoolExecutor(count, initializer=self._begin) if count > 1 else None
+
+    def _begin(self) -> None:
+        self._ids.append(threading.get_native_id())
 
     def __enter__(self) -> "Threads":
         return self
@@ -29,6 +44,7 @@ class Threads:
         """Wait for running computations; those still queued are cancelled."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+            _ending.extend(self._ids)
 
     def map(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
         """The results of ``function`` for each of the arguments, in order; the first error is raised."""
@@ -45,3 +61,16 @@ class Threads:
             return list(self._pool.map(one, *arguments))
         finally:
             torch.set_num_threads(threads)
+
+
+def _before_fork() -> None:
+    """Wait until the ending threads are gone, a second at most; where there is no /proc, nobody can tell."""
+    last = time.monotonic() + 1
+    threads = tuple(_ending)
+    while any(Path(f"/proc/self/task/{thread}").exists() for thread in threads) and time.monotonic() < last:
+        time.sleep(0.0001)
+    _ending.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork)
