@@ -17,7 +17,8 @@ WRITING_IDS = ("decoder_start_token_id", "bos_token_id", "eos_token_id", "pad_to
 """The ids that start, end and pad a text, in ``generation_config.json`` or in older versions' ``config.json``."""
 LABELS = ("id2label", "label2id")
 KEPT = re.compile(
-    r".*_token_ids?|bad_words_ids|id2label|label2id|problem_type|task_specific_params|tokenizer_class|prefix"
+    r".*_token_ids?|bad_words_ids|id2label|label2id|problem_type|thresholds|lists|task_specific_params|tokenizer_class"
+    r"|prefix"
     r"|max_length|min_length|num_beams|length_penalty|early_stopping|no_repeat_ngram_size|repetition_penalty"
     r"|do_sample|temperature|top_k|top_p"
 )
@@ -32,6 +33,17 @@ def kept_entries(directory: Path, theirs: Json, family: Family) -> dict[str, Jso
     config = {**family.special(theirs), **{key: value for key, value in theirs.items() if KEPT.fullmatch(key)}}
     path = directory / GENERATION
     return {CONFIG: config, GENERATION: read_object(path) if path.is_file() else {}}
+
+
+def keep(model: nn.Module, **entries: Any) -> None:
+    """Keep further entries of ``config.json`` with a model."""
+    kept = getattr(model, "kept", {})
+    model.kept = {**kept, CONFIG: {**kept.get(CONFIG, {}), **entries}}  # type: ignore[assignment]
+
+
+def kept(model: nn.Module, name: str) -> Any:
+    """Such an entry; None where there is none."""
+    return getattr(model, "kept", {}).get(CONFIG, {}).get(name)
 
 
 def entries_to_write(model: nn.Module, theirs: Json, entries: Json) -> dict[str, Json]:

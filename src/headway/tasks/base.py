@@ -7,11 +7,13 @@ class Stars(TextTask):
     def new_model(self, config): ...        # a model of ids and mask (B, T), which has an output for each text
 
 Without ``new_model`` a new model is an encoder with a head of ``outputs`` numbers for each text, and so is one that
-starts from a pretrained model (``--from``).
+starts from a pretrained model (``--from``).  With ``reads_pairs`` an input is two texts, read as one row; the task's
+recogniser is then a ``recognise.TwoTextsAndValue``, and a model of its own is given (ids, mask, segments).
 """
 
+import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,14 +23,18 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batches.batch_source import BatchSource, RowBatches
-from headway.data.batches.batching import Batch, TargetKind
+from headway.data.batches.batching import Batch, TargetKind, border
 from headway.data.batches.examples import Examples
 from headway.data.open.columns import number
-from headway.data.records.labels import Labelled, labelled
+from headway.data.open.detected import Detected
+from headway.data.records.corpus import Corpus
+from headway.data.records.labels import BETWEEN, Labelled, labelled
+from headway.data.records.sample import few
 from headway.data.records.table import Table
 from headway.errors import InputError, shown
 from headway.hub.directory import model_config
 from headway.hub.fine_tune import for_classification
+from headway.hub.kept_entries import keep
 from headway.io.quantities import counted
 from headway.models.heads import Gives, gives, n_outputs
 from headway.models.initialise import initialise
@@ -37,7 +43,16 @@ from headway.models.transformer import Decoder, Encoder
 from headway.runtime.runtime import Runtime
 from headway.tasks.checks import Material, MaterialInputs, made_up_table, own_model
 from headway.tasks.held_out import EvaluationInputs, Parts, in_parts
-from headway.tasks.inputs import beginnings, checked_length, cut_warning, reading_length, text_list, usual_longest
+from headway.tasks.inputs import (
+    beginnings,
+    checked_length,
+    cut_pairs,
+    cut_warning,
+    pair_list,
+    reading_length,
+    text_list,
+    usual_longest,
+)
 from headway.tasks.losses import RowLoss, averages, of_one, units
 from headway.tasks.rows import base_vocabulary, encoded_texts, measured_rows
 from headway.tasks.task import Task, TaskData, TaskInputs
@@ -86,40 +101,65 @@ class TextTask(Task):
         own = isinstance(config, OwnConfig) and config.task == self.spec.name
         if not own and (gives(model) is not Gives.ROW or n_outputs(model) != self.outputs):
             raise InputError(f"{directory / 'config.json'}: is no model for {self.spec.name}.")
-        tokenizer = Tokenizer.load(directory, rows=config.vocab_size)
-        return TextPipeline(self, model, tokenizer, facts.get("plan", {}).get("length"))
+        return TextPipeline(self, model, Tokenizer.load(directory, rows=config.vocab_size), facts)
 
     def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
-        table, found = given.table(f"a model for {self.spec.name} is measured on {self.needs}"), given.found
-        rows = self.rows_of(table, found.text_column, found.label_column, given.options)
-        rows = given.sampled(given.held_out(rows))
-        ids = encoded_texts(rows, pipe.tokenizer).cut(pipe.max_length, pipe.tokenizer.special_ids)
-        examples = Examples(ids, self.values(rows), TargetKind.ROW)
-        metrics = measured_rows(pipe, self.objective, examples, given.each)
+        table = given.table(f"a model for {self.spec.name} is measured on {self.needs}")
+        rows = given.sampled(given.held_out(self.rows_of(table, given.found, given.options, pipe)))
+        targets = self.targets(rows, given.found, pipe)
+        examples = encoded_texts(rows, pipe.tokenizer).cut(pipe.max_length).examples(targets)
+        metrics = measured_rows(pipe, self.measure(pipe), examples, given.each)
         return {**metrics, "examples": len(rows)}
 
+    def measure(self, pipe: Any) -> RowLoss:
+        """The loss and the metrics of a saved model."""
+        return self.objective
+
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[RowLoss, Batch]:
-        return self.objective, Examples(inputs, np.arange(len(inputs), dtype=float), TargetKind.ROW).together()
+        borders = np.array([len(ids) // 2 for ids in inputs]) if self.reads_pairs else None
+        count, width = len(inputs), n_outputs(pipe.model)
+        values = (
+            np.arange(count, dtype=float) if width < 2 else np.arange(count * width, dtype=float).reshape(count, -1) % 2
+        )
+        return self.measure(pipe), Examples(inputs, values, TargetKind.ROW, borders=borders).together()
+
+    def example(self, number: int, pipe: Any) -> str:
+        """A cell that means a target, another one for each number."""
+        return str(1 + number % 5)
 
     def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
-        return made_up_table(
-            pipe, given.folder, lambda n, text, _: {"text_column": text, "label_column": str(1 + n % 5)}
-        )
+        def row(number: int, text: str, other: str) -> dict[str, str]:
+            two = {"text_column": text, "second_column": other} if self.reads_pairs else {"text_column": text}
+            return {**two, "label_column": self.example(number, pipe)}
 
-    def values(self, rows: Labelled) -> np.ndarray:
-        """The value of each row, float32 (N,); NaN where a cell means none."""
+        return made_up_table(pipe, given.folder, row)
+
+    def some_inputs(self, source: Corpus | Table, found: Detected, count: int) -> list[Any]:
+        if not self.reads_pairs or not isinstance(source, Table):
+            return super().some_inputs(source, found, count)
+        both = zip(source.values(found.text_column or ""), source.values(found.second_column or ""), strict=True)
+        return few((pair for pair in both if all(map(str.strip, pair))), count)
+
+    def targets(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
+        """The target of each row, float32 (N,) or (N, C); a pipeline or the data of a run may be ``known``."""
         return np.array([self.value(written) for written in rows.classes], dtype=np.float32)[rows.targets]
 
-    def rows_of(self, table: Table, text: str | None, value: str | None, options: TrainOptions) -> Labelled:
-        """The rows that have a text and a value; other rows raise InputError."""
-        policy = options.data.on_bad_row
-        rows = labelled(table, text or "", value or "", on_bad_row=policy, to_learn=False, as_labels=False)
-        missing = np.isnan(self.values(rows))
-        wrong = np.flatnonzero(missing)
+    def meant(self, written: Sequence[str], found: Detected, known: Any = None) -> np.ndarray:
+        """Whether each distinct cell means a target, bool (D,); the cells of several columns are one (``BETWEEN``)."""
+        return np.array([not math.isnan(self.value(cell)) for cell in written], dtype=bool)
+
+    def rows_of(self, table: Table, found: Detected, options: TrainOptions, known: Any = None) -> Labelled:
+        """The rows that have a text, or two, and a value; other rows raise InputError."""
+        policy, columns = options.data.on_bad_row, found.label_columns or (found.label_column or "",)
+        ways: dict[str, Any] = {"on_bad_row": policy, "to_learn": False, "as_labels": False}
+        value = columns[0] if len(columns) == 1 else columns
+        rows = labelled(table, found.text_column or "", value, second_column=found.second_column, **ways)
+        missing = ~self.meant(rows.classes, found, known)[rows.targets]
+        wrong, named = np.flatnonzero(missing), " or ".join(map(repr, columns))
         if len(wrong) and policy != "skip":
-            written = rows.classes[rows.targets[wrong[0]]]
+            written = " and ".join(shown(cell) for cell in rows.classes[rows.targets[wrong[0]]].split(BETWEEN))
             raise InputError(
-                f"{table.name}: column {value!r} holds {shown(written)}, which is no value for {self.spec.name} "
+                f"{table.name}: column {named} holds {written}, which is no value for {self.spec.name} "
                 f"({table.places(rows.index[wrong].tolist())}). Correct it, or pass --on-bad-row skip."
             )
         if len(wrong):
@@ -129,13 +169,14 @@ class TextTask(Task):
             kept = rows.part(np.flatnonzero(~missing))
             rows = replace(kept, warnings=[*rows.warnings, left_out])
         if not len(rows):
-            raise InputError(f"{table.name}: no row has a value for {self.spec.name} in column {value!r}.")
+            raise InputError(f"{table.name}: no row has a value for {self.spec.name} in column {named}.")
         return rows
 
 
 class TextData(TaskData):
     """Texts with a value each: split, tokenised and cut by one rule for all such tasks."""
 
+    task: TextTask
     parts: Parts
     held_out_by = "10 %, duplicates on one side"
     """how rows are held out, in words"""
@@ -150,11 +191,13 @@ class TextData(TaskData):
         vocabulary = base_vocabulary(given, both[0], out_of=characters)
         self.tokenizer = vocabulary.tokenizer or self.new_tokenizer(both[0], characters)
         encoded = [encoded_texts(part, self.tokenizer) for part in both]
-        self.longest = self.options.data.length or usual_longest(encoded[0].lengths, LONGEST)
+        lengths = encoded[0].ids.lengths
+        self.longest = self.options.data.length or usual_longest(lengths, LONGEST)
         if self.base is not None:
             self.longest = min(self.longest, checked_length(self.options, self.base.config.max_length))
-        self.train, self.validation = (part.cut(self.longest, self.tokenizer.special_ids) for part in encoded)
-        self.warnings = [*rows.warnings, *self.parts.warnings, *cut_warning(encoded[0].lengths, self.longest)]
+        self.encoded = [part.cut(self.longest) for part in encoded]
+        self.train, self.validation = (part.ids for part in self.encoded)
+        self.warnings = [*rows.warnings, *self.parts.warnings, *cut_warning(lengths, self.longest)]
         facts = {**self.parts.facts(given, "rows", self.held_out_by), **self.facts_of(rows)}
         self.facts = {**facts, "warnings": self.warnings, **vocabulary.facts}
 
@@ -166,6 +209,11 @@ class TextData(TaskData):
     def values(self, rows: Labelled) -> np.ndarray:
         """The target of each row, (N,) or (N, C)."""
 
+    @property
+    def outputs(self) -> int:
+        """How many numbers a new head gives for each text."""
+        return self.task.outputs
+
     def new_tokenizer(self, texts: Labelled, characters: int) -> Tokenizer:
         """The tokenizer of a model from scratch, from texts of so many characters."""
         kind, vocab = self.options.data.tokenizer or "word", self.options.data.vocab
@@ -176,46 +224,8 @@ class TextData(TaskData):
         return {}
 
     def batch_source(self, plan: Plan) -> BatchSource:
-        train = Examples(self.train, self.train_targets, TargetKind.ROW)
-        held_out = Examples(self.validation, self.targets, TargetKind.ROW)
+        train, held_out = self.encoded[0].examples(self.train_targets), self.encoded[1].examples(self.targets)
         return RowBatches(train, held_out, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
-
-
-class NumberData(TextData):
-    """The rows of a ``TextTask``."""
-
-    def __init__(self, task: TextTask, given: TaskInputs):
-        self.task, self.labels = task, []
-        self.new_head = given.base is not None and (given.base.facts or {}).get("task") != task.spec.name
-        super().__init__(given)
-        self.baselines = []
-        self.of_baselines = self._guess_the_mean()
-
-    def read(self, given: TaskInputs) -> tuple[Labelled, Labelled | None]:
-        task, columns = self.task, (given.found.text_column, given.found.label_column)
-        if not isinstance(given.source, Table):
-            raise InputError(f"{given.source.name}: {task.spec.name} needs {task.needs}.")
-        if self.base is None and task.has_own_model and (wrong := self.options.given(OF_TRANSFORMERS)):
-            raise InputError(f"--{flag(wrong[0])} is for Transformers; {task.spec.name} trains a model of its own.")
-        if self.base is not None and not isinstance(self.base.model, Encoder | Decoder):
-            raise InputError(f"{self.base.path}: is no encoder and no decoder of texts; name one with --from.")
-        rows, held_out = task.rows_of(given.source, *columns, self.options), None
-        if isinstance(given.held_out, Table):
-            held_out = task.rows_of(given.held_out, *columns, self.options)
-        return rows, held_out
-
-    def values(self, rows: Labelled) -> np.ndarray:
-        return self.task.values(rows)
-
-    def _guess_the_mean(self) -> dict[str, np.ndarray]:
-        """Add the baseline that answers the mean of the training rows, for a model of one number; its results."""
-        targets = torch.tensor(self.targets)
-        try:
-            part = self.task.objective.of(torch.full_like(targets, float(self.train_targets.mean())), targets)
-        except (RuntimeError, IndexError, ValueError):
-            return {}  # the loss is of other outputs
-        self.baselines.append({"name": "the mean", **averages([part])})
-        return {"the mean": units(part)}
 
     def plan(self, seconds: float | None) -> Plan:
         if self.base is not None:
@@ -243,18 +253,64 @@ class NumberData(TextData):
         return plan.but(model=asdict(config), token_dropout=0.0, precision=precision, decisions=decisions)
 
     def build(self, plan: Plan) -> nn.Module:
-        outputs, dropout = self.task.outputs, plan.config.dropout
+        outputs, dropout = self.outputs, plan.config.dropout
         if self.base is not None:
-            base: Any = self.base.model
+            model: Any = self.base.model
             if self.new_head:  # else it goes on with its own
-                for_classification(base, outputs, dropout=dropout, seed=plan.seed)
-            return prepared_base(base, plan)
-        if not self.task.has_own_model:
+                for_classification(model, outputs, dropout=dropout, seed=plan.seed)
+        elif self.task.has_own_model:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(plan.seed)
+                return own_model(self.task, plan.config)
+        else:
             head = family_of_layout(self.options).head(Gives.ROW, plan.config, outputs, dropout)
-            return initialise(Encoder(plan.config, head), plan.seed)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(plan.seed)
-            return own_model(self.task, plan.config)
+            model = initialise(Encoder(plan.config, head), plan.seed)
+        if self.task.spec.problem is not None:
+            keep(model, problem_type=self.task.spec.problem)
+        return model if self.base is None else prepared_base(model, plan)
+
+
+class NumberData(TextData):
+    """The rows of a ``TextTask``."""
+
+    def __init__(self, task: TextTask, given: TaskInputs):
+        self.task, self.labels, self.reads_pairs = task, [], task.reads_pairs
+        self.new_head = given.base is not None and (given.base.facts or {}).get("task") != task.spec.name
+        super().__init__(given)
+        self.baselines: list[dict[str, Any]] = []
+        self.of_baselines: dict[str, np.ndarray] = {}
+        self.measure_baselines()
+
+    def read(self, given: TaskInputs) -> tuple[Labelled, Labelled | None]:
+        task = self.task
+        if not isinstance(given.source, Table):
+            raise InputError(f"{given.source.name}: {task.spec.name} needs {task.needs}.")
+        if self.base is None and task.has_own_model and (wrong := self.options.given(OF_TRANSFORMERS)):
+            raise InputError(f"--{flag(wrong[0])} is for Transformers; {task.spec.name} trains a model of its own.")
+        if self.base is not None and not isinstance(self.base.model, Encoder | Decoder):
+            raise InputError(f"{self.base.path}: is no encoder and no decoder of texts; name one with --from.")
+        self.found, held_out = given.found, None
+        rows = task.rows_of(given.source, given.found, self.options)
+        self.learn(given, rows)
+        if isinstance(given.held_out, Table):
+            held_out = task.rows_of(given.held_out, given.found, self.options, self)
+        return rows, held_out
+
+    def learn(self, given: TaskInputs, rows: Labelled) -> None:
+        """Find what the task knows of its targets (its labels) in the rows of the files.  Raises InputError."""
+
+    def values(self, rows: Labelled) -> np.ndarray:
+        return self.task.targets(rows, self.found, self)
+
+    def measure_baselines(self) -> None:
+        """Add the baselines: of a model of one number the mean of the training rows."""
+        targets = torch.tensor(self.targets)
+        try:
+            part = self.task.objective.of(torch.full_like(targets, float(self.train_targets.mean())), targets)
+        except (RuntimeError, IndexError, ValueError):
+            return  # the loss is of other outputs
+        self.baselines.append({"name": "the mean", **averages([part])})
+        self.of_baselines = {"the mean": units(part)}
 
     def objective(self, plan: Plan) -> RowLoss:
         return self.task.objective
@@ -263,17 +319,33 @@ class NumberData(TextData):
 class TextPipeline:
     """The model of a task of texts, its tokenizer and its answers."""
 
-    def __init__(self, task: TextTask, model: nn.Module, tokenizer: Tokenizer, length: int | None):
+    def __init__(self, task: TextTask, model: nn.Module, tokenizer: Tokenizer, facts: dict[str, Any]):
         self.task, self.model, self.tokenizer = task.spec.name, model, tokenizer
-        self.runtime, self.max_length = Runtime(model), reading_length(model, tokenizer, length)
+        self.runtime = Runtime(model)
+        self.max_length = reading_length(model, tokenizer, facts.get("plan", {}).get("length"))
         self._answers: Callable[[Tensor], list[Any]] = task.answers
+        self.reads_pairs = task.reads_pairs
 
-    def __call__(self, text: str | Iterable[str]) -> Any:
-        """The answer to a text, or a list of them, in order; a long text is cut as in training, with a warning."""
-        texts, alone = text_list(text)
-        if not texts:
-            return []
-        rows = [ids or [0] for ids in beginnings(self.tokenizer, texts, self.max_length)]
-        read = self.runtime.read(rows, lambda output, ids, mask, _: output(ids, mask).float())
-        answers = self._answers(of_one(self.model, torch.stack(read)))
+    def __call__(self, text: str | tuple[str, str] | Iterable[str | tuple[str, str]]) -> Any:
+        """The answer to an input, or a list of them, in order; a long one is cut as in training, with a warning.
+
+        An input is a text, or a tuple of two.
+        """
+        rows, borders, alone = self.rows(text)
+        answers = self._answers(self.outputs(rows, borders)) if rows else []
         return answers[0] if alone else answers
+
+    def rows(self, text: Any) -> tuple[list[list[int]], np.ndarray | None, bool]:
+        """The ids of each input, the borders of two texts, and whether there was one input and no list."""
+        if not self.reads_pairs:
+            texts, alone = text_list(text)
+            return beginnings(self.tokenizer, texts, self.max_length), None, alone
+        pairs, alone = pair_list(text)
+        found = cut_pairs(self.tokenizer, pairs, self.max_length)
+        return [pair.ids for pair in found], np.array([border(pair.segments) for pair in found]), alone
+
+    def outputs(self, rows: Sequence[list[int]], borders: np.ndarray | None = None) -> Tensor:
+        """What the model gives for rows of ids, float32 (N, ...), N ≥ 1; a row of none is the id 0."""
+        rows = [ids or [0] for ids in rows]
+        read = self.runtime.read(rows, lambda output, ids, mask, _: output(ids, mask).float(), borders)
+        return of_one(self.model, torch.stack(read))

@@ -41,6 +41,8 @@ MOST_IMAGES, SIDE, LINEAR_C = 5_000, 32, 0.1
 """Images that the linear model is fitted on at most, the longest side that it reads, and what weighs its errors."""
 AT_ONCE = 256
 """Images that the fitted model reads at a time."""
+SVM_C = 0.3
+"""What weighs the errors of the linear model."""
 ROWS_AT_ONCE = 2_000
 """Rows whose n-grams are held when the fitted model reads."""
 
@@ -221,7 +223,7 @@ def classification_baselines(
     (N, 2).
     """
     guesses = {"majority class": np.full(len(targets), most_frequent(train_targets))}
-    sample, said = _sample(train.lengths, train_targets)
+    sample, said = fitted_rows(train.lengths, len(np.unique(train_targets)))
     if len(sample):
         some, classes = list(train.part(sample)), [int(train_targets[i]) for i in sample]
         guesses["linear model on word and character n-grams"] = linear_guess(some, classes, rows)
@@ -233,12 +235,11 @@ def most_frequent(targets: Sequence[int] | np.ndarray) -> int:
     return int(np.bincount(targets).argmax())
 
 
-def _sample(lengths: np.ndarray, targets: Sequence[int] | np.ndarray) -> tuple[np.ndarray, str]:
-    """The numbers of the rows that the linear model is fitted on, and a line unless those are all of them.
+def fitted_rows(lengths: np.ndarray, classes: int) -> tuple[np.ndarray, str]:
+    """The numbers of the rows that a linear model of so many classes is fitted on, and a line unless those are all.
 
     ``lengths`` are those of the texts in characters.
     """
-    classes = len(np.unique(targets))
     most = min(MOST_CHARACTERS, int(MOST_WORK / ENTRIES / max(1, classes)))
     count = len(lengths)
     if not count or (lengths.sum(dtype=np.int64) <= most and classes * 1000 <= MOST_WEIGHTS):
@@ -321,24 +322,57 @@ def linear_guess(
 
     Of texts without any n-gram, and of a single class, there is nothing to fit: all are the most frequent class.
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.pipeline import make_pipeline, make_union
+    classes = len(set(train_targets))
     from sklearn.svm import LinearSVC
 
-    most = MOST_WEIGHTS // len(set(train_targets))
+    model = _on_ngrams(LinearSVC(C=SVM_C), classes)
+    try:
+        model.fit(train_texts, train_targets)
+    except ValueError:
+        return np.full(len(texts), most_frequent(train_targets))
+    return _read_in_parts(model.predict, texts, classes)
+
+
+def linear_margins(
+    train_texts: Sequence[str], train_targets: np.ndarray, texts: Sequence[str] | TextRows
+) -> np.ndarray:
+    """How far each text is on a label's side of such a model, one for each label (N, C); the targets are 0 or 1.
+
+    Of texts without any n-gram there is nothing to fit: all are as far as there are texts with the label.
+    """
+    from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.svm import LinearSVC
+
+    classes = train_targets.shape[1]
+    model = _on_ngrams(OneVsRestClassifier(LinearSVC(C=SVM_C)), classes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of labels that all of these texts have, or none
+        try:
+            model.fit(train_texts, train_targets)
+        except ValueError:
+            return np.tile(train_targets.mean(axis=0), (len(texts), 1))
+    return _read_in_parts(model.decision_function, texts, classes)
+
+
+def _on_ngrams(model: Any, classes: int) -> Any:
+    """A linear model on TF-IDF of n-grams."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.pipeline import make_pipeline, make_union
+
+    most = MOST_WEIGHTS // classes
     shared: dict[str, Any] = {"sublinear_tf": True, "dtype": np.float32}
     features = make_union(
         TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\S+", max_features=most // 4 + 1, **shared),
         TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), max_features=most * 3 // 4 + 1, **shared),
     )
-    model = make_pipeline(features, LinearSVC(C=0.3))
-    try:
-        model.fit(train_texts, train_targets)
-    except ValueError:
-        return np.full(len(texts), most_frequent(train_targets))
-    step = max(1, min(ROWS_AT_ONCE, MOST_WEIGHTS // len(set(train_targets))))
+    return make_pipeline(features, model)
+
+
+def _read_in_parts(read: Any, texts: Sequence[str] | TextRows, classes: int) -> np.ndarray:
+    """What a fitted model says of texts, some at a time."""
+    step = max(1, min(ROWS_AT_ONCE, MOST_WEIGHTS // classes))
     rest = iter(texts)
-    return np.concatenate([model.predict(part) for part in iter(lambda: list(islice(rest, step)), [])])
+    return np.concatenate([read(part) for part in iter(lambda: list(islice(rest, step)), [])])
 
 
 def _scored(

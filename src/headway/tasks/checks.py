@@ -83,6 +83,12 @@ def labels_differ(original: Original, ours: Tensor, theirs: Any, inputs: Sequenc
     return value, problem
 
 
+def label_scores(original: Original, theirs: Any) -> Found:
+    """The likeliest label of each text, and the probability of every label."""
+    ours = original.pipe.probabilities(original.texts)
+    return labels_differ(original, ours, theirs(list(original.texts), top_k=None), original.texts)
+
+
 @torch.no_grad()
 def continuations(original: Original, theirs: Any) -> Found:
     """Every token that is written greedily there is the likeliest here; the value is how far it is from that."""

@@ -193,15 +193,19 @@ def plain_command(spec: TaskSpec) -> type[Command]:
 
 
 class LabelCommand(Command):
-    """Labels with their probabilities."""
+    """Labels with their probabilities; of texts also which share of the tokens is known, where that is below half."""
 
     needs = "a classifier"
     does = "Classify TEXT with the model in RUN."
     keeps_columns = True
+    several: ClassVar[bool] = False
+    """whether an input may have several labels, or none"""
 
     def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
         super().__init__(pipe, inputs, options)
-        self.columns = [inputs.what, "label", "score", *(f"score: {label}" for label in pipe.labels)]
+        best = ["labels"] if self.several else ["label", "score"]
+        self.columns = [inputs.what, *best, *(f"score: {label}" for label in pipe.labels)]
+        self.columns += ["known"] if self.spec.reads == "text" else []
 
     @property
     def taken(self) -> list[str]:
@@ -209,7 +213,10 @@ class LabelCommand(Command):
 
     def lines(self, start: int, found: Sequence[dict[str, Any]]) -> Iterator[str]:
         for number, one in enumerate(found, start):
-            answer = "\t" if one["label"] is None else f"{field_of(one['label'])}\t{one['score']:.3f}"
+            if self.several:
+                answer = ", ".join(f"{field_of(label)} {one['scores'][label]:.3f}" for label in one["labels"]) or "-"
+            else:
+                answer = "\t" if one["label"] is None else f"{field_of(one['label'])}\t{one['score']:.3f}"
             known = f"\tknown {one['known']:.2f}" if "known" in one else ""
             yield f"{answer}\t{field_of(self.inputs.values[number])}{known}"
 
@@ -217,6 +224,8 @@ class LabelCommand(Command):
         yield {self.inputs.what: self.inputs.values[number], **one}
 
     def rows(self, number: int, one: dict[str, Any]) -> Iterator[list[str]]:
-        scores = (one["score"], *(one["scores"].get(label) for label in self.pipe.labels))
-        cells = ("" if score is None else f"{score:.6f}" for score in scores)
-        yield [self.inputs.values[number], one["label"] or "", *cells]
+        best = ";".join(one["labels"]) if self.several else one["label"] or ""
+        scores = [] if self.several else [one["score"]]
+        scores += [one["scores"].get(label) for label in self.pipe.labels]
+        scores += [one.get("known", None if one["scores"] else 0.0)] if self.spec.reads == "text" else []
+        yield [self.inputs.values[number], best, *("" if score is None else f"{score:.6f}" for score in scores)]

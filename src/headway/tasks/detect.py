@@ -36,7 +36,10 @@ def detect(
         raise InputError(f"{given.name}: holds {given.shape}, which are data for {trained}, not for {task}.")
     if given.shape == TABLE:
         check_accepted(given)
-    detected = recogniser(chosen or _best(given)).columns(given)
+    best = chosen or _best(given)
+    if given.shape == TABLE and len(given.labels) > 1 and not recogniser(best).several_labels:
+        raise InputError(f"--label-column names {len(given.labels)} columns; {best} reads one.")
+    detected = recogniser(best).columns(given)
     unread = _unread(given, detected) if given.shape == TABLE else []
     return replace(detected, reasons=[*detected.reasons, *unread])
 
@@ -55,7 +58,7 @@ def _best(given: Given) -> str:
 
 def _unread(given: Given, detected: Detected) -> list[str]:
     """A reason that names the columns of texts that the task does not read, other than those it names itself."""
-    read = (detected.text_column, detected.label_column, detected.second_column)
+    read = (detected.text_column, detected.label_column, detected.second_column, *detected.label_columns)
     known = {*read, *" ".join(detected.reasons).split("'")}
     texts = [column.name for column in given.columns if column.text_like or column.nested]
     names = [repr(name) for name in texts if name not in known]
@@ -66,7 +69,8 @@ def _unread(given: Given, detected: Detected) -> list[str]:
 
 def _check_named(given: Given) -> None:
     """Raise InputError where a column was named that is not there."""
-    named = [name for name in (given.text, given.label, given.second) if name is not None]
+    labels = given.labels if given.shape == TABLE else (given.label,)
+    named = [name for name in (given.text, *labels, given.second) if name is not None]
     if given.shape in WITHOUT_COLUMNS:
         if named:
             raise InputError(f"{given.name}: holds {given.shape}, which have no columns to name.")
@@ -80,5 +84,5 @@ def _check_named(given: Given) -> None:
     for name in named:
         if name not in there:
             raise missing_column(given.name, name, there)
-    if given.shape == TABLE and given.text is not None and given.text == given.label:
+    if given.shape == TABLE and given.text is not None and given.text in given.labels:
         raise InputError(f"{given.name}: column {given.text!r} cannot be the text and the label at once.")

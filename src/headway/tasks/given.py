@@ -57,6 +57,14 @@ class Given:
         """Facts about the columns of a table."""
         return self.table.judged()
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The columns that were named as labels: one, or several by commas."""
+        if self.label is None:
+            return ()
+        several = tuple(part.strip() for part in self.label.split(","))
+        return (self.label,) if self.label in self.table.columns or not all(several) else several
+
     def column(self, name: str | None) -> Column | None:
         """Facts about one column."""
         return next((column for column in self.columns if column.name == name), None)

@@ -43,6 +43,7 @@ class Parts:
             "inputs": source.inputs if isinstance(source, Table) else [str(path) for path in source.paths],
             "fingerprint": source.fingerprint,
             **{name: column for name, column in columns.items() if column is not None},
+            **({"label_columns": list(given.found.label_columns)} if given.found.label_columns else {}),
             "train": f"{self.counts['trained']:,} {unit}",
             "validation": f"{self.counts['measured']:,} {unit} ({origin})",
         }
@@ -143,7 +144,8 @@ class EvaluationInputs:
     def found_in_training(self) -> Detected:
         """The columns of the training data."""
         data = self.facts.get("data", {})
-        return replace(self.found, **{name: data.get(name) for name in COLUMNS})
+        columns = {name: data.get(name) for name in COLUMNS}
+        return replace(self.found, **columns, label_columns=tuple(data.get("label_columns", ())))
 
     def learnt(self, rows: Rows, most: int | None = None) -> Rows:
         """Of the rows of the run's training files, those that it was trained on."""

@@ -18,7 +18,7 @@ from headway.hub.sentence_transformers import sequence_length
 from headway.io.quantities import counted
 from headway.text.backend import RustBackend
 from headway.text.stream_decoder import StreamDecoder
-from headway.text.tokenizer import Tokenizer
+from headway.text.tokenizer import Pair, Tokenizer
 from headway.training.options import TrainOptions
 
 WITHOUT_ORDER = (Mapping, set, frozenset, bytes, bytearray, memoryview)
@@ -61,6 +61,23 @@ def text_list(texts: Any, name: str = "text") -> tuple[list[str], bool]:
         if not isinstance(text, str):
             raise InputError(f"{name} {number} is {type(text).__name__}; expected a text, not {shown(text)}.")
     return values, alone
+
+
+def pair_list(pairs: Any) -> tuple[list[tuple[str, str]], bool]:
+    """``as_list`` of pairs of texts, each a tuple or a list of two; one pair alone is a tuple.
+
+    Raises InputError, with its position from 0, for an element that is no such pair.
+    """
+    values, alone = as_list(pairs, lambda value: isinstance(value, tuple) and is_pair(value), "a pair of texts")
+    for number, value in enumerate(values):
+        if not is_pair(value):
+            raise InputError(f"input {number} is {shown(value)}; expected two texts: (first, second).")
+    return [tuple(value) for value in values], alone
+
+
+def is_pair(value: Any) -> bool:
+    """Whether this is a tuple or a list of two texts."""
+    return isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(text, str) for text in value)
 
 
 def usual_longest(lengths: Sequence[int] | np.ndarray, most: int) -> int:
@@ -111,6 +128,15 @@ def cut_rows(tokenizer: Tokenizer, rows: Sequence[list[int]], longest: int) -> l
     rest = f"longer than {longest:,} tokens: only the beginning is read; train with a larger --length to read more"
     tell(sum(len(row) > longest for row in rows), len(rows), ("is", "are", rest))
     return [cut_row(row, longest, ends) if len(row) > longest else row for row in rows]
+
+
+def cut_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], longest: int) -> list[Pair]:
+    """Each pair of texts as one row of at most ``longest`` ids, the longer text cut; it warns of that."""
+    whole = list(tokenizer.encode_pairs(pairs))
+    cut = sum(len(pair.ids) > longest for pair in whole)
+    rest = f"longer than {longest:,} tokens: their beginnings are read; train with a larger --length to read more"
+    tell(cut, len(whole), ("is", "are", rest))
+    return list(tokenizer.encode_pairs(pairs, longest)) if cut else whole
 
 
 def known_shares(tokenizer: Tokenizer, rows: Sequence[list[int]], so: str) -> list[float]:

@@ -14,6 +14,7 @@ from headway.data.batches.batching import Batch
 from headway.errors import InputError
 from headway.hub.directory import read_json
 from headway.hub.fine_tune import named_classes
+from headway.hub.kept_entries import kept
 from headway.models.heads import Gives
 from headway.nn.random import generator
 from headway.tasks.losses import divergence, twice
@@ -25,22 +26,25 @@ HALF = 0.5
 """The share of known tokens below which an answer says it."""
 MOST_IN_CONFUSION = 1_000
 """Classes up to which every pair is counted: a matrix of 20,000 classes would be 3 GB."""
+ONE_LABEL = "single_label_classification"
+"""``problem_type`` of a classifier that names one label for each input; it is often left out."""
 NO_LABEL = -1
 """The class of a text that is given none."""
 
 
-def labels_of(directory: Path, n_classes: int) -> list[str]:
+def labels_of(directory: Path, n_classes: int, problem: str | None = None) -> list[str]:
     """The names of the classes in order; LABEL_0, LABEL_1 and so on where ``config.json`` has none.
 
-    Raises InputError for a classifier that does not name one label for each input, and for names that are not right.
+    Raises InputError for a classifier for another ``problem`` (``TaskSpec.problem``; None: one label for each input),
+    and for names that are not right.
     """
     path = directory / "config.json"
     entries = read_json(path)
     kind = entries.get("problem_type")
-    if kind not in (None, "single_label_classification"):
+    if (kind or ONE_LABEL) != (problem or ONE_LABEL):
         raise InputError(
-            f"{path}: problem_type is {str(kind)[:60]!r}; a classifier here names one label for each text "
-            "(single_label_classification), and reading its scores so would be wrong."
+            f"{path}: problem_type is {str(kind)[:60]!r}, expected {problem or ONE_LABEL}: reading "
+            "its scores as those of another kind of classifier would be wrong."
         )
     if n_classes < 2:
         raise InputError(f"{path}: the model gives a number and no label; a classifier has 2 classes or more.")
@@ -76,13 +80,18 @@ def label_answers(
     return results
 
 
-def continued_classes(given: TaskInputs, classes: Sequence[str], what: Gives) -> tuple[list[str], bool]:
+def continued_classes(
+    given: TaskInputs, classes: Sequence[str], what: Gives, problem: str | None = None
+) -> tuple[list[str], bool]:
     """The classes of a model that learns ``classes``, in order, and whether its head is a new one.
 
-    A base that gives ``what`` and knows all of them by their names keeps its head, and with it all its classes in their
-    order.  A run that is resumed has the classes that it began with.
+    A base for the same ``problem`` (``TaskSpec.problem``) that gives ``what`` and knows all of them by their names
+    keeps its head, and with it all its classes in their order.  A run that is resumed has the classes that it began
+    with.
     """
     known = [] if given.base is None else named_classes(given.base.model, what)
+    if given.base is not None and (kept(given.base.model, "problem_type") or ONE_LABEL) != (problem or ONE_LABEL):
+        known = []
     labels = (given.earlier or {}).get("labels") or known
     labels = list(labels if set(classes) <= set(labels) else classes)
     return labels, labels != known

@@ -9,7 +9,15 @@ from headway.data.open.detected import TABLE, TEXT, Detected
 from headway.data.records.dialogues import check_column
 from headway.data.records.rows import shorten
 from headway.errors import InputError
-from headway.tasks.columns import check_no_second, find_label, find_text, likely_texts, no_labels, only_text
+from headway.tasks.columns import (
+    check_no_second,
+    find_label,
+    find_text,
+    likely_texts,
+    no_labels,
+    only_text,
+    two_texts,
+)
 from headway.tasks.given import Given
 from headway.tasks.unsupported import refuse_targets
 
@@ -32,6 +40,8 @@ class Recogniser:
 
     trains: str = ""
     """what it trains, for messages where that is not the task's name"""
+    several_labels: bool = False
+    """whether several columns of labels can be named"""
 
     def __init__(self, task: str):
         self.task = task
@@ -124,6 +134,18 @@ def _not_text(given: Given, column: str, value: str) -> InputError:
     )
 
 
+def the_value(given: Given, among: list[str]) -> str:
+    """The column of values: the only one, or the only one that is called like a label.  Raises InputError."""
+    called = [column.name for column in given.columns if column.key in LABEL_NAMES and column.name in among]
+    values = among if len(among) == 1 else called
+    if len(values) != 1:
+        raise InputError(
+            f"{given.name}: which column holds the value of each text? Name it with --label-column; found: "
+            f"{', '.join(given.table.columns)}."
+        )
+    return values[0]
+
+
 class TextAndValue(Recogniser):
     """The named columns; else a text as for all tasks, and the value in a column called like a label or the last one.
 
@@ -144,16 +166,20 @@ class TextAndValue(Recogniser):
         if text is None:
             rest = [name for name in names if name != value]
             text = rest[0] if len(rest) == 1 else only_text(given).name
-        if value is None:
-            rest = [name for name in names if name != text]
-            called = [column.name for column in given.columns if column.key in LABEL_NAMES and column.name in rest]
-            values = rest if len(rest) == 1 else called
-            if len(values) != 1:
-                raise InputError(
-                    f"{given.name}: which column holds the value of each text? Name it with --label-column; found: "
-                    f"{', '.join(names)}."
-                )
-            value = values[0]
+        value = value or the_value(given, [name for name in names if name != text])
         if text == value:
             raise InputError(f"{given.name}: column {text!r} cannot be the text and its value at once.")
         return Detected(self.task, text, value, [f"{self.task}, as asked: {text!r} is the text, {value!r} its value"])
+
+
+class TwoTextsAndValue(TextAndValue):
+    """The named columns; else two columns of texts, and the value in a column called like a label or the only other."""
+
+    def columns(self, given: Given) -> Detected:
+        texts = two_texts(given, self.task, [column for column in given.columns if column.name != given.label])
+        rest = [name for name in given.table.columns if name not in texts]
+        value = given.label or the_value(given, rest)
+        if len({*texts, value}) < 3:
+            raise InputError(f"{given.name}: the two texts and their value must be three different columns.")
+        said = f"{self.task}, as asked: {texts[0]!r} and {texts[1]!r} are the texts, {value!r} their value"
+        return Detected(self.task, texts[0], value, [said], texts[1])

@@ -135,9 +135,14 @@ def with_verb(verb: str) -> tuple[str, ...]:
     )
 
 
-def with_head(reads: str, wiring: str | None, gives: str) -> str | None:
-    """The task of models that read "text" or "picture", by their wiring and what their head gives; None for others."""
-    return next((name for name in NAMES if spec(name).reads == reads and (wiring, gives) in spec(name).heads), None)
+def with_head(reads: str, wiring: str | None, gives: str, problem: str | None = None) -> str | None:
+    """The task of models that read "text" or "picture", by their wiring and what their head gives; None for others.
+
+    Where several tasks have such models, ``problem`` decides (``problem_type`` of ``config.json``).
+    """
+    specs = [spec(name) for name in NAMES]
+    have = {one.problem: one.name for one in specs if one.reads == reads and (wiring, gives) in one.heads}
+    return have.get(problem, have.get(None))
 
 
 def supporting(what: str) -> tuple[str, ...]:

@@ -1,15 +1,15 @@
 """Rows of texts as ids of a run's tokenizer, in the cache on disk where they are many, and a model measured on them."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, tee
 from typing import Any
 
 import numpy as np
 
-from headway.data.batches.batching import TargetKind
+from headway.data.batches.batching import TargetKind, border
 from headway.data.batches.cache import cache_key
-from headway.data.batches.encoded import EncodedRows, encoded_rows
+from headway.data.batches.encoded import Column, EncodedRows, encoded_rows
 from headway.data.batches.examples import Examples
 from headway.data.records.labels import Labelled
 from headway.data.records.text_pairs import TextPairs
@@ -26,9 +26,39 @@ from headway.training.evaluation.comparison import in_order
 from headway.training.objective import Objective
 
 
-def encoded_texts(rows: Labelled, tokenizer: Tokenizer) -> EncodedRows:
-    """The ids of the texts, with the special tokens around them; a text of none is the id 0."""
-    return _stored(tokenizer.encode_each(rows, special=True), tokenizer, rows.fingerprint)
+@dataclass(frozen=True)
+class EncodedTexts:
+    """The texts of some rows, and their ids."""
+
+    texts: Labelled
+    tokenizer: Tokenizer
+    ids: EncodedRows | Column
+    borders: np.ndarray | None = None
+    """int64 (N,), where a row is two texts: the place at which the second begins"""
+
+    def cut(self, longest: int) -> "EncodedTexts":
+        """The same with at most so many ids in a row; of two texts the longer one loses its end."""
+        if isinstance(self.ids, EncodedRows):
+            return replace(self, ids=self.ids.cut(longest, self.tokenizer.special_ids))
+        return self if self.ids.lengths.max() <= longest else encoded_texts(self.texts, self.tokenizer, longest)
+
+    def examples(self, targets: np.ndarray) -> Examples:
+        """The rows with a target each, (N,) or (N, C)."""
+        return Examples(self.ids, targets, TargetKind.ROW, borders=self.borders)
+
+
+def encoded_texts(rows: Labelled, tokenizer: Tokenizer, longest: int | None = None) -> EncodedTexts:
+    """The ids of the texts, with the special tokens around them; a text of none is the id 0.
+
+    Two texts are one row, of at most ``longest`` ids.
+    """
+    if rows.second_column is None:
+        ids = _stored(tokenizer.encode_each(rows, special=True), tokenizer, rows.fingerprint)
+        return EncodedTexts(rows, tokenizer, ids)
+    turns = chain.from_iterable((pair.ids, pair.segments) for pair in tokenizer.encode_pairs(rows.pairs, longest))
+    stored = _stored(turns, tokenizer, cache_key(rows.fingerprint, "two texts", longest))
+    borders = np.fromiter(map(border, Column(stored, 1, 2)), np.int64, len(rows))
+    return EncodedTexts(rows, tokenizer, Column(stored, 0, 2), borders)
 
 
 def _stored(rows: Iterator[list[int]], tokenizer: Tokenizer, key: str) -> EncodedRows:

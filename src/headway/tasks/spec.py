@@ -47,6 +47,8 @@ class TaskSpec:
     heads: tuple[tuple[str, str], ...] = ()
     """the wiring of its models and what their heads give (``models.heads.Gives``); no other task that reads the same
     has one of them, so that a model which names no task is known by it"""
+    problem: str | None = None
+    """``problem_type`` in ``config.json`` of its models, where tasks share a head; None: one label for each text"""
     named_heads: tuple[tuple[str, str], ...] = ()
     """further ones, of models that name this task"""
     metrics: tuple[Metric, ...] = (VAL_LOSS,)

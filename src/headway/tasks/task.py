@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from torch import Tensor, nn
@@ -207,6 +207,10 @@ class Task(ABC):
     spec: TaskSpec
     pipeline_tag = ""
     """the task as the Hugging Face hub names it; empty where it has no name for it"""
+    loader: "ClassVar[ExternalLoader | None]" = None
+    """how another library opens what is saved, where that is the same for all models of the task"""
+    reads_pairs: ClassVar[bool] = False
+    """whether an input is two texts, which are one row with a segment each"""
 
     @abstractmethod
     def open_data(self, given: TaskInputs) -> TaskData:
@@ -233,7 +237,7 @@ class Task(ABC):
 
         ``architecture`` is what its ``config.json`` names.
         """
-        return None
+        return self.loader
 
     def scaling(self) -> Scaling | None:
         """How its models are made in all sizes; None where ``scale`` does not support it."""
@@ -310,9 +314,6 @@ class Task(ABC):
 class FolderTask(Task):
     """A task with a folder in ``headway.tasks``, named as the task."""
 
-    loader: "ExternalLoader"
-    """how another program opens what is saved"""
-
     def open_data(self, given: TaskInputs) -> TaskData:
         data: TaskData = self.file("data").open_data(given)
         return data
@@ -324,9 +325,6 @@ class FolderTask(Task):
     def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
         inputs: list[Any] = self.file("data").held_out_inputs(pipe, given, count)
         return inputs
-
-    def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> "ExternalLoader | None":
-        return self.loader
 
     def scaling(self) -> Scaling | None:
         return getattr(self.file("data"), "SCALING", None)

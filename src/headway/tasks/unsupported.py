@@ -6,19 +6,19 @@
 
 import re
 import shlex
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 
 import numpy as np
 
-from headway.data.formats.tags import are_tags, listed
+from headway.data.formats.tags import are_tags
 from headway.data.open.column_names import LABEL_NAMES, SCORE_NAMES, SURE_LABEL_NAMES, TEXT_NAMES
 from headway.data.open.columns import LABEL_CHARACTERS, MOST_LABELS, TINY, Column, number
 from headway.data.records.rows import shorten
 from headway.errors import InputError
 from headway.tasks.given import Given
+from headway.tasks.label_lists import LISTED, label_lists
 
 ONLY_TEXTS = "--task language_modeling reads only the texts"
 FEW_NUMBERS = 20
@@ -28,7 +28,6 @@ NO_TARGET = re.compile(
     "|[a-z](Id|ID)$|^(row|doc|user|tweet)id$"
 )
 """Names of columns of numbers that identify a row, or that count something of its text."""
-HASHTAG = re.compile(r"#[^\s#]+")
 SHORT = 8
 """Characters: the texts of a pair are longer on average."""
 
@@ -297,52 +296,6 @@ def _in_a_row(values: Sequence[float]) -> bool:
 
 ANNOTATIONS = LABEL_NAMES | {"entities", "spans", "annotations", "relations", "ner", "completions", "result"}
 """Names of columns that hold what annotators marked."""
-LISTED = frozenset(["tags", "genres", "genre", "categories", "topics", "labels", "keywords", "classes", "emotions"])
-"""Names of columns with several labels per text."""
-
-
-def label_lists(given: Given) -> tuple[str, str] | None:
-    """Labels that are lists of labels, each of which occurs in several lists or alone: "delay", "delay;cancel"."""
-    column = given.column(given.label)
-    if column is None or column.numeric:
-        return None
-    values = set(given.distinct(column))
-    for how, cut in LISTS:
-        cells = {value: cut(value) for value in sorted(values)}
-        lists = [parts for parts in cells.values() if parts is not None]
-        sure = cut is listed and len(lists) == len(cells) and any(len(parts) > 1 for parts in lists)
-        if sure or _share_parts(lists, len(cells)):
-            example = next(value for value, parts in cells.items() if parts and len(parts) > 1)
-            return column.name, f"column {column.name!r} holds lists of labels, {how} ({shorten(example)})"
-    return None
-
-
-def _share_parts(lists: Sequence[Sequence[str]], count: int) -> bool:
-    """Whether all ``count`` values are lists, and their parts are labels that also occur in other lists."""
-    if len(lists) < count:
-        return False
-    cut = [[part.strip() for part in parts] for parts in lists if parts]
-    several = [parts for parts in cut if len(parts) > 1]
-    if len(several) < 2 or any(not part or len(part) > 40 or len(part.split()) > 4 for one in cut for part in one):
-        return False
-    occurs = Counter(part for parts in cut for part in set(parts))
-    atoms = {part for parts in several for part in parts}
-    places = {(part, at) for parts in several for at, part in enumerate(parts)}
-    free = len({len(parts) for parts in cut}) > 1 or len(places) > len(atoms)  # no table of fixed places
-    shared = sum(occurs[part] > 1 for part in atoms)
-    reordered = len(set(map(frozenset, several))) < len(set(map(tuple, several)))  # "a, b" and "b, a"
-    return free and len(atoms) > 1 and (reordered or shared >= 0.8 * len(atoms))
-
-
-LISTS: tuple[tuple[str, Callable[[str], list[str] | None]], ...] = (
-    ("as JSON writes them", listed),
-    ("separated by ;", lambda value: value.split(";")),
-    ("separated by |", lambda value: value.split("|")),
-    ("separated by ,", lambda value: value.split(",")),
-    ("as hashtags", lambda value: words if all(map(HASHTAG.fullmatch, words := value.split())) else None),
-)
-"""How lists of labels are written."""
-
 UNSUPPORTED = (
     Unsupported(
         preferences,

@@ -114,14 +114,21 @@ def rows_left_out(source: Corpus | Table) -> list[str]:
 
 def known_columns(facts: Mapping[str, Any]) -> dict[str, str | None]:
     """The columns of a run's training data, by its headway.json."""
-    return {name: facts.get("data", {}).get(name) for name in COLUMNS}
+    data = facts.get("data", {})
+    return {**{name: data.get(name) for name in COLUMNS}} | (
+        {"label_column": ",".join(data["label_columns"])} if data.get("label_columns") else {}
+    )
 
 
 def _as_known(
     source: Table, columns: Mapping[str, str | None], known: Mapping[str, str | None]
 ) -> dict[str, str | None]:
     """The known columns of a table that are not named; the columns of pairs only if all are there."""
-    there = {name: column for name, column in known.items() if column is not None and column in source.columns}
+    there = {
+        name: column
+        for name, column in known.items()
+        if column is not None and all(one in source.columns for one in Given(source, label=column).labels)
+    }
     if known.get("second_column") is not None and (
         any(columns.values()) or len(there) < sum(map(bool, known.values()))
     ):

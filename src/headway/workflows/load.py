@@ -9,6 +9,7 @@ from torch import nn
 from headway.errors import InputError, shown
 from headway.hub import directory as hub
 from headway.hub.adapters.locate import locate_model
+from headway.hub.kept_entries import kept
 from headway.io.fork_safety import check_threads
 from headway.io.regular_file import check_name
 from headway.models.adapt.ensemble import Ensemble
@@ -144,7 +145,7 @@ def task_of(model: nn.Module, named: str | None = None) -> str | None:
     reads, head = "text" if getattr(model, "patches", None) is None else "picture", (wiring_name(model), gives(model))
     if named in NAMES and spec(named).reads == reads and head in (*spec(named).heads, *spec(named).named_heads):
         return named
-    return with_head(reads, *head)
+    return with_head(reads, *head, kept(model, "problem_type"))
 
 
 def _check_installed(task: str, directory: Path) -> None:

@@ -193,6 +193,11 @@ def segments_of(borders: Sequence[int] | np.ndarray, width: int) -> torch.Tensor
     return (torch.arange(width) >= torch.as_tensor(borders)[:, None]).long()
 
 
+def border(segments: Sequence[int]) -> int:
+    """The place at which the second text of a row begins; the length of the row where nothing tells the two apart."""
+    return segments.index(1) if 1 in segments else len(segments)
+
+
 def sent(numbers: Any, device: torch.device | str) -> torch.Tensor:
     """Whole numbers, in a list or in lists of one length, as a tensor (int64) on a device, without waiting for it."""
     return torch.tensor(numbers, dtype=torch.int64).to(device, non_blocking=True)

@@ -30,6 +30,8 @@ class Detected:
     """Whether these are conversations."""
     warnings: list[str] = field(default_factory=list)
     """Messages about what training on the data in this way loses."""
+    label_columns: tuple[str, ...] = ()
+    """Several columns of 0 and 1, one for each label, in place of the label column."""
 
 
 def shape(source: Corpus | Table) -> str:

@@ -27,10 +27,13 @@ RARE = 10
 FIRST = 6
 """Rows that are kept for messages: one more than a message names."""
 
+BETWEEN = "\x1f"
+"""What stands between the cells of several label columns of a row."""
+
 
 @dataclass(frozen=True)
 class Labelled(Splittable):
-    """Rows of a table that have a text and a label, in their order; the texts are read on demand."""
+    """Rows of a table that have a text, or two, and a label, in their order; the texts are read on demand."""
 
     table: Table
     text_column: str
@@ -50,6 +53,8 @@ class Labelled(Splittable):
     """Rows left out because text or label was missing."""
     are_values: bool = False
     """Whether the labels are values, of which there may be any number."""
+    second_column: str | None = None
+    """The column of the second text of each row, where rows have two."""
 
     @property
     def strata(self) -> np.ndarray:
@@ -59,8 +64,18 @@ class Labelled(Splittable):
         return len(self.index)
 
     def __iter__(self) -> Iterator[str]:
-        """The texts, as they are read."""
-        return self.table.texts(self.text_column, self.index)
+        """The texts, as they are read; two texts of a row as lines of one."""
+        return map("\n".join, self.table.cells(self.columns, self.index))
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of texts."""
+        return [self.text_column, *([] if self.second_column is None else [self.second_column])]
+
+    @property
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Both texts of each row, as they are read."""
+        return self.table.cells(self.columns, self.index)  # type: ignore[return-value]
 
     @property
     def name(self) -> str:
@@ -81,7 +96,7 @@ class Labelled(Splittable):
     def fingerprint(self) -> str:
         """A key for the texts."""
         return cache_key(
-            self.table.fingerprint, self.table.reading, self.text_column, sha256(self.index.tobytes()).hexdigest()
+            self.table.fingerprint, self.table.reading, *self.columns, sha256(self.index.tobytes()).hexdigest()
         )
 
     def numbered(self, classes: Sequence[str]) -> np.ndarray:
@@ -131,8 +146,14 @@ class _Numbers(dict[str, int]):
 class _Rows:
     """The facts that one pass over the rows of a table finds."""
 
-    def __init__(self, table: Table, text_column: str, label_column: str, is_missing: Callable[[str], bool]):
-        for column in (text_column, label_column):
+    def __init__(
+        self,
+        table: Table,
+        text_columns: Sequence[str],
+        label_columns: Sequence[str],
+        is_missing: Callable[[str], bool],
+    ):
+        for column in (*text_columns, *label_columns):
             table.check_column(column)
         self.checks, self.written = TextChecks(), _Numbers(is_missing)
         self.empty, self.missing = array("q"), array("q")
@@ -144,7 +165,8 @@ class _Rows:
         index, numbers, hashes, lengths = array("q"), array("i"), array("q"), array("i")
         start = 0
         for chunk in table.chunks():
-            texts, labels = chunk.columns[text_column], chunk.columns[label_column]
+            texts = _joined([chunk.columns[name] for name in text_columns], "\n")
+            labels = _joined([chunk.columns[name] for name in label_columns], BETWEEN)
             found = np.fromiter(map(self.written.__getitem__, labels), np.int32, len(chunk))
             bad = self._bad(chunk, texts, labels, found, start)
             kept = np.ones(len(chunk), dtype=bool)
@@ -180,11 +202,19 @@ class _Rows:
         return {labels[at]: int(counts[at]) for at in used[np.argsort(first)]}
 
 
+def _joined(columns: list[list[str]], between: str) -> list[str]:
+    """The cells of some rows; of several columns as one text with that between them, "" where one of them is empty."""
+    if len(columns) == 1:
+        return columns[0]
+    return [between.join(row) if all(map(str.strip, row)) else "" for row in zip(*columns, strict=True)]
+
+
 def labelled(
     table: Table,
     text_column: str,
-    label_column: str,
+    label_column: str | Sequence[str],
     *,
+    second_column: str | None = None,
     on_bad_row: str = "error",
     to_learn: bool = True,
     merging: Merging | None = None,
@@ -192,6 +222,9 @@ def labelled(
     as_labels: bool = True,
 ) -> Labelled:
     """The texts and labels of a table; labels lose the blank space around them, texts stay as they are.
+
+    With a ``second_column`` each row has two texts, and neither may be empty.  Of several label columns the cells of a
+    row are one label, with ``BETWEEN`` between them.
 
     ``merging`` says how labels are read and joins them, also with ``classes`` that were known before.  Without
     ``as_labels`` they are values, of which there may be any number, written in any way.  Rows with an empty text are
@@ -201,28 +234,30 @@ def labelled(
     """
     check_policy(on_bad_row)
     merging = merging or Merging()
-    rows = _Rows(table, text_column, label_column, merging.is_missing)
+    columns = [text_column] if second_column is None else [text_column, second_column]
+    label_columns = [label_column] if isinstance(label_column, str) else list(label_column)
+    rows = _Rows(table, columns, label_columns, merging.is_missing)
     written = list(rows.written)
     meant = dict(zip(written, merging.merged(written, classes), strict=True))
     words = " and ".join(dict.fromkeys(repr(cell.strip()) for cell in rows.none if cell.strip()))
     bad = sorted({*rows.empty, *rows.missing})
     if on_bad_row == "error":
         if len(rows.empty) > SKIP_SHARE * rows.count:
-            _refuse(table, rows.empty, "empty text", f"column {text_column!r}")
-        _refuse(table, rows.missing, "no label", f"column {label_column!r}", words)
+            _refuse(table, rows.empty, "empty text", f"column {' or '.join(map(repr, columns))}")
+        _refuse(table, rows.missing, "no label", f"column {' or '.join(map(repr, label_columns))}", words)
         check_skipped(table.name, len(bad), len(rows.index), "without text or label")
     counts: Counter[str] = Counter()
     for label, count in rows.counts().items():
         counts[meant[label]] += count
     if as_labels or not counts:
-        _check_classes(table.name, label_column, counts, len(rows.index), to_learn)
+        _check_classes(table.name, label_columns[0], counts, len(rows.index), to_learn)
     names = sorted(counts)
     place = {name: at for at, name in enumerate(names)}
     targets = np.array([place.get(meant[label], -1) for label in written], dtype=np.int32)[rows.numbers]
     arrays = rows.index, targets, rows.hashes, rows.lengths
-    found = Labelled(table, text_column, names, *arrays, are_values=not as_labels)
+    found = Labelled(table, text_column, names, *arrays, are_values=not as_labels, second_column=second_column)
     if as_labels and not merging.as_text:
-        _check_numbers(found, label_column)
+        _check_numbers(found, label_columns[0])
     warnings = []
     if bad:
         read = f"; {words} there is read as no label without --labels-as-text" if words else ""

@@ -7,6 +7,9 @@ import { batch } from "./batch.js";
 import { asking, guide, modelChoice, textOf } from "./form.js";
 import { asBase64 } from "./files.js";
 
+/** The labels of an answer: one, or several where a text may have several. */
+const named = (answer) => answer.labels ?? (answer.label === null ? [] : [answer.label]);
+
 export function build(panel, models) {
   const choice = modelChoice(models, adapt);
   const text = make("textarea", { rows: 4, placeholder: "A text to classify" });
@@ -18,9 +21,9 @@ export function build(panel, models) {
   const files = batch({
     model: () => choice.value,
     columns: (model) => ["label", "score", "sure", ...model.labels.map((label) => `score: ${label}`), ...(model.reads === "text" ? ["known"] : [])],
-    cells: (answer, model) => [answer.label ?? "", answer.score?.toFixed(6) ?? "", answer.score !== null && answer.score >= bound.value ? "yes" : "no",
+    cells: (answer, model) => [named(answer).join(";"), answer.score?.toFixed(6) ?? "", answer.labels ? "" : answer.score !== null && answer.score >= bound.value ? "yes" : "no",
       ...model.labels.map((label) => answer.scores[label]?.toFixed(6) ?? ""),
-      ...(model.reads === "text" ? [(answer.known ?? (answer.label === null ? 0 : null))?.toFixed(6) ?? ""] : [])],
+      ...(model.reads === "text" ? [(answer.known ?? (Object.keys(answer.scores).length ? null : 0))?.toFixed(6) ?? ""] : [])],
   });
   let last = null;
 
@@ -30,17 +33,18 @@ export function build(panel, models) {
     const given = reads ? textOf(text) : await asBase64(picture.files[0]);
     [last] = await answers(model, [given], {}, signal);
     const mattered = make("div", { className: "mattered" });
-    const rows = Object.entries(last.scores).map(([name, share]) => ({ name, share, mark: name === last.label }));
+    const rows = Object.entries(last.scores).map(([name, share]) => ({ name, share, mark: named(last).includes(name) }));
     result.replaceChildren(make("p", { className: "verdict" }), bars(rows.sort((a, b) => b.share - a.share), { label: "Probability of each label" }), mattered);
     verdict();
-    if (reads && last.label !== null) await words(model, given, mattered, signal);
+    if (reads && named(last).length) await words(model, given, mattered, signal);
   }, () => clear());
 
   function verdict() {
     const box = result.querySelector(".verdict");
     if (!box || !last) return;
     const sure = last.score >= bound.value, known = last.known === undefined ? "" : `; it knows ${percent(last.known)} of the text`;
-    if (last.label === null) box.replaceChildren("No label: the text has no token that the model knows.");
+    if (!Object.keys(last.scores).length) box.replaceChildren("No label: the text has no token that the model knows.");
+    else if (last.labels) box.replaceChildren(...(last.labels.length ? last.labels.flatMap((label, at) => [at ? ", " : "", make("strong", { textContent: label })]) : ["None of the labels"]), known);
     else box.replaceChildren(sure ? "" : "Unsure, perhaps ", make("strong", { textContent: last.label }), ` (${percent(last.score)}${known})`);
     announce(box.textContent);
   }
@@ -59,7 +63,7 @@ export function build(panel, models) {
 
   panel.append(make("div", { className: "columns" }, make("div", {}, form, result), make("div", {}, bound.row, files.box)),
     guide("How to read this page", [
-      "A bar is the probability that the model gives a label; those of all labels add up to 100 %.",
+      "A bar is the probability that the model gives a label; those of all labels add up to 100 %, unless a text may have several.",
       "Words that mattered: by how much the label's score would grow if the word's vector were a little longer (gradient × input). It is a hint, not a proof.",
       "A probability is only as good as the data that the model learnt from: a text of another kind can get a sure and wrong answer.",
     ]));

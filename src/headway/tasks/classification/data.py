@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from headway.data.batches.batching import TargetKind
-from headway.data.batches.examples import Examples
 from headway.data.records.label_typing import apart, as_measured, merging, recorded, said
 from headway.data.records.labels import Labelled, check_labels, label_counts, labelled
 from headway.data.records.sample import drawn, few
@@ -313,10 +311,8 @@ def measure(pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
             f"known: {', '.join(pipe.labels[:20])}{', ...' * (len(pipe.labels) > 20)}. "
             "Correct them, or join spellings with --merge-labels."
         )
-    ids = encoded_texts(rows, pipe.tokenizer)
-    ids = ids.cut(pipe.max_length, pipe.tokenizer.special_ids)
     targets = rows.numbered(pipe.labels)
-    examples = Examples(ids, targets, TargetKind.ROW)
+    examples = encoded_texts(rows, pipe.tokenizer).cut(pipe.max_length).examples(targets)
     metrics = measured_rows(pipe, Classification(pipe.labels, silent=pipe.tokenizer.silent_ids), examples, given.each)
     if known is not None and len(known) <= MOST_FITTED and set(known.classes) <= set(pipe.labels):
         learnt = known, known.numbered(pipe.labels)

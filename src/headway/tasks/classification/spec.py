@@ -1,9 +1,6 @@
 """Classification of texts, in words and names, and the command that runs its models."""
 
-from collections.abc import Iterator
-from typing import Any
-
-from headway.tasks.command import Inputs, LabelCommand
+from headway.tasks.command import LabelCommand
 from headway.tasks.spec import OF_KINDS, OF_TEXTS, TaskSpec
 from headway.training.evaluation.metric import ACCURACY, MACRO_F1, VAL_LOSS
 
@@ -37,17 +34,9 @@ SPEC = TaskSpec(
 
 
 class ClassifyTexts(LabelCommand):
-    """The labels of texts; in a table also which share of a text's tokens is known, where that is below one half."""
+    """The label of each text."""
 
     spec = SPEC
-
-    def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
-        super().__init__(pipe, inputs, options)
-        self.columns.append("known")
-
-    def rows(self, number: int, one: dict[str, Any]) -> Iterator[list[str]]:
-        known = one.get("known", 0.0 if one["label"] is None else None)
-        yield from ([*row, "" if known is None else f"{known:.6f}"] for row in super().rows(number, one))
 
 
 COMMAND = ClassifyTexts

@@ -14,7 +14,7 @@ from headway.data.batches.examples import Examples
 from headway.hub.directory import load_model, model_config
 from headway.models.adapt.ensemble import Ensemble
 from headway.models.heads import n_outputs
-from headway.tasks.checks import Found, Material, MaterialInputs, Original, labels_differ, pipeline_loader
+from headway.tasks.checks import Material, MaterialInputs, label_scores, pipeline_loader
 from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.classification.spec import SPEC
 from headway.tasks.labels import Classification, labels_of
@@ -24,18 +24,12 @@ from headway.training.objective import Objective
 from headway.training.store.facts import check_files, read_facts
 
 
-def classes(original: Original, theirs: Any) -> Found:
-    """The label of each text, and the probability of every label."""
-    ours = original.pipe.probabilities(original.texts)
-    return labels_differ(original, ours, theirs(list(original.texts), top_k=None), original.texts)
-
-
 class ClassificationTask(FolderTask):
     """An encoder or a decoder with a head for classes."""
 
     spec = SPEC
     pipeline_tag = "text-classification"
-    loader = pipeline_loader(pipeline_tag, classes, truncation=True)
+    loader = pipeline_loader(pipeline_tag, label_scores, truncation=True)
 
     def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> Classifier:
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)

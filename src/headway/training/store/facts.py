@@ -133,6 +133,7 @@ DATA: dict[str, Kind] = {
     **dict.fromkeys(("fingerprint", "train", "validation", "sample", "held_in_memory", "measured"), TEXT),
     **dict.fromkeys(("text_column", "label_column", "second_column"), _or_none(TEXT)),
     **{"documents": COUNT, "added_tokens": COUNT, "classes": COUNTS, "rows": COUNTS, "shards": OBJECTS},
+    **{"label_columns": TEXTS, "lists": TEXT},
     **{"in_memory": FLAG, "words": OBJECT},
     **dict.fromkeys(("tokens_per_word_before", "tokens_per_word_after"), POSITIVE),
 }

@@ -29,7 +29,9 @@ BLOCK = 32
 
 
 def refuse(subject: Subject) -> None:
-    """Raise InputError for a model or a tokenizer that llama.cpp does not have."""
+    """Raise InputError for a model, a tokenizer or inputs that llama.cpp does not have."""
+    if getattr(subject.pipe, "reads_pairs", False):
+        raise InputError(f"{subject.directory}: this model reads pairs of texts, and llama.cpp has no second segment.")
     _entries(subject, _architecture(subject))
 
 

@@ -1,0 +1,118 @@
+"""Labels of which a text may have several: as lists in a column ("delay;cancel"), or as columns of 0 and 1."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import compress
+
+import numpy as np
+
+from headway.data.formats.tags import listed
+from headway.data.records.label_typing import composed
+from headway.data.records.labels import BETWEEN, Labelled
+from headway.data.records.rows import shorten
+from headway.errors import InputError, shown
+from headway.tasks.given import Given
+
+HASHTAG = re.compile(r"#[^\s#]+")
+LISTED = frozenset(["tags", "genres", "genre", "categories", "topics", "labels", "keywords", "classes", "emotions"])
+"""Names of columns with several labels per text."""
+
+
+def label_lists(given: Given) -> tuple[str, str] | None:
+    """Labels that are lists of labels, each of which occurs in several lists or alone: "delay", "delay;cancel"."""
+    column = given.column(given.label)
+    if column is None or column.numeric:
+        return None
+    values = set(given.distinct(column))
+    for how, cut in LISTS:
+        cells = {value: cut(value) for value in sorted(values)}
+        lists = [parts for parts in cells.values() if parts is not None]
+        sure = cut is listed and len(lists) == len(cells) and any(len(parts) > 1 for parts in lists)
+        if sure or _share_parts(lists, len(cells)):
+            example = next(value for value, parts in cells.items() if parts and len(parts) > 1)
+            return column.name, f"column {column.name!r} holds lists of labels, {how} ({shorten(example)})"
+    return None
+
+
+def _share_parts(lists: Sequence[Sequence[str]], count: int) -> bool:
+    """Whether all ``count`` values are lists, and their parts are labels that also occur in other lists."""
+    if len(lists) < count:
+        return False
+    cut = [[part.strip() for part in parts] for parts in lists if parts]
+    several = [parts for parts in cut if len(parts) > 1]
+    if len(several) < 2 or any(not part or len(part) > 40 or len(part.split()) > 4 for one in cut for part in one):
+        return False
+    occurs = Counter(part for parts in cut for part in set(parts))
+    atoms = {part for parts in several for part in parts}
+    places = {(part, at) for parts in several for at, part in enumerate(parts)}
+    free = len({len(parts) for parts in cut}) > 1 or len(places) > len(atoms)  # no table of fixed places
+    shared = sum(occurs[part] > 1 for part in atoms)
+    reordered = len(set(map(frozenset, several))) < len(set(map(tuple, several)))  # "a, b" and "b, a"
+    return free and len(atoms) > 1 and (reordered or shared >= 0.8 * len(atoms))
+
+
+HASHTAGS = "as hashtags"
+LISTS: tuple[tuple[str, Callable[[str], list[str] | None]], ...] = (
+    ("as JSON writes them", listed),
+    ("separated by ;", lambda value: value.split(";")),
+    ("separated by |", lambda value: value.split("|")),
+    ("separated by ,", lambda value: value.split(",")),
+    (HASHTAGS, lambda value: words if all(map(HASHTAG.fullmatch, words := value.split())) else None),
+)
+"""How lists of labels are written."""
+FLAGS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
+"""What columns of 0 and 1 hold, one for each label."""
+PLAIN = "one label each"
+"""How labels are written of which no text has two."""
+
+
+@dataclass(frozen=True)
+class Lists:
+    """How the labels of texts are written."""
+
+    how: str | tuple[str, ...]
+    """a way of ``LISTS``, or PLAIN, or the labels that columns of 0 and 1 are for, whose cells are one (``BETWEEN``)"""
+
+    @classmethod
+    def of(cls, written: Iterable[str], columns: tuple[str, ...] = (), recorded: str | None = None) -> "Lists":
+        """That of all distinct cells: the first way in which most are, where one has several, unless it is known."""
+        if columns or recorded in (PLAIN, *dict(LISTS)):
+            return cls(columns or str(recorded))
+        cells = list(written)
+        for how, cut in LISTS:
+            lists = [parts for parts in map(cut, cells) if parts is not None]
+            if 2 * len(lists) > len(cells) and any(len(parts) != 1 for parts in lists):
+                return cls(how)
+        return cls(PLAIN)
+
+    def labels(self, cell: str) -> tuple[str, ...] | None:
+        """The labels of a cell, each once, in alphabetical order; None for a cell that is not written so.
+
+        Of lists only JSON can say that a text has none.
+        """
+        if not isinstance(self.how, str):
+            flags = [FLAGS.get(flag.strip().casefold()) for flag in cell.split(BETWEEN)]
+            return None if None in flags else tuple(sorted(compress(self.how, flags)))
+        parts = [cell] if self.how == PLAIN else dict(LISTS)[self.how](cell.strip())
+        bare = [part.strip().removeprefix("#") if self.how == HASHTAGS else part.strip() for part in parts or ()]
+        labels = sorted({composed(label) for label in bare} - {""})
+        return None if parts is None or not (labels or parts == []) else tuple(labels)
+
+    def targets(self, rows: Labelled, known: Sequence[str]) -> np.ndarray:
+        """1 where a row has a label, else 0: float32 (N, C) of the C labels that are known.
+
+        Raises InputError for others.
+        """
+        sets = [self.labels(cell) or () for cell in rows.classes]
+        place = {label: at for at, label in enumerate(known)}
+        if strange := sorted({label for labels in sets for label in labels} - set(place)):
+            raise InputError(
+                f"{rows.name}: has labels that the model does not know: {', '.join(map(shown, strange[:5]))}; known: "
+                f"{', '.join(known[:20])}{', ...' * (len(known) > 20)}."
+            )
+        matrix = np.zeros((len(sets), len(place)), dtype=np.float32)
+        for row, labels in zip(matrix, sets, strict=True):
+            row[[place[label] for label in labels]] = 1
+        return matrix[rows.targets]
