@@ -8,6 +8,7 @@ from headway.tasks.embedding.pipeline import Embedder
 from headway.tasks.image_classification.pipeline import ImageClassifier
 from headway.tasks.language_modeling.pipeline import Generator
 from headway.tasks.masked_lm.pipeline import MaskFiller
+from headway.tasks.multi_label.task import SetPipeline
 from headway.tasks.task import Pipeline
 from headway.tasks.token_classification.pipeline import Tagger
 from headway.tasks.translation.pipeline import Translator
@@ -31,5 +32,7 @@ def load(path: str | Path, task: Literal["language_modeling"], **how: Unpack[How
 def load(path: str | Path, task: Literal["masked_lm"], **how: Unpack[How]) -> MaskFiller: ...
 @overload
 def load(path: str | Path, task: Literal["embedding"], **how: Unpack[How]) -> Embedder: ...
+@overload
+def load(path: str | Path, task: Literal["multi_label"], **how: Unpack[How]) -> SetPipeline: ...
 @overload
 def load(path: str | Path, task: str | None = ..., **how: Unpack[How]) -> Pipeline: ...

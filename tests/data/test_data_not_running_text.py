@@ -98,8 +98,7 @@ def test_objects_are_no_texts(tmp_path: Path):
         detect(read(path))
     lists = [["a", "b"], ["b"], ["a"]]
     path.write_text("".join(json.dumps({"text": sentence(), "tags": lists[i % 3]}) + "\n" for i in range(40)))
-    with pytest.raises(InputError, match="'tags' holds lists of labels, as JSON writes them"):
-        detect(read(path))
+    assert "'tags' holds lists of labels, as JSON writes them" in detect(read(path)).reasons[-1]
     path.write_text("".join(json.dumps({**row, "label": "ab"[i % 2]}) + "\n" for i, row in enumerate(rows)))
     with pytest.raises(InputError, match="'data' holds lists or objects"):
         detect(read(path))

@@ -19,7 +19,8 @@ def test_they_are_what_the_registry_says():
 
 
 def test_no_two_tasks_that_read_the_same_have_a_head_in_common():
-    heads = Counter((one.reads, *head) for one in map(registry.spec, registry.NAMES) for head in one.heads)
+    """But where ``problem_type`` of ``config.json`` tells them apart."""
+    heads = Counter((one.reads, one.problem, *head) for one in map(registry.spec, registry.NAMES) for head in one.heads)
     assert set(heads.values()) == {1}
 
 

@@ -418,13 +418,15 @@ def test_weights_that_are_no_numbers_are_named(base: Path, rows: Path, tmp_path:
         headway.train(rows, from_model=str(tmp_path / "base"), steps=1, out=tmp_path / "run", **QUICK)
 
 
-def test_a_classifier_of_several_labels_for_one_text_is_refused(rows: Path, base: Path, tmp_path: Path):
+def test_problem_type_says_how_many_labels_a_text_has(rows: Path, base: Path, tmp_path: Path):
     headway.train(rows, from_model=str(base), steps=1, out=tmp_path / "run", **QUICK)
     path = tmp_path / "run" / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**config, "problem_type": "multi_label_classification"}), encoding="utf-8")
     (tmp_path / "run" / "headway.json").unlink()  # which says what the file was
-    with pytest.raises(InputError, match="problem_type is 'multi_label_classification'"):
+    path.write_text(json.dumps({**config, "problem_type": "multi_label_classification"}), encoding="utf-8")
+    assert headway.load(tmp_path / "run").task == "multi_label"
+    path.write_text(json.dumps({**config, "problem_type": "regression"}), encoding="utf-8")
+    with pytest.raises(InputError, match="problem_type is 'regression', expected single_label_classification"):
         headway.load(tmp_path / "run")
 
 

@@ -1,0 +1,37 @@
+"""Several labels for each text, in words and names, and the command that runs its models."""
+
+from headway.tasks.command import LabelCommand
+from headway.tasks.spec import OF_TEXTS, TaskSpec
+from headway.training.evaluation.metric import MACRO_F1, VAL_LOSS, Metric
+
+MICRO_F1 = Metric("micro_f1", "micro F1", units="quotient")
+AVERAGE_PRECISION = Metric("average_precision", "average precision")
+SUBSET_ACCURACY = Metric("subset_accuracy", "share of texts with exactly their labels")
+
+SPEC = TaskSpec(
+    name="multi_label",
+    heads=(("encoder", "row"), ("decoder", "row")),
+    problem="multi_label_classification",
+    title="Classifier with several labels for a text",
+    verb="classify",
+    help="Predict the label of a text, or of every text in a file.",
+    answers="labels",
+    loss_unit="nats per label",
+    outputs="logits of the labels",
+    metrics=(MICRO_F1, MACRO_F1, AVERAGE_PRECISION, SUBSET_ACCURACY, VAL_LOSS),
+    headline=(MICRO_F1,),
+    compared=(MICRO_F1,),
+    answered="texts classified",
+    options=OF_TEXTS | {"layout"},
+    supports=frozenset({"ranks"}),
+)
+
+
+class NameLabels(LabelCommand):
+    """The labels of each text."""
+
+    spec, several = SPEC, True
+    needs = "a classifier that gives several labels"
+
+
+COMMAND = NameLabels

@@ -1,0 +1,185 @@
+"""Several labels for each text: a probability for each label, and a threshold from which a text has it.
+
+Letters: N texts, B texts of a batch, C labels.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.data.batches.batching import Batch
+from headway.data.open.detected import Detected
+from headway.data.records.labels import Labelled
+from headway.errors import InputError, shown
+from headway.hub.directory import model_config
+from headway.hub.kept_entries import keep, kept
+from headway.models.heads import Gives, n_outputs
+from headway.tasks.base import NumberData, TextPipeline, TextTask
+from headway.tasks.baselines import fitted_rows, linear_margins
+from headway.tasks.checks import label_scores, pipeline_loader
+from headway.tasks.inputs import known_shares
+from headway.tasks.label_lists import Lists
+from headway.tasks.labels import continued_classes, label_answers, labels_of
+from headway.tasks.losses import RowLoss
+from headway.tasks.multi_label.metrics import HALF, best_thresholds, set_scores, set_units
+from headway.tasks.multi_label.spec import SPEC
+from headway.tasks.task import TaskData, TaskInputs
+from headway.text.tokenizer import Tokenizer
+from headway.training.plan import Plan
+
+
+class LabelSets(RowLoss):
+    """Binary cross-entropy, the mean over the labels; measured at ``thresholds`` (C,), or at the best ones."""
+
+    def __init__(self, labels: Sequence[str], thresholds: np.ndarray | None = None):
+        self.labels, self.thresholds = list(labels), thresholds
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(outputs, targets, reduction="none").mean(dim=1)
+
+    @torch.no_grad()
+    def evaluate(
+        self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None
+    ) -> dict[str, Any]:
+        """val_loss and ``set_scores``; and by label the best ``thresholds``, where none are given."""
+        both = [(model(*batch.read).float().cpu(), batch.targets.cpu()) for batch in batches]
+        logits, targets = (torch.cat(part) for part in zip(*both, strict=True))
+        scores, wanted = logits.double().sigmoid().numpy(), targets.numpy().astype(np.int64)
+        thresholds = best_thresholds(scores, wanted).clip(0, 1) if self.thresholds is None else self.thresholds
+        metrics: dict[str, Any] = {"val_loss": float(self.losses(logits, targets).mean())}
+        if self.thresholds is None:
+            metrics["thresholds"] = dict(zip(self.labels, thresholds.tolist(), strict=True))
+        if each is not None:
+            each.append(set_units(wanted, scores >= thresholds))
+        return metrics | set_scores(wanted, scores, scores >= thresholds, self.labels)
+
+
+class SetData(NumberData):
+    """Texts with the labels of each."""
+
+    def learn(self, given: TaskInputs, rows: Labelled) -> None:
+        self.lists = Lists.of(rows.classes, given.found.label_columns)
+        sets = [self.lists.labels(cell) or () for cell in rows.classes]
+        counts: Counter[str] = Counter()
+        for labels, count in zip(sets, rows.counts().values(), strict=True):
+            counts.update(dict.fromkeys(labels, count))
+        if len(set(sets)) < 2 or len(counts) < 2:
+            what = "the same labels" if len(counts) > 1 else f"no label but {shown(*counts)}" if counts else "no label"
+            raise InputError(f"{rows.name}: the rows have {what}: nothing to learn. Add rows with other labels.")
+        everywhere = [label for label, count in counts.items() if count == len(rows)]
+        rows.warnings.extend(f"every row has the label {label!r}, so it says nothing" for label in everywhere)
+        self.counts, self.recorded = dict(sorted(counts.items())), self.lists.how
+        self.labels, self.new_head = continued_classes(given, list(self.counts), Gives.ROW, SPEC.problem)
+
+    @property
+    def outputs(self) -> int:
+        return len(self.labels)
+
+    def facts_of(self, rows: Labelled) -> dict[str, Any]:
+        how = self.lists.how
+        return {"classes": self.counts, **({"lists": how} if isinstance(how, str) else {})}
+
+    def measure_baselines(self) -> None:
+        train, wanted = self.parts.train, self.targets.astype(np.int64)
+        sets, times = np.unique(self.train_targets, axis=0, return_counts=True)
+        usual = np.broadcast_to(sets[times.argmax()], wanted.shape)
+        guesses = {"no label": (0.0 * wanted, wanted < 0), "most frequent labels": (usual, usual > 0)}
+        sample, said = fitted_rows(train.lengths, len(self.labels))
+        if len(sample):
+            margins = linear_margins(list(train.part(sample)), self.train_targets[sample], self.parts.held_out)
+            guesses["linear model on word and character n-grams"] = margins, margins >= best_thresholds(margins, wanted)
+        self.warnings += [said] if said else []
+        for name, (scores, chosen) in guesses.items():
+            metrics = set_scores(wanted, scores, chosen, self.labels)
+            self.baselines.append({"name": name, **{key: metrics[key] for key in metrics if key != "per_class"}})
+            self.of_baselines[name] = set_units(wanted, chosen)
+
+    def objective(self, plan: Plan) -> LabelSets:
+        return LabelSets(self.labels)
+
+
+class SetPipeline(TextPipeline):
+    """A classifier that gives each text the labels whose probability is at least their threshold."""
+
+    def __init__(self, task: TextTask, model: nn.Module, directory: Path, facts: dict[str, Any]):
+        super().__init__(task, model, Tokenizer.load(directory, rows=model_config(model).vocab_size), facts)
+        self.labels = labels_of(directory, n_outputs(model), SPEC.problem)
+        self.recorded = facts.get("data", {}).get("lists")
+        usual = dict.fromkeys(self.labels, HALF)
+        named = facts.get("metrics", {}).get("thresholds") or kept(model, "thresholds") or usual
+        fits = isinstance(named, dict) and set(named) == set(self.labels)
+        if not fits or not all(isinstance(one, float | int) and 0 <= one <= 1 for one in named.values()):
+            raise InputError(f"{directory}: thresholds must have a number from 0 to 1 for each of its labels.")
+        self.thresholds = np.array([named[label] for label in self.labels], dtype=float)
+        if named != usual:
+            keep(model, thresholds=named)  # so that they are in what is exported
+
+    def __call__(self, text: Any) -> Any:
+        """{"labels", "scores"} of a text, or a list of them, in order.
+
+        ``scores`` has the probability of every label, ``labels`` those at or above their thresholds, in the order of
+        the model.  Of a long text the beginning is read, with a warning.  A text without a token that the model knows
+        gets no label and no scores, with a warning; where it knows less than half of the tokens, ``known`` is their
+        share.
+        """
+        rows, _, alone = self.rows(text)
+        known = known_shares(self.tokenizer, rows, "no label is given")
+        answers = [self._named(one) for one in label_answers(self.labels, self._probabilities(rows), known)]
+        return answers[0] if alone else answers
+
+    def _named(self, answer: dict[str, Any]) -> dict[str, Any]:
+        scores, bounds = answer["scores"], zip(self.labels, self.thresholds, strict=True)
+        named = {"labels": [label for label, least in bounds if scores.get(label, -1.0) >= least], "scores": scores}
+        return named | {key: answer[key] for key in answer.keys() & {"known"}}
+
+    def probabilities(self, texts: Sequence[str]) -> Tensor:
+        """(N, C), rows in the order of the texts."""
+        return self._probabilities(self.rows(texts)[0])
+
+    def _probabilities(self, rows: Sequence[list[int]]) -> Tensor:
+        return self.outputs(rows).double().sigmoid() if rows else torch.zeros(0, len(self.labels))
+
+
+class MultiLabel(TextTask):
+    """An encoder or a decoder with a number for each label."""
+
+    spec = SPEC
+    pipeline_tag = "text-classification"
+    loader = pipeline_loader(pipeline_tag, label_scores, truncation=True)
+    needs = "a table of texts with lists of labels, or with a column of 0 and 1 for each label"
+
+    def open_data(self, given: TaskInputs) -> TaskData:
+        return SetData(self, given)
+
+    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> SetPipeline:
+        return SetPipeline(self, model, directory, facts)
+
+    def measure(self, pipe: Any) -> LabelSets:
+        return LabelSets(pipe.labels, pipe.thresholds)
+
+    def lists(self, written: Sequence[str], found: Detected, known: Any) -> Lists:
+        """How the labels of a file are written, as in the run's own where it does not have columns for them."""
+        return Lists.of(written, found.label_columns, getattr(known, "recorded", None))
+
+    def meant(self, written: Sequence[str], found: Detected, known: Any = None) -> np.ndarray:
+        lists = self.lists(written, found, known)
+        return np.array([lists.labels(cell) is not None for cell in written], dtype=bool)
+
+    def targets(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
+        return self.lists(rows.classes, found, known).targets(rows, known.labels)
+
+    def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
+        return [tuple(found["labels"]) for found in pipe(list(inputs))]
+
+    def example(self, number: int, pipe: Any) -> str:
+        return json.dumps([label for at, label in enumerate(pipe.labels) if (number + at) % 3 == 0])
+
+
+TASK = MultiLabel()
