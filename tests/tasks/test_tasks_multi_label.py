@@ -248,6 +248,18 @@ def test_labels_that_the_model_does_not_know_are_named(run: Path, tmp_path: Path
         headway.evaluate(run, lists(tmp_path / "rows.jsonl", lambda has: [*has, "hotel"]))
 
 
+def test_lists_of_numbers_are_no_labels_unless_they_are_called_so(tmp_path: Path):
+    def vectors(name: str) -> Any:
+        lines = [{"text": text, name: [number % 7, number % 5]} for number, (text, _) in enumerate(made(60))]
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        return detect(read(path))
+
+    assert vectors("topics").task == "multi_label"
+    found = vectors("place")
+    assert found.task == "language_modeling" and any("'place' is not read" in reason for reason in found.reasons)
+
+
 def test_several_columns_are_for_this_task_alone(tmp_path: Path):
     with pytest.raises(InputError, match="--label-column names 2 columns; classification reads one"):
         detect(read(columns(tmp_path / "rows.csv")), task="classification", label_column="food,delay")

@@ -320,11 +320,6 @@ UNSUPPORTED = (
         "To classify, add a column of ranges such as low, medium and high. --task classification --label-column COLUMN "
         f"takes numbers that repeat as classes, {ONLY_TEXTS}.",
     ),
-    Unsupported(
-        label_lists,
-        "these are several labels for a text, for which Headway has no task yet",
-        f"--task classification --label-column COLUMN takes each list as a class, {ONLY_TEXTS}.",
-    ),
     Unsupported(ratings, "trained as unordered classes, so mistaking 5 for 1 counts no more than mistaking 5 for 4"),
     Unsupported(
         label_lists,
