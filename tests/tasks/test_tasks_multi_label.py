@@ -18,6 +18,7 @@ from headway.data.open.read import read
 from headway.errors import InputError
 from headway.tasks.detect import detect
 from headway.tasks.multi_label.metrics import best_thresholds, set_scores, set_units
+from headway.tasks.registry import task_named
 from headway.workflows.export.export import export
 
 SIGNS = {"delay": "late", "cancel": "cancelled", "luggage": "bag", "food": "meal"}
@@ -171,6 +172,15 @@ def test_others_read_the_same(run: Path, tmp_path: Path):
     pipe = transformers.pipeline("text-classification", str(tmp_path / "hf"), device="cpu")
     for one, theirs in zip(ours, pipe(texts, top_k=None), strict=True):
         assert {found["label"]: found["score"] for found in theirs} == pytest.approx(one["scores"], abs=1e-4)
+
+
+def test_the_report_and_what_the_model_attends_to(run: Path):
+    page = (run / "report.html").read_text()
+    rows = json.loads((run / "headway.json").read_text())["data"]["rows"]["read"]
+    share = sum("food" in has for _, has in made(rows)) / rows
+    assert "Metrics by class" in page and f"({share:.1%})" in page
+    found = task_named("multi_label").inspect(headway.load(run), TEXT, None)
+    assert found is not None and len(found.tokens["text"]) == 11  # nine words, [CLS] and [SEP]
 
 
 def test_verify_passes(run: Path, in_process: Callable):

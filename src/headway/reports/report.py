@@ -104,10 +104,13 @@ def against_baselines(record: Record) -> Html:
 
 def classes(record: Record) -> Html:
     """The size and metrics of each class, and the confusions."""
-    metrics, sizes = record.metrics, mapping(mapping(record.info.get("data")).get("classes"))
+    metrics, data = record.metrics, mapping(record.info.get("data"))
+    sizes, several = mapping(data.get("classes")), "lists" in data or "label_columns" in data
+    counts = [number(mapping(data.get("rows")).get(name)) for name in ("trained", "held_out")]
     matrix = confusion(metrics.get("confusion"), record.info.get("labels"))
     mistakes = f"<h3>Confusion matrix</h3>{matrix}" if matrix else ""
-    return _section("Metrics by class", per_class(metrics.get("per_class"), sizes) + mistakes)
+    of = sum(count or 0.0 for count in counts) if several else None
+    return _section("Metrics by class", per_class(metrics.get("per_class"), sizes, of) + mistakes)
 
 
 def telling(record: Record) -> Html:

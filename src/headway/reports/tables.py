@@ -88,8 +88,11 @@ def comparison(task: TaskSpec, called: str, metrics: dict[str, Any], baselines: 
     return table(heads, body)
 
 
-def per_class(classes: object, sizes: dict[str, Any]) -> Html:
-    """Size, precision, recall, F1 and held-out rows of each class; with many classes those with the lowest F1."""
+def per_class(classes: object, sizes: dict[str, Any], rows: float | None = None) -> Html:
+    """Size, precision, recall, F1 and held-out rows of each class; with many classes those with the lowest F1.
+
+    ``rows`` is how many there are, where a row may have several classes.
+    """
     found = [(name, mapping(line)) for name, line in mapping(classes).items()]
     if not found:
         return Html("")
@@ -98,15 +101,15 @@ def per_class(classes: object, sizes: dict[str, Any]) -> Html:
         found.sort(key=lambda pair: number(pair[1].get("f1")) or 0.0)
         note = f"The {MOST_CLASSES} of {len(found):,} classes with the lowest F1."
         found = found[:MOST_CLASSES]
-    total = sum(number(size) or 0.0 for size in sizes.values())
-    rows = []
+    total = rows or sum(number(size) or 0.0 for size in sizes.values())
+    body = []
     for name, line in found:
         size = number(sizes.get(name))
         shown = [] if not total else ["–" if size is None else f"{size:,.0f} ({size / total:.1%})"]
         scores = [decimal(line.get(key)) for key in ("precision", "recall", "f1")]
-        rows.append([visible(name, 60), *shown, *scores, count(line.get("support"))])
+        body.append([visible(name, 60), *shown, *scores, count(line.get("support"))])
     heads = ["class", *(["all rows"] if total else []), "precision", "recall", "F1", "held out"]
-    return table(heads, rows, caption=note)
+    return table(heads, body, caption=note)
 
 
 def rows_of_text(rows: object) -> Html:

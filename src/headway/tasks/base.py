@@ -16,7 +16,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -64,6 +64,9 @@ from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan
 from headway.training.sizing.architecture import family_of_layout
 from headway.training.sizing.presets import encoder_plan, fine_tune_rows_plan
+
+if TYPE_CHECKING:
+    from headway.tasks.inside import Inside
 
 LONGEST = 512
 """Tokens: texts are not read further than this unless ``--length`` says so."""
@@ -133,6 +136,13 @@ class TextTask(Task):
             return {**two, "label_column": self.example(number, pipe)}
 
         return made_up_table(pipe, given.folder, row)
+
+    def inspect(self, pipe: Any, given: Any, target: str | None) -> "Inside | None":
+        if self.reads_pairs or isinstance(model_config(pipe.model), OwnConfig):
+            return None
+        from headway.tasks.inspection import of_text
+
+        return of_text(pipe, given, target, following=False)
 
     def some_inputs(self, source: Corpus | Table, found: Detected, count: int) -> list[Any]:
         if not self.reads_pairs or not isinstance(source, Table):

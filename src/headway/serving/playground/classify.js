@@ -32,6 +32,7 @@ export function build(panel, models) {
     if (!reads && !picture.files.length) throw new Error("Choose a picture first.");
     const given = reads ? textOf(text) : await asBase64(picture.files[0]);
     [last] = await answers(model, [given], {}, signal);
+    bound.row.hidden = last.labels !== undefined;
     const mattered = make("div", { className: "mattered" });
     const rows = Object.entries(last.scores).map(([name, share]) => ({ name, share, mark: named(last).includes(name) }));
     result.replaceChildren(make("p", { className: "verdict" }), bars(rows.sort((a, b) => b.share - a.share), { label: "Probability of each label" }), mattered);
@@ -53,6 +54,7 @@ export function build(panel, models) {
     asText.hidden = model.reads !== "text";
     asPicture.hidden = !asText.hidden;
     files.box.hidden = asText.hidden;
+    bound.row.hidden = false;
     clear();
   }
 

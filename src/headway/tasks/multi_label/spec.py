@@ -6,7 +6,7 @@ from headway.training.evaluation.metric import MACRO_F1, VAL_LOSS, Metric
 
 MICRO_F1 = Metric("micro_f1", "micro F1", units="quotient")
 AVERAGE_PRECISION = Metric("average_precision", "average precision")
-SUBSET_ACCURACY = Metric("subset_accuracy", "share of texts with exactly their labels")
+SUBSET_ACCURACY = Metric("subset_accuracy", "exactly right")
 
 SPEC = TaskSpec(
     name="multi_label",

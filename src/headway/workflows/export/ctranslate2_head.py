@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from headway.hub.kept_entries import kept
 from headway.io.atomic_write import write_json, write_whole
 from headway.io.strict_json import read_object
 from headway.models.heads import Gives, PoolingHead
@@ -39,6 +40,8 @@ def write_head(subject: Subject, directory: Path) -> None:
     described = {"pooling": head.pooling, "normalise": head.normalise}
     if head.gives is Gives.ROW:
         described |= {"activation": head.activation, "labels": list(getattr(subject.pipe, "labels", []))}
+        if (problem := kept(subject.model, "problem_type")) is not None:
+            described["problem_type"] = problem
         arrays: dict[str, Any] = {name: weight.detach().float().numpy() for name, weight in head.named_parameters()}
 
         def write(path: Path) -> None:
