@@ -45,8 +45,15 @@ def pages(models: dict[str, Path], lm_run: Path, tmp_path_factory: pytest.TempPa
     config["id2label"] = {key: f"{EVIL}{key}" for key in config["id2label"]}
     config["label2id"] = {name: int(key) for key, name in config["id2label"].items()}
     (evil / "config.json").write_text(json.dumps(config))
+    several = made("BertForSequenceClassification", "text-classification", folder / "several")
+    config = json.loads((several / "config.json").read_text())
+    config |= {
+        "problem_type": "multi_label_classification",
+        "thresholds": dict.fromkeys(config["id2label"].values(), 0.0),
+    }
+    (several / "config.json").write_text(json.dumps(config))
     names = ("text", "chat", "labels", "fill", "vectors", "marian", "pictures")
-    found = Server(*(models[name] for name in names), tags, evil, lm_run, "--quiet")
+    found = Server(*(models[name] for name in names), tags, evil, several, lm_run, "--quiet")
     yield found
     found.stop()
 
@@ -142,6 +149,16 @@ def test_output_that_looks_like_html_is_text(page):
     fill(panel, "Text", EVIL, "Look inside")
     panel.locator(".lens").wait_for()
     assert page.title() == "Headway playground" and page.locator("#panel img, #panel script").count() == 0
+
+
+def test_a_text_with_several_labels_shows_all(page):
+    panel = tab(page, "Classify")
+    panel.get_by_label("Model").select_option("several")
+    fill(panel, "Text", TEXT, "Classify")
+    panel.locator(".verdict strong").nth(1).wait_for()
+    assert panel.locator(".verdict").inner_text().count(",") == panel.locator(".verdict strong").count() - 1 >= 1
+    assert not panel.get_by_label("Threshold").is_visible()
+    panel.locator(".mattered h2").wait_for()
 
 
 def test_classify_agrees_with_its_route_and_answers_a_file(page, pages, tmp_path):
