@@ -115,13 +115,19 @@ def test_columns_of_0_and_1_are_found_and_can_be_chosen(tmp_path: Path, in_proce
     found = detect(read(file))
     assert (found.task, found.label_columns) == ("multi_label", tuple(SIGNS))
     words = ["--steps", 2, "--d-model", 32, "--layers", 1, "--heads", 2, "--threads", 1, "--quiet"]
-    status, _, err = in_process("train", file, "--label-column", "food,delay", "--out", out, *words)
+    status, _, err = in_process(
+        "train", file, "--label-column", "food", "--label-column", "delay", "--out", out, *words
+    )
     assert status == 0, err
     config, data = (json.loads((out / name).read_text()) for name in ("config.json", "headway.json"))
     assert list(config["id2label"].values()) == ["delay", "food"] and config["problem_type"].startswith("multi_label")
     assert data["data"]["label_columns"] == ["food", "delay"]
     assert headway.evaluate(out)["micro_f1"] == pytest.approx(data["metrics"]["micro_f1"])
-    assert headway.evaluate(out, columns(tmp_path / "other.csv", 40))["examples"] == 40  # the same two columns
+    other = columns(tmp_path / "other.csv", 40)
+    assert headway.evaluate(out, other)["examples"] == 40  # the same two columns
+    assert headway.evaluate(out, other, label_column=["delay", "food"])["examples"] == 40
+    with pytest.raises(InputError, match="labels that the model does not know: 'cancel'"):
+        headway.evaluate(out, other, label_column=list(SIGNS))
 
 
 def test_what_is_measured_is_what_answers(run: Path, complaints: Path):

@@ -121,7 +121,8 @@ def in_our_names(options: Mapping[str, Any]) -> dict[str, Any]:
             warnings.warn(f"{name} is now called {ours}", stacklevel=3)
         if ours in values:
             raise InputError(f"{ours} is given twice, as {values[ours]!r} and as {name}={value!r}; it takes one value.")
-        values[ours] = value
+        several = ours in OPTIONS and OPTIONS[ours].metadata["several"] and isinstance(value, list | tuple)
+        values[ours] = ",".join(map(str, value)) if several else value
     return values
 
 

@@ -51,6 +51,10 @@ def check_names_of_files(command: click.Command) -> None:
 CLOSED = "standard input is closed; expected text from a file or a pipe."
 
 
+SEVERAL: dict[str, Any] = {"multiple": True, "callback": lambda _, __, given: ",".join(given) or None}
+"""What makes an option of one that can be given several times."""
+
+
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--json and --quiet."""
     function = click.option("--quiet", is_flag=True, help="Show no progress; warnings are still shown.")(function)

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from headway.cli.common import device_option, emit, output_options, threads_option
+from headway.cli.aliases import in_our_names
+from headway.cli.common import SEVERAL, device_option, emit, output_options, threads_option
 from headway.errors import field
 from headway.io import quantities
 from headway.tasks.registry import spec
@@ -39,6 +40,7 @@ def evaluate(
     Raises InputError for data that cannot be measured.
     """
     columns = {"text_column": text_column, "label_column": label_column, "second_column": second_column}
+    columns = in_our_names(columns)
     reading = {"delimiter": delimiter, "on_bad_row": on_bad_row, "encoding": encoding, "merge_labels": merge_labels}
     how = {"device": device, "precision": precision, "labels_as_text": labels_as_text}
     return _printed(_measured(run, () if data is None else data, **how, **columns, **reading))
@@ -64,7 +66,7 @@ def _printed(found: dict[str, Any]) -> dict[str, Any]:
 @click.argument("run")
 @click.argument("inputs", nargs=-1, metavar="[INPUT]...")
 @click.option("--text-column", help="Text column.")
-@click.option("--label-column", help="Label column.")
+@click.option("--label-column", help="Label column; of several labels, each.", **SEVERAL)
 @click.option("--second-column", help="Column of the second text of each pair, or of the target.")
 @click.option("--delimiter", help="Column delimiter, if not detected correctly.")
 @click.option("--on-bad-row", type=click.Choice(["error", "skip"]), help="Stop at a malformed row, or skip it.")

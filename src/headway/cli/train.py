@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from headway.cli.aliases import in_our_names
-from headway.cli.common import emit, output_options
+from headway.cli.common import SEVERAL, emit, output_options
 from headway.cli.headed_help import Headed, HeadedCommand
 from headway.cli.plan import PLANNED, lines, plan, plan_options
 from headway.cli.watching import watched
@@ -202,6 +202,8 @@ def training_options(function: Any, texts: Mapping[str, str] = MappingProxyType(
         kind: Any = click.Choice(choices) if choices else {"int": int, "float": float}.get(kind_of(entry)[0], str)
         if len(choices) > MOST_CHOICES:
             told["metavar"] = flag(entry.name).upper()
+        if entry.metadata["several"]:
+            told |= SEVERAL
         shown = entry.default not in (None, "")
         function = click.option(*name, type=kind, default=entry.default, show_default=shown, **told)(function)
     return function

@@ -57,6 +57,7 @@ def option(
     loop: bool = False,
     base: str = "",
     excludes: Mapping[str, str] | None = None,
+    several: bool = False,
 ) -> Any:
     """A field of a group of options.
 
@@ -64,10 +65,18 @@ def option(
     seconds.  ``common``: the short help shows it.  ``change``: "free" where a resumed run may change it,
     "allowed" where that needs --allow-changes, else "no".  ``loop``: it belongs to training step by step, which a
     linear classifier on a model's vectors does not have.  ``base``: whether --from is "needed" or "excluded".
-    ``excludes``: names of options that conflict with it, each with the reason.
+    ``excludes``: names of options that conflict with it, each with the reason.  ``several``: it can be given several
+    times, or a list from Python; its value is all of them, with commas between them.
     """
     told: dict[str, Any] = {"help": text, "choices": choices, "allowed": allowed, "duration": duration}
-    told |= {"common": common, "change": change, "loop": loop, "base": base, "excludes": excludes or {}}
+    told |= {
+        "common": common,
+        "change": change,
+        "loop": loop,
+        "base": base,
+        "excludes": excludes or {},
+        "several": several,
+    }
     return field(default=default, metadata=told)
 
 

@@ -19,7 +19,9 @@ class DataOptions:
 
     task: str | None = option(None, "what to train for", common=True)
     text_column: str | None = option(None, "column of the text", common=True)
-    label_column: str | None = option(None, "column of the label, or of a pair's score", common=True)
+    label_column: str | None = option(
+        None, "column of the label, or of a pair's score; of several labels, each", common=True, several=True
+    )
     second_column: str | None = option(
         None, "column of the second text of each pair (embedding), or of the target", common=True
     )
