@@ -14,7 +14,7 @@ LAYERS = [
     *("nn", "models", "text", "hub", "data", "generation", "training", "runtime", "tasks"),
     *("reports", "workflows", "science", "serving", "cli"),
 ]
-ROOMS = {path.name for path in (ROOT / "tasks").iterdir() if path.is_dir()}
+FOLDERS = {path.name for path in (ROOT / "tasks").iterdir() if path.is_dir()}
 """The folders in ``tasks``."""
 TYPED = "workflows.load"
 """Names the pipeline of each task, for type checkers: the overloads of ``headway.load``."""
@@ -96,18 +96,20 @@ def test_imports_point_one_way(path):
             assert allowed(layer, target), f"{name(path)} imports {module}: {layer} may not import {target}"
 
 
-def room_of(module):
-    """The room that a module of the package is in: "classification" of tasks.classification.data; None outside."""
+def folder_of(module):
+    """The task in whose folder a module is: "classification" of tasks.classification.data; None outside."""
     parts = module.split(".")
-    return parts[1] if parts[0] == "tasks" and len(parts) > 2 and parts[1] in ROOMS else None
+    return parts[1] if parts[0] == "tasks" and len(parts) > 2 and parts[1] in FOLDERS else None
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if room_of(name(path))], ids=name)
-def test_a_room_opens_on_no_other_room(path):
-    room = room_of(name(path))
+@pytest.mark.parametrize("path", [path for path in MODULES if folder_of(name(path))], ids=name)
+def test_a_task_imports_no_other_task(path):
+    folder = folder_of(name(path))
     for module, _ in imports(path):
         inside = module.removeprefix("headway.")
-        assert room_of(inside + ".x" if inside.count(".") == 1 else inside) in (None, room), f"{name(path)}: {module}"
+        assert folder_of(inside + ".x" if inside.count(".") == 1 else inside) in (None, folder), (
+            f"{name(path)}: {module}"
+        )
 
 
 @pytest.mark.parametrize(
@@ -115,18 +117,18 @@ def test_a_room_opens_on_no_other_room(path):
     [path for path in MODULES if not name(path).startswith("tasks.") and name(path) != TYPED],
     ids=name,
 )
-def test_nobody_outside_tasks_opens_a_room(path):
+def test_nobody_outside_tasks_imports_one(path):
     for module, _ in imports(path):
-        assert room_of(module.removeprefix("headway.") + ".x") is None, f"{name(path)} imports {module}"
+        assert folder_of(module.removeprefix("headway.") + ".x") is None, f"{name(path)} imports {module}"
 
 
-SHARED = [path for path in MODULES if name(path).startswith("tasks.") and room_of(name(path)) is None]
+SHARED = [path for path in MODULES if name(path).startswith("tasks.") and folder_of(name(path)) is None]
 
 
 @pytest.mark.parametrize("path", SHARED, ids=name)
 def test_what_tasks_share_knows_no_task(path):
     for module, _ in imports(path):
-        assert room_of(module.removeprefix("headway.") + ".x") is None, f"{name(path)} imports {module}"
+        assert folder_of(module.removeprefix("headway.") + ".x") is None, f"{name(path)} imports {module}"
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if name(path).startswith("nn.")], ids=name)
@@ -191,7 +193,7 @@ def needed_at_once(start, seen=None):
 LIGHT = [
     *(ROOT / "__init__.py", ROOT / "cli" / "main.py", ROOT / "cli" / "answer.py"),
     *(path for path in MODULES if name(path).startswith("text.")),
-    *(path for path in MODULES if room_of(name(path)) and path.stem in ("spec", "command", "recognise")),
+    *(path for path in MODULES if folder_of(name(path)) and path.stem in ("spec", "command", "recognise")),
 ]
 
 

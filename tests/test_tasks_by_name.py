@@ -3,7 +3,7 @@
 import ast
 
 import pytest
-from test_imports import MODULES, name, room_of
+from test_imports import MODULES, folder_of, name
 
 from headway.tasks.registry import NAMES, spec
 
@@ -41,7 +41,7 @@ def by_name(tree):
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in MODULES if room_of(name(path)) is None and name(path) != LIST], ids=name
+    "path", [path for path in MODULES if folder_of(name(path)) is None and name(path) != LIST], ids=name
 )
 def test_no_module_goes_by_the_name_of_a_task(path):
     found = list(by_name(ast.parse(path.read_text(encoding="utf-8"))))

@@ -33,7 +33,7 @@ from headway.io.regular_file import check_name
 from headway.tasks import registry
 from headway.tasks.command import Command, Option
 
-Rooms = Sequence[type[Command]]
+Commands = Sequence[type[Command]]
 PREDICT = registry.ANY
 GATHERED = 1 << 14
 """Characters of the texts for which a result of all texts, such as their cosines, is computed at a time."""
@@ -65,9 +65,9 @@ class SharedOptions:
 
 def command(verb: str) -> click.Command:
     """The command of a verb; if several tasks share it, the model's task decides."""
-    rooms = [registry.command(name) for name in registry.with_verb(verb)]
-    rooms.sort(key=lambda room: room.spec.reads != "text")
-    return _built(verb, rooms)
+    commands = [registry.command(name) for name in registry.with_verb(verb)]
+    commands.sort(key=lambda command: command.spec.reads != "text")
+    return _built(verb, commands)
 
 
 def predict() -> click.Command:
@@ -121,30 +121,30 @@ def _option_given(args: Sequence[str], option: str) -> str | None:
     return found
 
 
-def _built(verb: str, rooms: Rooms, *, kind: type[click.Command] = click.Command) -> click.Command:
+def _built(verb: str, commands: Commands, *, kind: type[click.Command] = click.Command) -> click.Command:
     """A command with the options of some tasks and the options of all commands."""
-    own = {option.name: option for room in rooms for option in room.options}
-    interactive = any(room.interactive for room in rooms)
+    own = {option.name: option for command in commands for option in command.options}
+    interactive = any(command.interactive for command in commands)
 
     @click.pass_context
     def callback(context: click.Context, /, run: str, words: Sequence[str], **given: Any) -> None:
         options = {name: given.pop(name) for name in own}
-        if not words and not any(options.get(room.interactive) for room in rooms):
+        if not words and not any(options.get(command.interactive) for command in commands):
             raise click.MissingParameter(ctx=context, param_hint=f"'{what}'", param_type="argument")
         _check_together(own, options)
-        _answer(context, SharedOptions(verb, run, words, **given), rooms, options)
+        _answer(context, SharedOptions(verb, run, words, **given), commands, options)
 
-    what = f"{_input(rooms)}..."
+    what = f"{_input(commands)}..."
     ways: list[Callable[..., Any]] = [click.argument("run")]
     metavar = f"[{what}]" if interactive else what
     ways += [click.argument("words", metavar=metavar, nargs=-1, required=not interactive)]
     ways += [_option(option) for option in own.values()]
-    ways += [text_options, click.option("--to", help=f"File to write results to: {_endings(rooms)}.")]
+    ways += [text_options, click.option("--to", help=f"File to write results to: {_endings(commands)}.")]
     function: Callable[..., Any] = callback
     for way in reversed([*ways, device_option, precision_option, engine_option, threads_option, output_options]):
         function = way(function)
-    short = rooms[0].spec.help if rooms else "Use a saved model, whatever its task."
-    found = click.command(verb, cls=kind, help=_help(rooms), short_help=short)(function)
+    short = commands[0].spec.help if commands else "Use a saved model, whatever its task."
+    found = click.command(verb, cls=kind, help=_help(commands), short_help=short)(function)
     check_names_of_files(found)
     return found
 
@@ -161,37 +161,37 @@ def _option(option: Option) -> Callable[..., Any]:
     return click.option(f"--{option.name.replace('_', '-')}", help=option.help, **more)
 
 
-def _endings(rooms: Rooms) -> str:
+def _endings(commands: Commands) -> str:
     """The file endings that results can be written to, without any option."""
-    names = [*_all_endings(rooms, None)] or [".csv", ".jsonl"]
+    names = [*_all_endings(commands, None)] or [".csv", ".jsonl"]
     names = [f"{name} (answers only)" if name == ".txt" else name for name in names]
     return " or ".join([", ".join(names[:-1]), names[-1]])
 
 
-def _all_endings(rooms: Rooms, options: dict[str, Any] | None) -> tuple[str, ...]:
+def _all_endings(commands: Commands, options: dict[str, Any] | None) -> tuple[str, ...]:
     """The file endings that the tasks write with some options, or with their defaults."""
     found: dict[str, None] = {}
-    for room in rooms:
-        found |= dict.fromkeys(room.endings(options or {one.name: one.default for one in room.options}))
+    for command in commands:
+        found |= dict.fromkeys(command.endings(options or {one.name: one.default for one in command.options}))
     return tuple(found)
 
 
-def _input(rooms: Rooms) -> str:
+def _input(commands: Commands) -> str:
     """The name of an input."""
-    return (rooms[0].one_input if rooms else "") or "TEXT"
+    return (commands[0].one_input if commands else "") or "TEXT"
 
 
-def _help(rooms: Rooms) -> str:
+def _help(commands: Commands) -> str:
     """The help of a command: what it does and what its input can be."""
-    kinds = list(dict.fromkeys(room.spec.reads for room in rooms)) or ["text", "picture"]
-    dash = "lines on standard input" + ("" if rooms else " (with a language model, all of it as one text)")
-    dash = "all of standard input as one text" if rooms and rooms[0].one_input else dash
+    kinds = list(dict.fromkeys(command.spec.reads for command in commands)) or ["text", "picture"]
+    dash = "lines on standard input" + ("" if commands else " (with a language model, all of it as one text)")
+    dash = "all of standard input as one text" if commands and commands[0].one_input else dash
     said = "; ".join([SENTENCES[kinds[0]].format(dash), *(ALSO[kind] for kind in kinds[1:])])
-    text = f"{_input(rooms)} is {said}."
-    if not rooms:
+    text = f"{_input(commands)} is {said}."
+    if not commands:
         return f"{ANY}\n\n{text}"
-    notes = next((room.notes for room in rooms if room.notes), "")
-    return f"{rooms[0].does}\n\n{text}  {notes}"
+    notes = next((command.notes for command in commands if command.notes), "")
+    return f"{commands[0].does}\n\n{text}  {notes}"
 
 
 def _check_together(own: dict[str, Option], options: dict[str, Any]) -> None:
@@ -201,28 +201,28 @@ def _check_together(own: dict[str, Option], options: dict[str, Any]) -> None:
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --{option.goes_with.replace('_', '-')}.")
 
 
-def _answer(context: click.Context, shared: SharedOptions, rooms: Rooms, options: dict[str, Any]) -> None:
+def _answer(context: click.Context, shared: SharedOptions, commands: Commands, options: dict[str, Any]) -> None:
     """Load the model, read the inputs and answer them."""
     started = context.meta.get(STARTED, time.monotonic())
-    for room in rooms:
-        room.check(options, shared.to)
-    check_output(shared.to, (*shared.words, "")[0], _all_endings(rooms, options))
-    room, pipe, own = _room(context, shared, rooms, options)
+    for command in commands:
+        command.check(options, shared.to)
+    check_output(shared.to, (*shared.words, "")[0], _all_endings(commands, options))
+    command, pipe, own = _command_for(context, shared, commands, options)
     found: dict[str, Any] = {"task": pipe.task, **getattr(pipe.runtime, "described", {})}
-    if room.interactive and own[room.interactive]:
+    if command.interactive and own[command.interactive]:
         from headway.cli.chat import converse
 
         if shared.text_column is not None or shared.encoding is not None:
             raise InputError("--text-column and --encoding are for files; a conversation reads none.")
         first = [word for word in shared.words if word != "-"]
-        begin = functools.partial(room.conversation, pipe, own)
+        begin = functools.partial(command.conversation, pipe, own)
         results, interrupted = converse(begin, first, as_json=shared.as_json, quiet=shared.quiet)
         emit({**found, "seconds": time.monotonic() - started, "results": results}, shared.as_json, [])
         if interrupted:
             raise KeyboardInterrupt
         return
-    inputs = read_inputs(room, shared.run, shared.words, shared.text_column, shared.encoding)
-    use = room(pipe, inputs, own)
+    inputs = read_inputs(command, shared.run, shared.words, shared.text_column, shared.encoding)
+    use = command(pipe, inputs, own)
     check_inputs(use, shared.words)
     if (notice := use.notice()) and not shared.quiet:
         warnings.warn(notice, stacklevel=2)
@@ -233,8 +233,8 @@ def _answer(context: click.Context, shared: SharedOptions, rooms: Rooms, options
     emit({**found, "seconds": time.monotonic() - started, "results": results}, shared.as_json, lines)
 
 
-def _room(
-    context: click.Context, shared: SharedOptions, rooms: Rooms, options: dict[str, Any]
+def _command_for(
+    context: click.Context, shared: SharedOptions, commands: Commands, options: dict[str, Any]
 ) -> tuple[type[Command], Any, dict[str, Any]]:
     """The model's task, its pipeline and its options.  Raises InputError for an option of another task."""
     from headway.workflows.load import load
@@ -250,15 +250,15 @@ def _room(
         from headway.workflows.engines import speed_of
 
         click.echo(f"headway: {speed_of(shared.run, loaded.runtime.few, loaded.runtime.many)}", err=True)
-    for room in rooms:
-        own = {option.name: options[option.name] for option in room.options}
-        if (pipe := room.takes(loaded, own)) is not None:
+    for command in commands:
+        own = {option.name: options[option.name] for option in command.options}
+        if (pipe := command.takes(loaded, own)) is not None:
             for name in options.keys() - own.keys():
                 if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                     raise InputError(f"--{name.replace('_', '-')} does not apply to {pipe.task} models; leave it out.")
-            return room, pipe, own
+            return command, pipe, own
     raise InputError(
-        f"{shared.run}: holds a model for {loaded.task}; {shared.verb} needs {rooms[0].needs}."
+        f"{shared.run}: holds a model for {loaded.task}; {shared.verb} needs {commands[0].needs}."
         f"{_verb_that_fits(shared, loaded.task)}"
     )
 

@@ -1,1 +1,1 @@
-"""A room for each task, the protocol that they share (``task``), and the registry that finds them."""
+"""A folder for each task, the protocol that they share (``task``), and the registry that finds them."""

@@ -1,4 +1,4 @@
-"""What a model attends to when it reads: maps, statistics and the names of its tokens, for the rooms to say of what.
+"""What a model attends to when it reads: maps, statistics and the names of its tokens, for each task to say of what.
 
 Letters: L layers, H heads, T queries, S keys.
 """
