@@ -17,6 +17,7 @@ import headway
 from headway.data.open.read import read
 from headway.errors import InputError
 from headway.tasks.detect import detect
+from headway.tasks.label_lists import PLAIN, Lists
 from headway.tasks.multi_label.metrics import best_thresholds, set_scores, set_units
 from headway.tasks.registry import task_named
 from headway.workflows.export.export import export
@@ -262,6 +263,33 @@ def test_bad_labels_are_one_message(what: str, tmp_path: Path):
 def test_labels_that_the_model_does_not_know_are_named(run: Path, tmp_path: Path):
     with pytest.raises(InputError, match="has labels that the model does not know: 'hotel'; known: cancel, delay"):
         headway.evaluate(run, lists(tmp_path / "rows.jsonl", lambda has: [*has, "hotel"]))
+
+
+def test_the_way_that_most_lists_are_written_in_counts():
+    assert Lists.of(["a,b", "b,c", "c", "rock;roll,b"]).how == "separated by ,"
+    assert Lists.of(['["a, b"]', '["c"]', "[]"]).how == "as JSON writes them"
+    assert Lists.of(["a", "b"]).how == PLAIN and Lists.of(["a"], recorded="separated by ;").labels("b; a;") == (
+        "a",
+        "b",
+    )
+
+
+def test_a_new_head_forgets_the_thresholds_of_the_old_one(run: Path, tmp_path: Path):
+    export(run, tmp_path / "hf")
+    assert set(json.loads((tmp_path / "hf" / "config.json").read_text())["thresholds"]) == set(SIGNS)
+    others = lists(tmp_path / "rows.jsonl", lambda has: [f"{label}!" for label in has])
+    headway.train(others, from_model=str(tmp_path / "hf"), out=tmp_path / "run", steps=2, threads=1, quiet=True)
+    assert "thresholds" not in json.loads((tmp_path / "run" / "config.json").read_text())
+
+
+def test_one_text_with_other_labels_is_shown_in_plain_words(tmp_path: Path):
+    file = columns(tmp_path / "rows.csv")
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([*lines, lines[1][:-1] + str(1 - int(lines[1][-1]))]) + "\n")
+    headway.train(file, out=tmp_path / "run", steps=1, **TINY)
+    warnings = json.loads((tmp_path / "run" / "headway.json").read_text())["data"]["warnings"]
+    (line,) = [line for line in warnings if "more than one label" in line]
+    assert "0, " in line and "x1f" not in line
 
 
 def test_lists_of_numbers_are_no_labels_unless_they_are_called_so(tmp_path: Path):

@@ -116,7 +116,7 @@ def encoder_family(model: Encoder) -> Family:
 
 
 def _forget_labels(model: Classified) -> Classified:
-    for name in (*LABELS, "problem_type"):
+    for name in (*LABELS, "problem_type", "thresholds"):
         getattr(model, "kept", {}).get(CONFIG, {}).pop(name, None)
     return model
 

@@ -351,8 +351,8 @@ class TextPipeline:
             texts, alone = text_list(text)
             return beginnings(self.tokenizer, texts, self.max_length), None, alone
         pairs, alone = pair_list(text)
-        found = cut_pairs(self.tokenizer, pairs, self.max_length)
-        return [pair.ids for pair in found], np.array([border(pair.segments) for pair in found]), alone
+        joined = cut_pairs(self.tokenizer, pairs, self.max_length)
+        return [pair.ids for pair in joined], np.array([border(pair.segments) for pair in joined]), alone
 
     def outputs(self, rows: Sequence[list[int]], borders: np.ndarray | None = None) -> Tensor:
         """What the model gives for rows of ids, float32 (N, ...), N ≥ 1; a row of none is the id 0."""

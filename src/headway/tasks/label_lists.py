@@ -53,9 +53,9 @@ def _share_parts(lists: Sequence[Sequence[str]], count: int) -> bool:
     return free and len(atoms) > 1 and (reordered or shared >= 0.8 * len(atoms))
 
 
-HASHTAGS = "as hashtags"
+AS_JSON, HASHTAGS = "as JSON writes them", "as hashtags"
 LISTS: tuple[tuple[str, Callable[[str], list[str] | None]], ...] = (
-    ("as JSON writes them", listed),
+    (AS_JSON, listed),
     ("separated by ;", lambda value: value.split(";")),
     ("separated by |", lambda value: value.split("|")),
     ("separated by ,", lambda value: value.split(",")),
@@ -77,15 +77,15 @@ class Lists:
 
     @classmethod
     def of(cls, written: Iterable[str], columns: tuple[str, ...] = (), recorded: str | None = None) -> "Lists":
-        """That of all distinct cells: the first way in which most are, where one has several, unless it is known."""
+        """That of all distinct cells, unless it is known: JSON where most are, else the way that most with several have."""
         if columns or recorded in (PLAIN, *dict(LISTS)):
             return cls(columns or str(recorded))
         cells = list(written)
-        for how, cut in LISTS:
-            lists = [parts for parts in map(cut, cells) if parts is not None]
-            if 2 * len(lists) > len(cells) and any(len(parts) != 1 for parts in lists):
-                return cls(how)
-        return cls(PLAIN)
+        if 2 * sum(listed(cell.strip()) is not None for cell in cells) > len(cells):
+            return cls(AS_JSON)
+        several = {how: sum(len(cut(cell.strip()) or ()) > 1 for cell in cells) for how, cut in LISTS}
+        way = max(several, key=lambda how: several[how])
+        return cls(way if several[way] else PLAIN)
 
     def labels(self, cell: str) -> tuple[str, ...] | None:
         """The labels of a cell, each once, in alphabetical order; None for a cell that is not written so.
@@ -106,13 +106,13 @@ class Lists:
         Raises InputError for others.
         """
         sets = [self.labels(cell) or () for cell in rows.classes]
-        place = {label: at for at, label in enumerate(known)}
-        if strange := sorted({label for labels in sets for label in labels} - set(place)):
+        columns = {label: column for column, label in enumerate(known)}
+        if strange := sorted({label for labels in sets for label in labels} - set(columns)):
             raise InputError(
                 f"{rows.name}: has labels that the model does not know: {', '.join(map(shown, strange[:5]))}; known: "
                 f"{', '.join(known[:20])}{', ...' * (len(known) > 20)}."
             )
-        matrix = np.zeros((len(sets), len(place)), dtype=np.float32)
+        matrix = np.zeros((len(sets), len(columns)), dtype=np.float32)
         for row, labels in zip(matrix, sets, strict=True):
-            row[[place[label] for label in labels]] = 1
+            row[[columns[label] for label in labels]] = 1
         return matrix[rows.targets]

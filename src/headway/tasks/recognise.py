@@ -181,5 +181,5 @@ class TwoTextsAndValue(TextAndValue):
         value = given.label or the_value(given, rest)
         if len({*texts, value}) < 3:
             raise InputError(f"{given.name}: the two texts and their value must be three different columns.")
-        said = f"{self.task}, as asked: {texts[0]!r} and {texts[1]!r} are the texts, {value!r} their value"
-        return Detected(self.task, texts[0], value, [said], texts[1])
+        reason = f"{self.task}, as asked: {texts[0]!r} and {texts[1]!r} are the texts, {value!r} their value"
+        return Detected(self.task, texts[0], value, [reason], texts[1])

@@ -358,7 +358,7 @@ def _repeat_warnings(rows: Labelled) -> list[str]:
         members = np.flatnonzero(numbers == conflicts[0])
         targets = rows.targets[members]
         pair = members[np.array([0, int(np.argmax(targets != targets[0]))])]
-        marks = " and ".join(repr(rows.classes[target]) for target in rows.targets[pair])
+        marks = " and ".join(repr(rows.classes[target].replace(BETWEEN, ", ")) for target in rows.targets[pair])
         (text,) = rows.part(pair[:1])
         subject = counted(len(conflicts), "text")
         warnings.append(f"{subject} with more than one label: {shorten(text)} is {marks} ({places(pair)})")

@@ -23,8 +23,8 @@ def best_thresholds(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
     f1 = 2 * hits.cumsum(axis=0) / (np.arange(1, len(scores) + 1)[:, None] + targets.sum(axis=0))  # of the first n
     after = np.concatenate([ranked[1:], ranked[-1:] - 1e-3])
     best = np.where(ranked > after, f1, -1.0).argmax(axis=0)[None]
-    found = (np.take_along_axis(ranked, best, axis=0) + np.take_along_axis(after, best, axis=0))[0] / 2
-    return np.where(targets.any(axis=0), found, HALF)
+    halfway = (np.take_along_axis(ranked, best, axis=0) + np.take_along_axis(after, best, axis=0))[0] / 2
+    return np.where(targets.any(axis=0), halfway, HALF)
 
 
 def set_scores(targets: np.ndarray, scores: np.ndarray, chosen: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:

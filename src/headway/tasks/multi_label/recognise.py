@@ -38,12 +38,12 @@ class LabelSets(Recogniser):
             raise InputError(f"{given.name}: no column looks like lists of labels. Name one with --label-column.")
         task = f"{self.task}{', as asked' if given.asked else ''} (--label-column to change)"
         if len(labels) > 1:
-            said = f"columns {', '.join(map(repr, labels))} say of each label whether a text has it: {task}"
-            return Detected(self.task, text, None, [*reasons, said], label_columns=labels)
+            reason = f"columns {', '.join(map(repr, labels))} say of each label whether a text has it: {task}"
+            return Detected(self.task, text, None, [*reasons, reason], label_columns=labels)
         check_plain_labels(given, labels[0])
         evidence = label_lists(replace(given, text=text, label=labels[0]))
-        said = evidence[1] if evidence else f"column {labels[0]!r} holds the labels"
-        return Detected(self.task, text, labels[0], [*reasons, f"{said}: {task}"])
+        reason = evidence[1] if evidence else f"column {labels[0]!r} holds the labels"
+        return Detected(self.task, text, labels[0], [*reasons, f"{reason}: {task}"])
 
 
 def found_labels(given: Given) -> tuple[str, ...]:

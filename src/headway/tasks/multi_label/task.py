@@ -118,7 +118,7 @@ class SetPipeline(TextPipeline):
         if not fits or not all(isinstance(one, float | int) and 0 <= one <= 1 for one in named.values()):
             raise InputError(f"{directory}: thresholds must have a number from 0 to 1 for each of its labels.")
         self.thresholds = np.array([named[label] for label in self.labels], dtype=float)
-        if named != usual:
+        if named is not usual:
             keep(model, thresholds=named)  # so that they are in what is exported
 
     def __call__(self, text: Any) -> Any:
