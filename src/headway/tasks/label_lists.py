@@ -77,7 +77,7 @@ class Lists:
 
     @classmethod
     def of(cls, written: Iterable[str], columns: tuple[str, ...] = (), recorded: str | None = None) -> "Lists":
-        """That of all distinct cells, unless it is known: JSON where most are, else the way that most with several have."""
+        """That of all distinct cells, unless known: JSON where most are, else as most with several labels are."""
         if columns or recorded in (PLAIN, *dict(LISTS)):
             return cls(columns or str(recorded))
         cells = list(written)
