@@ -32,7 +32,7 @@ from headway.science.scaling.curves import fit_curve
 from headway.science.scaling.fit import fit_law
 from headway.science.scaling.frontier import optimal, planned
 from headway.science.scaling.law import Law
-from headway.tasks.translation.bleu import intervals_of_counts
+from headway.tasks.text_to_text.bleu import intervals_of_counts
 from headway.training.evaluation import intervals
 from headway.training.evaluation.comparison import SCORES, better_over_seeds, over_seeds
 from headway.workflows.bench import power

@@ -33,7 +33,7 @@ from headway.models.freed_memory import keep_freed_memory
 from headway.models.initialise import initialise
 from headway.models.transformer import EncoderDecoder
 from headway.tasks.rows import EncodedPairs, encoded_pairs
-from headway.tasks.translation.objective import Translation, shifted
+from headway.tasks.text_to_text.objective import Translation, shifted
 from headway.text.train import train_tokenizer
 from headway.training.loop.thread_parallel import ThreadParallel, share_count
 from headway.training.loop.trainer import divide_and_clip

@@ -54,7 +54,7 @@ def test_a_target_that_is_unknown_is_never_right():
     import torch
 
     from headway.data.batches.batching import IGNORED, Batch, TargetKind
-    from headway.tasks.translation.objective import Translation
+    from headway.tasks.text_to_text.objective import Translation
 
     class Right(torch.nn.Module):
         def forward(self, ids, targets, mask=None):

@@ -12,8 +12,8 @@ import headway
 from headway.data.records.sample import few
 from headway.tasks import baselines, data_profile
 from headway.tasks.embedding import objective as embedding
+from headway.tasks.text_to_text import data as translation
 from headway.tasks.token_classification import encoding
-from headway.tasks.translation import data as translation
 from headway.training.store.facts import read_facts
 
 TINY = {"threads": 1, "precision": "float32", "quiet": True, "steps": 1, "evaluations": 1, "d_model": 16, "layers": 1}

@@ -13,7 +13,7 @@ import headway
 from headway.hub.directory import load_model
 from headway.hub.generation_config import TargetRules
 from headway.models.adapt.vocabulary import resize_vocabulary
-from headway.tasks.translation.pipeline import Translator
+from headway.tasks.text_to_text.pipeline import Translator
 from headway.text.tokenizer import Tokenizer
 
 sys.path.append(str(Path(__file__).parent.parent / "training"))

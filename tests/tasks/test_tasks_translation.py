@@ -15,7 +15,7 @@ from headway.data.batches.windows import Position
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import EncoderDecoder
-from headway.tasks.translation.objective import Translation, shifted
+from headway.tasks.text_to_text.objective import Translation, shifted
 from headway.training.loop.thread_parallel import ThreadParallel, equal_shares
 
 V, START, END = 23, 2, 2

@@ -27,6 +27,8 @@ NAMES = (
     *("masked_lm", "embedding", "multi_label"),
 )
 """The tasks, in the order in which they are asked whether they recognise a model."""
+FOLDERS = {"translation": "text_to_text"}
+"""The folders of tasks that are not called as they are; their constants are by the name of the task."""
 ANY = "predict"
 """The command that runs the models of any task."""
 
@@ -196,4 +198,5 @@ def task_named(name: str) -> "Task":
 
 
 def _part(name: str, module: str, what: str) -> Any:
-    return getattr(import_module(f"headway.tasks.{name}.{module}"), what)
+    found = getattr(import_module(f"headway.tasks.{FOLDERS.get(name, name)}.{module}"), what)
+    return found[name] if isinstance(found, Mapping) else found

@@ -348,4 +348,4 @@ class FolderTask(Task):
 
     def file(self, name: str) -> Any:
         """A module of the folder."""
-        return import_module(f"headway.tasks.{self.spec.name}.{name}")
+        return import_module(f"{type(self).__module__.rpartition('.')[0]}.{name}")

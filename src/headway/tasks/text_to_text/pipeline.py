@@ -18,7 +18,7 @@ from headway.models.baselines import RecurrentEncoderDecoder
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.runtime.runtime import Runtime
 from headway.tasks.inputs import tell_lost, text_list
-from headway.tasks.translation.alignment import Alignment, align
+from headway.tasks.text_to_text.alignment import Alignment, align
 from headway.text.tokenizer import Tokenizer
 
 STOPS = ".!?…؟۔।॥።"

@@ -32,7 +32,7 @@ from headway.tasks.inputs import checked_length, told_once, usual_longest
 from headway.tasks.losses import LanguageModeling, bytes_per_token, unknown_in
 from headway.tasks.rows import EncodedPairs, base_vocabulary, encoded_pairs, sides_of
 from headway.tasks.task import Closing, TaskData, TaskInputs
-from headway.tasks.translation.bleu import (
+from headway.tasks.text_to_text.bleu import (
     MISSING,
     UNCHANGED,
     WITHOUT_SPACES,
@@ -41,9 +41,9 @@ from headway.tasks.translation.bleu import (
     copied_scores,
     without_spaces,
 )
-from headway.tasks.translation.objective import Translation
-from headway.tasks.translation.pipeline import Translator
-from headway.tasks.translation.recognise import RECOGNISER
+from headway.tasks.text_to_text.objective import Translation
+from headway.tasks.text_to_text.pipeline import Translator
+from headway.tasks.text_to_text.recognise import RECOGNISER
 from headway.text.bpe_dropout import BPEDropout
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer

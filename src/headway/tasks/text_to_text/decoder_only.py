@@ -7,7 +7,7 @@ from headway.errors import InputError
 from headway.hub.generation_config import TargetRules
 from headway.models.size import Wiring
 from headway.tasks.task import TaskInputs
-from headway.tasks.translation.data import TranslationData, joined, prefix_task
+from headway.tasks.text_to_text.data import TranslationData, joined, prefix_task
 from headway.training.objective import Objective
 from headway.training.plan import Plan
 

@@ -33,9 +33,9 @@ from headway.tasks.checks import (
 from headway.tasks.inside import Inside
 from headway.tasks.losses import LanguageModeling
 from headway.tasks.task import FolderTask, TaskData, TaskInputs
-from headway.tasks.translation.objective import Translation
-from headway.tasks.translation.pipeline import Translator
-from headway.tasks.translation.spec import SPEC
+from headway.tasks.text_to_text.objective import Translation
+from headway.tasks.text_to_text.pipeline import Translator
+from headway.tasks.text_to_text.spec import SPEC
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 
@@ -74,8 +74,8 @@ class TranslationTask(FolderTask):
     pipeline_tag = "translation"
 
     def open_data(self, given: TaskInputs) -> TaskData:
-        from headway.tasks.translation.data import TranslationData
-        from headway.tasks.translation.decoder_only import DecoderOnlyData
+        from headway.tasks.text_to_text.data import TranslationData
+        from headway.tasks.text_to_text.decoder_only import DecoderOnlyData
 
         return DecoderOnlyData(given) if given.options.architecture.model == "decoder" else TranslationData(given)
 
@@ -89,7 +89,7 @@ class TranslationTask(FolderTask):
         return Translator(model, tokenizer, TargetRules(start=(), end=() if end is None else (end,)))
 
     def metric_needs(self) -> str | None:
-        from headway.tasks.translation.bleu import MISSING, bleu_scores
+        from headway.tasks.text_to_text.bleu import MISSING, bleu_scores
 
         return None if bleu_scores(["a"], ["a"]) else f"translators are compared by chrF. {MISSING}."
 
