@@ -31,7 +31,7 @@ from headway.nn.kernels.attention import attend_oracle
 from headway.nn.kernels.dispatch import attend
 from headway.nn.norm import LayerNorm, RMSNorm
 from headway.nn.positions import sinusoids
-from headway.tasks.embedding.pipeline import Embedder
+from headway.tasks.embedding.task import Embedder
 from headway.workflows.bench import peak_bytes, power
 
 EPS = 1e-5

@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Literal, TypedDict, Unpack, overload
 
-from headway.tasks.classification.pipeline import Classifier
-from headway.tasks.embedding.pipeline import Embedder
-from headway.tasks.image_classification.pipeline import ImageClassifier
+from headway.tasks.classification.task import Classifier
+from headway.tasks.embedding.task import Embedder
+from headway.tasks.image_classification.task import ImageClassifier
 from headway.tasks.language_modeling.pipeline import Generator
 from headway.tasks.masked_lm.pipeline import MaskFiller
-from headway.tasks.multi_label.task import SetPipeline
+from headway.tasks.multi_label.task import LabelSetReader
 from headway.tasks.task import Pipeline
-from headway.tasks.token_classification.pipeline import Tagger
-from headway.tasks.translation.pipeline import Translator
+from headway.tasks.text_to_text.pipeline import Translator
+from headway.tasks.token_classification.task import Tagger
 
 class How(TypedDict, total=False):
     device: str
@@ -33,6 +33,8 @@ def load(path: str | Path, task: Literal["masked_lm"], **how: Unpack[How]) -> Ma
 @overload
 def load(path: str | Path, task: Literal["embedding"], **how: Unpack[How]) -> Embedder: ...
 @overload
-def load(path: str | Path, task: Literal["multi_label"], **how: Unpack[How]) -> SetPipeline: ...
+def load(path: str | Path, task: Literal["multi_label"], **how: Unpack[How]) -> LabelSetReader: ...
+@overload
+def load(path: str | Path, task: Literal["text_to_text"], **how: Unpack[How]) -> Translator: ...
 @overload
 def load(path: str | Path, task: str | None = ..., **how: Unpack[How]) -> Pipeline: ...

@@ -18,8 +18,8 @@ from headway.hub.sentence_transformers import sequence_length
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, Pooler, PoolingHead
 from headway.models.transformer import Encoder
-from headway.tasks.classification.pipeline import Classifier
-from headway.tasks.embedding.pipeline import Embedder
+from headway.tasks.classification.task import Classifier
+from headway.tasks.embedding.task import Embedder
 from headway.text.train import train_tokenizer
 
 WORDS = ["the cat sat on a mat while old dogs ran past red doors"] * 9

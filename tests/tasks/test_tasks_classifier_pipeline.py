@@ -7,7 +7,7 @@ import torch
 
 import headway
 from headway.errors import InputError
-from headway.tasks.classification.pipeline import Classifier
+from headway.tasks.classification.task import Classifier
 
 TEXTS = [
     "the cat sat on a mat, lovely",

@@ -13,7 +13,7 @@ from headway.hub.directory import save_model
 from headway.models.config import TransformerConfig
 from headway.models.heads import PoolingHead
 from headway.models.transformer import Encoder
-from headway.tasks.embedding.pipeline import Embedder
+from headway.tasks.embedding.task import Embedder
 from headway.text.train import train_tokenizer
 
 TEXTS = [

@@ -10,7 +10,7 @@ import pytest
 
 import headway
 from headway.errors import InputError
-from headway.tasks.embedding.pipeline import as_embedder
+from headway.tasks.embedding.task import as_embedder
 
 TEXTS = ["the old cat sat", "red doors sang", "a mat ran past"]
 SMALL = {"d_model": 16, "layers": 1, "heads": 2, "length": 16, "steps": 2, "threads": 1, "quiet": True}

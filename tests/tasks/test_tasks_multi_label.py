@@ -208,7 +208,7 @@ def test_from_a_pretrained_model_and_from_its_own_run(
     for name in ("new", "on"):
         facts = json.loads((tmp_path / name / "headway.json").read_text())
         heads += [one["value"] for one in facts["decisions"] if one["what"] == "head"]
-    assert heads == ["a new one, which starts untrained", f"the one of {run}"]
+    assert heads == ["a new one, which starts untrained", f"the one of {run}, with its 4 classes"]
     csv_rows = tmp_path / "one.csv"
     csv_rows.write_text("text,label\n" + "".join(f"{text},{(has or ['food'])[0]}\n" for text, has in made(80)))
     headway.train(csv_rows, from_model=str(run), out=tmp_path / "one", **few)  # one label: another problem, a new head

@@ -10,7 +10,7 @@ import headway
 from headway.errors import InputError
 from headway.hub.directory import load_model
 from headway.hub.fine_tune import for_classification
-from headway.tasks.classification.pipeline import Classifier
+from headway.tasks.classification.task import Classifier
 from headway.workflows.evaluate import evaluate
 from headway.workflows.export.export import export
 

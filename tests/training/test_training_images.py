@@ -25,7 +25,7 @@ from headway.data.images.batch_source import ImageBatches
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.tasks.data_profile import data_profile
-from headway.tasks.image_classification.pipeline import ImageClassifier
+from headway.tasks.image_classification.task import ImageClassifier
 from headway.training.loop.prefetch import Prefetch
 from headway.workflows.evaluate import evaluate
 from headway.workflows.verify.checks import check_accumulation, check_batch

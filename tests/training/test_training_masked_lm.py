@@ -19,7 +19,7 @@ from headway.data.batches.examples import Examples
 from headway.data.batches.windows import Position
 from headway.data.open.read import read
 from headway.errors import InputError
-from headway.tasks.embedding.pipeline import Embedder
+from headway.tasks.embedding.task import Embedder
 from headway.tasks.masked_lm.data import encode_documents, held_out_batches, task_of
 from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.tasks.running_text import held_out_part

@@ -8,7 +8,7 @@ from headway.models.config import TransformerConfig
 from headway.models.heads import MaskedTokenHead
 from headway.models.transformer import Encoder
 from headway.tasks import inspection
-from headway.tasks.embedding.pipeline import Embedder
+from headway.tasks.embedding.task import Embedder
 from headway.tasks.inspection import token_names
 from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.text.train import train_tokenizer

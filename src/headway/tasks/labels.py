@@ -97,15 +97,14 @@ def continued_classes(
     return labels, labels != known
 
 
-def head_decision(base: Base, labels: Sequence[str], *, new: bool) -> dict[str, str]:
-    """What a classifier that begins from a base has for a head."""
-    if new:
-        why = f"{base.path} does not know all labels of the data by their names"
-        decision = Decision("head", "a new one, which starts untrained", why, "--from")
-    else:
-        value = f"the one of {base.path}, with its {len(labels):,} classes"
-        decision = Decision("head", value, "it knows all labels of the data by their names", "--from")
-    return asdict(decision)
+def head_decision(base: Base, labels: Sequence[str], *, new: bool, task: str) -> dict[str, str]:
+    """What a model that begins from a base has for a head; without labels it gives numbers."""
+    value = "a new one, which starts untrained" if new else f"the one of {base.path}"
+    if not labels:
+        return asdict(Decision("head", value, f"{base.path} is {'no' if new else 'a'} model for {task}", "--from"))
+    value += "" if new else f", with its {len(labels):,} classes"
+    knows = f"{base.path} does not know" if new else "it knows"
+    return asdict(Decision("head", value, f"{knows} all labels of the data by their names", "--from"))
 
 
 class Classification:

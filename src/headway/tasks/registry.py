@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # the protocol needs torch, and the specs do not
 
 NAMES = (
     *("image_classification", "translation", "classification", "token_classification", "language_modeling"),
-    *("masked_lm", "embedding", "multi_label"),
+    *("masked_lm", "embedding", "multi_label", "text_to_text"),
 )
 """The tasks, in the order in which they are asked whether they recognise a model."""
 FOLDERS = {"translation": "text_to_text"}

@@ -36,11 +36,16 @@ class EncodedTexts:
     borders: np.ndarray | None = None
     """int64 (N,), where a row is two texts: the place at which the second begins"""
 
+    @property
+    def lengths(self) -> np.ndarray:
+        """The ids of each row, int64 (N,)."""
+        return self.ids.lengths
+
     def cut(self, longest: int) -> "EncodedTexts":
         """The same with at most so many ids in a row; of two texts the longer one loses its end."""
         if isinstance(self.ids, EncodedRows):
             return replace(self, ids=self.ids.cut(longest, self.tokenizer.special_ids))
-        return self if self.ids.lengths.max() <= longest else encoded_texts(self.texts, self.tokenizer, longest)
+        return self if self.lengths.max() <= longest else encoded_texts(self.texts, self.tokenizer, longest)
 
     def examples(self, targets: np.ndarray) -> Examples:
         """The rows with a target each, (N,) or (N, C)."""

@@ -312,7 +312,7 @@ class Task(ABC):
 
 
 class FolderTask(Task):
-    """A task with a folder in ``headway.tasks``, named as the task."""
+    """A task with a folder in ``headway.tasks``."""
 
     def open_data(self, given: TaskInputs) -> TaskData:
         data: TaskData = self.file("data").open_data(given)

@@ -24,11 +24,10 @@ from headway.models.config import TransformerConfig
 from headway.models.device import device_of
 from headway.models.heads import Gives
 from headway.models.transformer import Decoder, Encoder
-from headway.tasks.base import TextData
 from headway.tasks.baselines import classification_baselines
 from headway.tasks.checks import LABEL, LONGEST_TEXT, ROWS, TEXT, Material, MaterialInputs, table
 from headway.tasks.classification.examples import MOST_LOOKED_AT, telling_rows
-from headway.tasks.classification.pipeline import Classifier
+from headway.tasks.classification.task import Classifier
 from headway.tasks.fitting import (
     FEW_ROWS,
     INVERSE_PENALTY,
@@ -45,9 +44,8 @@ from headway.tasks.fitting import (
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.labels import Classification, balanced_weights, continued_classes, head_decision
 from headway.tasks.rows import encoded_texts, measured_rows
+from headway.tasks.rows_data import TextData
 from headway.tasks.task import SHOWN, Closing, TaskInputs
-from headway.text.tokenizer import Tokenizer
-from headway.text.train import train_tokenizer
 from headway.training.base import Base, prepared_base
 from headway.training.evaluation.comparison import FEW
 from headway.training.objective import Objective
@@ -83,23 +81,18 @@ class ClassificationData(TextData):
 
     held_out_by = "10 %, classes kept, duplicates on one side"
 
-    def __init__(self, given: TaskInputs):
-        super().__init__(given)
-        train, held = self.parts.train, self.parts.held_out
-        few = len(held) < FEW and len(train) + len(held) <= MOST_ROWS
-        self._few_texts = [*train, *held] if few else []
-        self._looked_at = drawn(len(held), MOST_LOOKED_AT)
-        self.of_baselines: dict[str, np.ndarray] = {}
-        known = train, self.train_targets, held, self.targets, self.labels
-        self.baselines, sampled = classification_baselines(*known, self.of_baselines)
-        self.warnings += [sampled] if sampled else []
+    def checked(self, base: Base) -> Base:
+        if not isinstance(base.model, Encoder | Decoder):
+            raise InputError(f"{base.path}: is an encoder-decoder; a classifier starts from an encoder or a decoder.")
+        for way in ("frozen", "contrastive"):
+            if self.options.value(way) and isinstance(base.model, Decoder):
+                raise InputError(f"{base.path}: is a decoder, and --{way} needs an encoder.")
+        return base
 
     def read(self, given: TaskInputs) -> tuple[Labelled, Labelled | None]:
         table, held_out = given.source, given.held_out
         if not isinstance(table, Table):
             raise TypeError("a classifier needs a table")
-        if self.base is not None:
-            _check_base(self.base, self.options)
         columns = given.found.text_column or "", given.found.label_column or ""
         joins, as_text = self.options.for_tasks.merge_labels, self.options.for_tasks.labels_as_text
         written = label_counts(table, columns[1], as_text)
@@ -119,19 +112,23 @@ class ClassificationData(TextData):
     def values(self, rows: Labelled) -> np.ndarray:
         return rows.numbered(self.labels)
 
-    def new_tokenizer(self, texts: Labelled, characters: int) -> Tokenizer:
-        kind = self.options.data.tokenizer or "word"
-        vocab = self.options.data.vocab
-        if vocab is None and kind == "word":
-            counts = Counter(word for text in texts for word in set(re.findall(r"\w+|[^\w\s]", text.lower())))
-            vocab = 5 + max(2, min(30_000, sum(n >= 2 for n in counts.values())))  # words of one text teach nothing
-        return train_tokenizer(texts, kind, vocab, role="encoder", out_of=characters)
+    def usual_vocabulary(self, kind: str, rows: Labelled) -> int | None:
+        if kind != "word":
+            return None
+        counts = Counter(word for text in rows for word in set(re.findall(r"\w+|[^\w\s]", text.lower())))
+        return 5 + max(2, min(30_000, sum(n >= 2 for n in counts.values())))  # words of one text teach nothing
 
     def facts_of(self, rows: Labelled) -> dict[str, Any]:
         return {"classes": rows.counts(), **self._merged}
 
+    def measure_baselines(self) -> None:
+        train, held = self.parts.train, self.parts.held_out
+        known = train, self.train_targets, held, self.targets, self.labels
+        self.baselines, sampled = classification_baselines(*known, self.of_baselines)
+        self.warnings += [sampled] if sampled else []
+
     def plan(self, seconds: float | None) -> Plan:
-        lengths = self.train.lengths
+        lengths = self.lengths
         model: Any = None if self.base is None else self.base.model
         if self.base is not None and (why := self._why_frozen(self.base.config, seconds)):
             depth = kept_blocks(self.base.config.n_layers)
@@ -144,7 +141,8 @@ class ClassificationData(TextData):
             grows = mean and adds_layer(model)
             config = with_block(self.base.config) if grows else self.base.config
             plan = fine_tune_classifier_plan(self.options, config, lengths, self.longest, seconds)
-            plan = plan.but(decisions=[*plan.decisions, head_decision(self.base, self.labels, new=self.new_head)])
+            decision = head_decision(self.base, self.labels, new=self.new_head, task=self.found.task)
+            plan = plan.but(decisions=[*plan.decisions, decision])
             return _reading_mean(plan, plan.config, grows=grows) if mean else plan
         options, classes = reference(self.options), len(self.labels)
         plan = encoder_plan(options, self.tokenizer.vocab_size, lengths, self.longest)
@@ -214,7 +212,8 @@ class ClassificationData(TextData):
     def closing(self, model: nn.Module, limit: float | None) -> Closing | None:
         """The held-out rows that the report shows."""
         silent = self.tokenizer.silent_ids
-        looked_at = [at for at in self._looked_at if not silent.issuperset(self.validation.row(at))]  # those answered
+        some = drawn(len(self.validation), MOST_LOOKED_AT)
+        looked_at = [at for at in some if not silent.issuperset(self.validation.row(at))]  # those answered
         if not looked_at:
             return None
 
@@ -230,7 +229,8 @@ class ClassificationData(TextData):
         return Closing(most * each, lambda: {SHOWN: look(most)})
 
     def cross_validation(self, plan: Plan, model: nn.Module, seconds: float | None) -> dict[str, Any] | None:
-        if not self._few_texts:
+        train, held_out = self.parts.train, self.parts.held_out
+        if len(held_out) >= FEW or len(train) + len(held_out) > MOST_ROWS:
             return None
         targets, others = np.concatenate([self.train_targets, self.targets]), {}
         if plan.fine_tuning.frozen:
@@ -238,7 +238,7 @@ class ClassificationData(TextData):
             weights, encoder = self._class_weights(), model
             guess = guess_by_vectors(encoder, rows, classes, len(targets), weights)  # type: ignore[arg-type]
             others["pretrained vectors before tuning" if plan.fine_tuning.contrastive else "pretrained vectors"] = guess
-        return cross_validated(self._few_texts, targets.tolist(), others, seconds=seconds)
+        return cross_validated([*train, *held_out], targets.tolist(), others, seconds=seconds)
 
     def objective(self, plan: Plan) -> Objective:
         return Classification(
@@ -260,15 +260,6 @@ def _reading_mean(plan: Plan, config: TransformerConfig, *, grows: bool) -> Plan
     value += f"; layer {config.n_layers} is new and takes it" if grows else ""
     decision = Decision("classifier", value, f"the vectors of {plan.fine_tuning.base} are averaged", "--from")
     return plan.but(mean=True, model=asdict(config), decisions=[*plan.decisions, asdict(decision)])
-
-
-def _check_base(base: Base, options: TrainOptions) -> None:
-    """Raise InputError unless a classifier can start from this model with these options."""
-    if not isinstance(base.model, Encoder | Decoder):
-        raise InputError(f"{base.path}: is an encoder-decoder; a classifier starts from an encoder or a decoder.")
-    for way in ("frozen", "contrastive"):
-        if options.value(way) and isinstance(base.model, Decoder):
-            raise InputError(f"{base.path}: is a decoder, and --{way} needs an encoder.")
 
 
 def beginning(source: Table, found: Any, options: TrainOptions, given: MaterialInputs) -> Material:

@@ -3,7 +3,7 @@
 What only training and measuring need is imported when they begin, so that answers begin sooner.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,29 @@ from headway.hub.directory import load_model, model_config
 from headway.models.adapt.ensemble import Ensemble
 from headway.models.heads import n_outputs
 from headway.tasks.checks import Material, MaterialInputs, label_scores, pipeline_loader
-from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.classification.spec import SPEC
 from headway.tasks.labels import Classification, labels_of
+from headway.tasks.readers import LabelReader
 from headway.tasks.task import FolderTask
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 from headway.training.store.facts import check_files, read_facts
+
+
+class Classifier(LabelReader):
+    """An encoder or a decoder with a classification head, its tokenizer and the names of its labels."""
+
+    task = "classification"
+
+    def __call__(self, text: str | Iterable[str]) -> Any:
+        """{"label", "score", "scores"} of a text, or a list of them, in order.
+
+        ``scores`` has the probability of every label; they sum to one.  Of a text of more than ``max_length`` tokens
+        the beginning is read, as in training and evaluation, with a warning.  Without a token that the model knows,
+        label and score are None and ``scores`` is empty, with a warning; where it knows less than half of the tokens,
+        ``known`` is their share.
+        """
+        return super().__call__(text)
 
 
 class ClassificationTask(FolderTask):

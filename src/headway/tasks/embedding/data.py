@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from headway.data.batches.batch_source import BatchSource, RowBatches
+from headway.data.batches.examples import Examples
 from headway.data.open.detected import Detected
 from headway.data.records.sample import few
 from headway.data.records.table import Table
@@ -19,20 +19,18 @@ from headway.models.heads import Gives, PoolingHead, gives
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.tasks.embedding.objective import Embedding, embedding_baselines, texts_of
-from headway.tasks.embedding.pipeline import Embedder
-from headway.tasks.held_out import EvaluationInputs, in_parts
-from headway.tasks.inputs import checked_length, cut_warning
-from headway.tasks.rows import base_vocabulary, encoded_pairs
+from headway.tasks.embedding.task import Embedder
+from headway.tasks.held_out import EvaluationInputs
+from headway.tasks.inputs import cut_warning
+from headway.tasks.rows import encoded_pairs
+from headway.tasks.rows_data import RowsData
 from headway.tasks.running_text import bpe_size
-from headway.tasks.task import TaskData, TaskInputs
-from headway.text.tokenizer import Tokenizer
-from headway.text.train import train_tokenizer
-from headway.training.base import prepared_base
+from headway.tasks.task import TaskInputs
+from headway.training.base import Base, prepared_base
 from headway.training.evaluation.comparison import in_order
 from headway.training.objective import Objective
-from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan
-from headway.training.sizing.presets import encoder_plan, fine_tune_rows_plan, given_or, tokens_of_rows
+from headway.training.sizing.presets import given_or, tokens_of_rows
 
 LONGEST = 128
 """Tokens of a text, unless --length says otherwise."""
@@ -42,7 +40,7 @@ MOST_HELD_OUT = 10_000
 """Pairs: of a large table no more are held out.  Each is compared with all others."""
 
 
-class EmbeddingData(TaskData):
+class EmbeddingData(RowsData):
     """An encoder with a pooling head, from scratch or from a base, on pairs of texts.
 
     Without scores every pair belongs together (InfoNCE among the pairs of a batch); with scores their order is learned
@@ -51,88 +49,79 @@ class EmbeddingData(TaskData):
 
     unit = "pairs"
     texts_in_row = 2
+    tokenizer_kind = "wordpiece"
+    head = Gives.VECTOR
 
-    def __init__(self, given: TaskInputs):
-        table = given.source
-        if not isinstance(table, Table):
+    def checked(self, base: Base) -> Base:
+        if not isinstance(base.model, Encoder):
+            raise InputError(f"{base.path}: is not an encoder, so it cannot be trained for embeddings.")
+        return base
+
+    def read(self, given: TaskInputs) -> tuple[TextPairs, TextPairs | None]:
+        if not isinstance(given.source, Table):
             raise TypeError("pairs of texts need a table")
-        self.options, self.base, self.labels = given.options, given.base, []
-        if self.base is not None and not isinstance(self.base.model, Encoder):
-            raise InputError(f"{self.base.path}: is not an encoder, so it cannot be trained for embeddings.")
-        policy = self.options.data.on_bad_row
-        pairs = read_pairs(table, given.found, on_bad_row=policy)
-        most = most_held_out(given.earlier)
-        other = None
-        if isinstance(given.held_out, Table):
-            other = read_pairs(given.held_out, given.found, on_bad_row=policy)
-        self.parts = in_parts(given, pairs, other, most)
-        train, held_out = self.parts.train, self.parts.held_out
+        self.most_held_out, policy = most_held_out(given.earlier), self.options.data.on_bad_row
+        limit = "" if self.most_held_out is None else f", {self.most_held_out:,} at most"
+        self.held_out_by = f"10 %{limit}, equal first texts on one side"
+        pairs, other = read_pairs(given.source, given.found, on_bad_row=policy), given.held_out
         self.kind = "pairs" if pairs.scores is None else "scores"
+        self._recorded = limit != "" and other is None
+        return pairs, read_pairs(other, given.found, on_bad_row=policy) if isinstance(other, Table) else None
+
+    def texts(self, rows: TextPairs) -> "tuple[Texts, int]":
+        return Texts(rows), rows.characters
+
+    def usual_vocabulary(self, kind: str, rows: TextPairs) -> int | None:
+        return bpe_size(rows.characters) if kind in ("bpe", "wordpiece") else None
+
+    def encode(self, train: TextPairs, held_out: TextPairs) -> None:
         if self.kind == "pairs" and len(held_out) < 2:
-            raise InputError(f"{table.name}: {len(held_out)} held-out pair; ranking needs at least two. Add rows.")
-        texts = Texts(train)
-        vocabulary = base_vocabulary(given, texts, out_of=train.characters)
-        self.tokenizer = vocabulary.tokenizer or _tokenizer(texts, train.characters, self.options)
-        longest = self.options.data.length or LONGEST
-        if self.base is not None:
-            longest = min(longest, checked_length(self.options, self.base.config.max_length))
-        self.longest = longest
-        encoded = encoded_pairs(train, self.tokenizer)
-        lengths = np.concatenate([side.lengths for side in (encoded.first, encoded.second)])
-        warnings = [*cut_warning(lengths, self.longest), *pairs.warnings, *self.parts.warnings]
-        self.train, self.validation = (
-            pairs.cut(self.longest, self.tokenizer.special_ids).scored(scores_of(part))
-            for part, pairs in ((train, encoded), (held_out, encoded_pairs(held_out, self.tokenizer)))
-        )
-        self.held_out = held_out
-        limit = "" if most is None else f", {most:,} at most"
-        self.facts = {
-            **self.parts.facts(given, "pairs", f"10 %{limit}, equal first texts on one side"),
-            **({} if most is None or given.held_out is not None else {"most_held_out": most}),
-            "warnings": warnings,
-            **vocabulary.facts,
-        }
-        self.of_baselines: dict[str, np.ndarray] = {}
-        self.baselines, sampled = embedding_baselines(train, held_out, each=self.of_baselines)
-        warnings += [sampled] if sampled else []
+            many = f"{len(held_out)} held-out pair"
+            raise InputError(f"{train.table.name}: {many}; ranking needs at least two. Add rows.")
+        self.longest = self.reading(LONGEST)
+        whole, ends = encoded_pairs(train, self.tokenizer), self.tokenizer.special_ids
+        lengths = np.concatenate([side.lengths for side in (whole.first, whole.second)])
+        self.warnings += cut_warning(lengths, self.longest)
+        held = encoded_pairs(held_out, self.tokenizer)
+        self.encoded = whole.cut(self.longest, ends), held.cut(self.longest, ends)
+
+    def facts_of(self, rows: TextPairs) -> dict[str, Any]:
+        return {"most_held_out": self.most_held_out} if self._recorded else {}
+
+    def measure_baselines(self) -> None:
+        parts = self.parts.train, self.parts.held_out
+        self.baselines, sampled = embedding_baselines(*parts, each=self.of_baselines)
+        self.warnings += [sampled] if sampled else []
 
     def plan(self, seconds: float | None) -> Plan:
-        lengths = self.train.lengths[0] // 2
         why = "every pair belongs together" if self.kind == "pairs" else "pairs have scores"
         loss = "InfoNCE among the pairs of a batch" if self.kind == "pairs" else "CoSENT: the order of the scores"
-        decision = asdict(Decision("loss", loss, why, "--label-column"))
-        if self.base is not None:
-            plan = fine_tune_rows_plan(self.options, self.base.config, lengths, self.longest)
-            rate = self.options.optimisation.learning_rate or 5e-5
-        else:
-            options = self.options.but(dropout=given_or(self.options.optimisation.dropout, 0.1))
-            plan = encoder_plan(options, self.tokenizer.vocab_size, lengths, self.longest)
-            rate = self.options.optimisation.learning_rate or 1e-3
+        if self.base is None:
+            self.options = self.options.but(dropout=given_or(self.options.optimisation.dropout, 0.1))
+        plan, rate = super().plan(seconds), 1e-3 if self.base is None else 5e-5
         return plan.but(
             batch_tokens=tokens_of_rows(self.options, self.texts_in_row * self.longest, BATCH_TOKENS),
-            learning_rate=rate,
+            learning_rate=self.options.optimisation.learning_rate or rate,
             token_dropout=0.0,
             label_smoothing=0.0,
-            decisions=[*plan.decisions, decision],
+            decisions=[*plan.decisions, asdict(Decision("loss", loss, why, "--label-column"))],
         )
 
     def build(self, plan: Plan) -> nn.Module:
-        if self.base is not None:
-            return prepared_base(self._with_head(self.base.model), plan)
-        return initialise(Encoder(plan.config, PoolingHead()), plan.seed)
+        if self.base is None:
+            return initialise(Encoder(plan.config, PoolingHead()), plan.seed)
+        if gives(model := self.base.model) is not Gives.VECTOR:
+            model.head = PoolingHead()  # type: ignore[assignment]
+        return prepared_base(model, plan)
 
-    def batch_source(self, plan: Plan) -> BatchSource:
-        return RowBatches(self.train, self.validation, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
+    def examples(self) -> tuple[Examples, Examples]:
+        train, held_out = (pairs.scored(scores_of(pairs.texts)) for pairs in self.encoded)
+        return train, held_out
 
     def objective(self, plan: Plan) -> Objective:
-        texts = None if self.kind == "scores" else texts_of(self.held_out, self.batch_source(plan).validation_order())
+        order = self.batch_source(plan).validation_order()
+        texts = None if self.kind == "scores" else texts_of(self.parts.held_out, order)
         return Embedding(self.kind, texts=texts)  # type: ignore[arg-type]
-
-    @staticmethod
-    def _with_head(model: Any) -> nn.Module:
-        if gives(model) is not Gives.VECTOR:
-            model.head = PoolingHead()
-        return model
 
 
 class Texts:
@@ -178,14 +167,6 @@ def most_held_out(earlier: dict[str, Any] | None) -> int | None:
 def scores_of(pairs: TextPairs) -> np.ndarray:
     """The score of each pair (N,): 1 where the table has none."""
     return np.broadcast_to(1.0, len(pairs)) if pairs.scores is None else pairs.scores
-
-
-def _tokenizer(texts: Texts, characters: int, options: TrainOptions) -> Tokenizer:
-    kind = options.data.tokenizer or "wordpiece"
-    vocab = options.data.vocab
-    if vocab is None and kind in ("bpe", "wordpiece"):
-        vocab = bpe_size(characters)
-    return train_tokenizer(texts, kind, vocab, role="encoder", out_of=characters)
 
 
 open_data = EmbeddingData

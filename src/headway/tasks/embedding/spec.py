@@ -102,7 +102,7 @@ class Embed(Numbers):
     @classmethod
     def takes(cls, pipe: Any, options: dict[str, Any]) -> Any | None:
         from headway.generation.sampling import check_number
-        from headway.tasks.embedding.pipeline import as_embedder
+        from headway.tasks.embedding.task import as_embedder
 
         if options["nearest"] is not None:
             check_number("k", options["k"], 1, 1 << 31, "a whole number, 1 or more", whole=True)

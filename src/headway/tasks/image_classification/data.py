@@ -19,14 +19,14 @@ from headway.hub.preprocessor import ImagePreprocessor
 from headway.io.quantities import size
 from headway.models.heads import ClassificationHead, Gives
 from headway.models.initialise import initialise
-from headway.models.patches import Patches
 from headway.models.transformer import Encoder
 from headway.tasks.baselines import image_baselines
-from headway.tasks.held_out import EvaluationInputs, in_parts
-from headway.tasks.image_classification.pipeline import ImageClassifier
+from headway.tasks.held_out import EvaluationInputs
+from headway.tasks.image_classification.task import ImageClassifier
 from headway.tasks.labels import Classification, balanced_weights, continued_classes, head_decision
-from headway.tasks.task import TaskData, TaskInputs
-from headway.training.base import prepared_base
+from headway.tasks.rows_data import RowsData
+from headway.tasks.task import TaskInputs
+from headway.training.base import Base, prepared_base
 from headway.training.objective import Objective
 from headway.training.plan import Plan
 from headway.training.sizing.vit import cut_of, fine_tune_vit_plan, vit_plan
@@ -36,45 +36,48 @@ POSITION_STD = 1.0
 step on: compared with them, the usual 0.02 carries no information on the position until it has grown."""
 
 
-class ImageData(TaskData):
+class ImageData(RowsData):
     """A ViT, from scratch or from a base, on images with a class each."""
 
     unit = "images"
+    held_out_by = "10 %, classes kept, duplicates on one side"
 
-    def __init__(self, given: TaskInputs):
-        source, held_out = given.source, given.held_out
+    def checked(self, base: Base) -> Base:
+        return base
+
+    def read(self, given: TaskInputs) -> tuple[Decoded, Decoded | None]:
+        source, held_out, other = given.source, given.held_out, None
         if not isinstance(source, ImageTable):
             raise TypeError("an image classifier needs images")
-        self.options, self.base, self.source = given.options, given.base, source
-        self.patches: Patches
+        self.source = source
         if self.base is None:
             self.patches = cut_of(source, self.options)
             self.how = ImagePreprocessor(size=self.patches.image_size)
         else:
             self.patches, self.how = self.base.model.patches, self.base.preprocessor  # type: ignore[assignment]
         found = decoded(source, self.how)
-        warnings = list(found.warnings)
-        other = None
         self.labels, self.new_head = continued_classes(given, sorted(set(found.labels)), Gives.ROW)
         if isinstance(held_out, ImageTable):
             other = decoded(held_out, self.how)
             check_known(other.labels, self.labels, held_out.name)
-        self.parts = in_parts(given, found, other)
-        train, validation = self.parts.train, self.parts.held_out
-        warnings += self.parts.warnings
-        self.train, self.validation = train.pixels, validation.pixels
-        self.train_targets, self.targets = (part.targets(self.labels) for part in (train, validation))
-        counts = Counter(found.labels)
-        self.facts: dict[str, Any] = {
-            **self.parts.facts(given, "images", "10 %, classes kept, duplicates on one side"),
-            "classes": {label: counts[label] for label in sorted(counts)},
-            "held_in_memory": size(sum(one.pixels.held for one in (found, other) if one is not None)),
-            "warnings": warnings,
-        }
-        self.of_baselines: dict[str, np.ndarray] = {}
+        self._held = size(sum(one.pixels.held for one in (found, other) if one is not None))
+        return found, other
+
+    def learn_vocabulary(self, given: TaskInputs, rows: Decoded) -> dict[str, Any]:
+        return {}
+
+    def encode(self, train: Decoded, held_out: Decoded) -> None:
+        self.train, self.validation = train.pixels, held_out.pixels
+        self.train_targets, self.targets = (part.targets(self.labels) for part in (train, held_out))
+
+    def facts_of(self, rows: Decoded) -> dict[str, Any]:
+        counts = Counter(rows.labels)
+        return {"classes": {label: counts[label] for label in sorted(counts)}, "held_in_memory": self._held}
+
+    def measure_baselines(self) -> None:
         args = self.train, self.train_targets, self.validation, self.targets, self.labels
         self.baselines, sampled = image_baselines(*args, self.of_baselines)
-        warnings += [sampled] if sampled else []
+        self.warnings += [sampled] if sampled else []
 
     @property
     def processor(self) -> ImagePreprocessor:
@@ -83,7 +86,8 @@ class ImageData(TaskData):
     def plan(self, seconds: float | None) -> Plan:
         if self.base is not None:
             plan = fine_tune_vit_plan(self.options, self.base.config, self.patches, len(self.train))
-            return plan.but(decisions=[*plan.decisions, head_decision(self.base, self.labels, new=self.new_head)])
+            decision = head_decision(self.base, self.labels, new=self.new_head, task=self.found.task)
+            return plan.but(decisions=[*plan.decisions, decision])
         return vit_plan(self.options, self.patches, self.source, len(self.train))
 
     def build(self, plan: Plan) -> nn.Module:

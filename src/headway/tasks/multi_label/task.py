@@ -21,15 +21,16 @@ from headway.errors import InputError, shown
 from headway.hub.directory import model_config
 from headway.hub.kept_entries import keep, kept
 from headway.models.heads import Gives, n_outputs
-from headway.tasks.base import NumberData, TextPipeline, TextTask
+from headway.tasks.base import TextTask
 from headway.tasks.baselines import fitted_rows, linear_margins
 from headway.tasks.checks import label_scores, pipeline_loader
-from headway.tasks.inputs import known_shares
 from headway.tasks.label_lists import Lists
-from headway.tasks.labels import continued_classes, label_answers, labels_of
+from headway.tasks.labels import continued_classes, labels_of
 from headway.tasks.losses import RowLoss
 from headway.tasks.multi_label.metrics import HALF, best_thresholds, set_scores, set_units
 from headway.tasks.multi_label.spec import SPEC
+from headway.tasks.readers import LabelReader
+from headway.tasks.rows_data import NumberData
 from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.training.plan import Plan
@@ -78,10 +79,6 @@ class SetData(NumberData):
         self.counts, self.recorded = dict(sorted(counts.items())), self.lists.how
         self.labels, self.new_head = continued_classes(given, list(self.counts), Gives.ROW, SPEC.problem)
 
-    @property
-    def outputs(self) -> int:
-        return len(self.labels)
-
     def facts_of(self, rows: Labelled) -> dict[str, Any]:
         how = self.lists.how
         return {"classes": self.counts, **({"lists": how} if isinstance(how, str) else {})}
@@ -105,23 +102,26 @@ class SetData(NumberData):
         return LabelSets(self.labels)
 
 
-class SetPipeline(TextPipeline):
+class LabelSetReader(LabelReader):
     """A classifier that gives each text the labels whose probability is at least their threshold."""
 
-    def __init__(self, task: TextTask, model: nn.Module, directory: Path, facts: dict[str, Any]):
-        super().__init__(task, model, Tokenizer.load(directory, rows=model_config(model).vocab_size), facts)
-        self.labels = labels_of(directory, n_outputs(model), SPEC.problem)
+    task = SPEC.name
+
+    def __init__(self, model: nn.Module, directory: Path, facts: dict[str, Any]):
+        tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
+        labels = labels_of(directory, n_outputs(model), SPEC.problem)
+        super().__init__(model, tokenizer, labels, facts.get("plan", {}).get("length"))
         self.recorded = facts.get("data", {}).get("lists")
-        usual = dict.fromkeys(self.labels, HALF)
+        usual = dict.fromkeys(labels, HALF)
         named = facts.get("metrics", {}).get("thresholds") or kept(model, "thresholds") or usual
-        fits = isinstance(named, dict) and set(named) == set(self.labels)
+        fits = isinstance(named, dict) and set(named) == set(labels)
         if not fits or not all(isinstance(one, float | int) and 0 <= one <= 1 for one in named.values()):
             raise InputError(f"{directory}: thresholds must have a number from 0 to 1 for each of its labels.")
-        self.thresholds = np.array([named[label] for label in self.labels], dtype=float)
+        self.thresholds = np.array([named[label] for label in labels], dtype=float)
         if named is not usual:
             keep(model, thresholds=named)  # so that they are in what is exported
 
-    def __call__(self, text: Any) -> Any:
+    def __call__(self, text: str | Iterable[str]) -> Any:
         """{"labels", "scores"} of a text, or a list of them, in order.
 
         ``scores`` has the probability of every label, ``labels`` those at or above their thresholds, in the order of
@@ -129,22 +129,19 @@ class SetPipeline(TextPipeline):
         gets no label and no scores, with a warning; where it knows less than half of the tokens, ``known`` is their
         share.
         """
-        rows, _, alone = self.rows(text)
-        known = known_shares(self.tokenizer, rows, "no label is given")
-        answers = [self._named(one) for one in label_answers(self.labels, self._probabilities(rows), known)]
-        return answers[0] if alone else answers
+        return super().__call__(text)
 
-    def _named(self, answer: dict[str, Any]) -> dict[str, Any]:
-        scores, bounds = answer["scores"], zip(self.labels, self.thresholds, strict=True)
-        named = {"labels": [label for label, least in bounds if scores.get(label, -1.0) >= least], "scores": scores}
-        return named | {key: answer[key] for key in answer.keys() & {"known"}}
+    def named(self, answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        found = []
+        for answer in answers:
+            scores, known = answer["scores"], {key: answer[key] for key in answer.keys() & {"known"}}
+            bounds = zip(self.labels, self.thresholds, strict=True)
+            chosen = [label for label, least in bounds if scores.get(label, -1.0) >= least]
+            found.append({"labels": chosen, "scores": scores, **known})
+        return found
 
-    def probabilities(self, texts: Sequence[str]) -> Tensor:
-        """(N, C), rows in the order of the texts."""
-        return self._probabilities(self.rows(texts)[0])
-
-    def _probabilities(self, rows: Sequence[list[int]]) -> Tensor:
-        return self.outputs(rows).double().sigmoid() if rows else torch.zeros(0, len(self.labels))
+    def likely(self, logits: Tensor, mask: Tensor | None) -> Tensor:
+        return logits.float().double().sigmoid()
 
 
 class MultiLabel(TextTask):
@@ -158,8 +155,8 @@ class MultiLabel(TextTask):
     def open_data(self, given: TaskInputs) -> TaskData:
         return SetData(self, given)
 
-    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> SetPipeline:
-        return SetPipeline(self, model, directory, facts)
+    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> LabelSetReader:
+        return LabelSetReader(model, directory, facts)
 
     def measure(self, pipe: Any) -> LabelSets:
         return LabelSets(pipe.labels, pipe.thresholds)

@@ -2,8 +2,8 @@
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 from warnings import catch_warnings, simplefilter
@@ -27,11 +27,13 @@ from headway.models.transformer import EncoderDecoder
 from headway.runtime.runtime import Runtime
 from headway.tasks.baselines import unigram_baselines
 from headway.tasks.given import Given
-from headway.tasks.held_out import EvaluationInputs, in_parts
-from headway.tasks.inputs import checked_length, told_once, usual_longest
+from headway.tasks.held_out import EvaluationInputs
+from headway.tasks.inputs import told_once, usual_longest
 from headway.tasks.losses import LanguageModeling, bytes_per_token, unknown_in
-from headway.tasks.rows import EncodedPairs, base_vocabulary, encoded_pairs, sides_of
-from headway.tasks.task import Closing, TaskData, TaskInputs
+from headway.tasks.registry import recogniser, spec
+from headway.tasks.rows import EncodedPairs, encoded_pairs, sides_of
+from headway.tasks.rows_data import RowsData
+from headway.tasks.task import Closing, TaskInputs
 from headway.tasks.text_to_text.bleu import (
     MISSING,
     UNCHANGED,
@@ -43,11 +45,10 @@ from headway.tasks.text_to_text.bleu import (
 )
 from headway.tasks.text_to_text.objective import Translation
 from headway.tasks.text_to_text.pipeline import Translator
-from headway.tasks.text_to_text.recognise import RECOGNISER
 from headway.text.bpe_dropout import BPEDropout
 from headway.text.tokenizer import Tokenizer
-from headway.text.train import train_tokenizer
 from headway.training.base import Base, prepared_base
+from headway.training.evaluation.metric import BLEU
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 from headway.training.plan import Plan
@@ -56,7 +57,6 @@ from headway.training.sizing.baseline_models import reference
 from headway.training.sizing.presets import fine_tune_rows_plan, given_or, tokens_of_rows
 from headway.training.sizing.translator import by_pairs, translator_plan
 
-TASK = "translation"
 LONGEST = 1024
 """Tokens: longer texts are not trained on unless ``--length`` says so."""
 MOST_HELD_OUT = 2000
@@ -67,9 +67,11 @@ MOST_WRITTEN, PROBED = 2000, 8
 """Held-out sources for which that is done at most, and for which it is timed."""
 SHOWN = 3
 """Held-out sources whose targets are shown at each evaluation."""
+NOT_HERE = ("bpe_dropout", "r_drop")
+"""Options of encoder-decoders alone."""
 
 
-class TranslationData(TaskData):
+class TextToTextData(RowsData):
     """An encoder-decoder, from scratch or from a base, on pairs of texts.
 
     From scratch both sides share one tokenizer and one table of token vectors.  Pairs with a text that is longer than
@@ -79,46 +81,62 @@ class TranslationData(TaskData):
     wiring: Wiring = "encoder-decoder"
     unit = "pairs"
     texts_in_row = 2
+    tokenizer_kind = "bpe"
+    head = None
+    held_out_by = "10 %, 2,000 at most, equal sources on one side"
+    most_held_out = MOST_HELD_OUT
 
-    def __init__(self, given: TaskInputs):
-        table, other = given.source, given.held_out
-        if not isinstance(table, Table):
+    def checked(self, base: Base) -> Base:
+        return _between(base, self.options)
+
+    def read(self, given: TaskInputs) -> tuple[TextPairs, TextPairs | None]:
+        if not isinstance(given.source, Table):
             raise TypeError("pairs of texts need a table")
-        self.options, self.base, self.labels = given.options, given.base, []
-        if self.base is not None:
-            self.base = _between(self.base, self.options)
-            given = replace(given, base=self.base)
-        named = columns_of(other, given.found) if isinstance(other, Table) else None
-        pairs = columns_of(table, given.found)
-        self.parts = in_parts(given, pairs, named, MOST_HELD_OUT)
-        train, held_out = self.parts.train, self.parts.held_out
-        vocabulary = base_vocabulary(given, train.texts, out_of=train.characters)
-        self.tokenizer = vocabulary.tokenizer or _tokenizer(train, self.options)
+        pairs, other = columns_of(given.source, given.found), None
+        if isinstance(given.held_out, Table):
+            other = columns_of(given.held_out, given.found)
+            pairs.warnings.extend(f"{other.table.name}: {warning}" for warning in other.warnings)
+        self._other = other
+        return pairs, other
+
+    def texts(self, rows: TextPairs) -> tuple[Iterable[str], int]:
+        return rows.texts, rows.characters
+
+    def usual_vocabulary(self, kind: str, rows: TextPairs) -> int | None:
+        return by_pairs(len(rows)).vocab if kind == "bpe" else None
+
+    def new_tokenizer(self, rows: TextPairs) -> Tokenizer:
+        if self.options.data.tokenizer == "wordpiece":
+            raise InputError("--tokenizer wordpiece does not keep spaces; for pairs of texts use bpe, word or char.")
+        return super().new_tokenizer(rows)
+
+    def encode(self, train: TextPairs, held_out: TextPairs) -> None:
         self.rules = _rules(self.base, self.tokenizer)
-        encoded = encoded_pairs(train, self.tokenizer)
-        self.longest = _longest_pair(encoded.lengths, self.options, self.base)
-        self.train = encoded.fitting(self.longest)
-        self.held_out, self.validation = held_out, encoded_pairs(held_out, self.tokenizer).fitting(self.longest)
+        whole, model = encoded_pairs(train, self.tokenizer), self.base and self.base.model
+        reads = (model.config, model.encoder_config) if isinstance(model, EncoderDecoder) else ()
+        most = min((config.max_length for config in reads), default=None)
+        self.longest = self.reading(usual_longest(whole.lengths, LONGEST), most)
+        self.train = whole.fitting(self.longest)
+        self.validation = encoded_pairs(held_out, self.tokenizer).fitting(self.longest)
+        self.encoded = self.train, self.validation
         self.parts.counts.update({"trained": len(self.train), "measured": len(self.validation)})
-        for part, name in ((self.train, table.name), (self.validation, "the held-out part")):
+        for part, name in ((self.train, train.table.name), (self.validation, "the held-out part")):
             if not len(part):
                 raise InputError(f"{name}: no pair has at most {self.longest:,} tokens on each side; see --length.")
-        warnings = [*pairs.warnings, *_warnings(train, held_out, len(self.train), self.longest), *self.parts.warnings]
-        if isinstance(other, Table) and named is not None:
-            warnings += [f"{other.name}: {warning}" for warning in named.warnings]
-            if exchanged_sides(train, held_out):
-                warnings.append(f"{other.name}: source and target seem to be swapped there, by their words")
-        self.facts = {
-            **self.parts.facts(given, "pairs", "10 %, 2,000 at most, equal sources on one side"),
-            "warnings": warnings,
-            **vocabulary.facts,
-        }
+        if lost := len(train) - len(self.train):
+            share = f"{lost:,} pairs, {lost / len(train):.1%} (--length)"
+            self.warnings.append(f"longer than {self.longest:,} tokens and left out: {share}")
+        if self._other is not None and exchanged_sides(train, held_out):
+            name = self._other.table.name
+            self.warnings.append(f"{name}: source and target seem to be swapped there, by their words")
+
+    def measure_baselines(self) -> None:
         sources, targets = list(self.validation.texts.sources), list(self.validation.texts.targets)
         unchanged = copied_scores(sources, targets)
         if not unchanged:
-            warnings.append(MISSING)
-        elif without_spaces(targets):
-            warnings.append(WITHOUT_SPACES)
+            self.warnings.append(MISSING)
+        elif BLEU in spec(self.found.task).metrics and without_spaces(targets):
+            self.warnings.append(WITHOUT_SPACES)
         size = self.tokenizer.target.vocab_size
         lines, each = unigram_baselines(self.train.second, self.validation.second, size)
         self.baselines, self.of_baselines = [*lines, {"name": UNCHANGED, **unchanged}], {"unigram": each}
@@ -145,8 +163,7 @@ class TranslationData(TaskData):
     def batch_source(self, plan: Plan) -> BatchSource:
         recut = self._recut(plan.objective.bpe_dropout, plan.seed) if plan.objective.bpe_dropout else None
         most = plan.max_examples
-        train, held_out = self.train.examples, self.validation.examples
-        return RowBatches(train, held_out, plan.batch_tokens, plan.seed, max_examples=most, recut=recut)
+        return RowBatches(*self.examples(), plan.batch_tokens, plan.seed, max_examples=most, recut=recut)
 
     def _recut(self, share: float, seed: int) -> Callable[[int], Examples]:
         """The pairs of an epoch with BPE dropout on both sides; a text that becomes too long keeps its usual tokens."""
@@ -188,7 +205,7 @@ class TranslationData(TaskData):
         """BLEU and chrF of what is written for held-out sources: for as many as CLOSING of the time allows."""
         writer: Any = model.eval()
         pipe = Translator(writer, self.tokenizer, self.rules)
-        pairs = pipe.read(self.held_out)
+        pairs = pipe.read(self.parts.held_out)
         probed = drawn(len(self.validation), PROBED)
         lengths = self.validation.second.lengths[probed].tolist()  # what is not trained yet does not end itself
         began = time.perf_counter()
@@ -209,36 +226,64 @@ class TranslationData(TaskData):
         return Closing(count * each, measure)
 
 
+class DecoderOnlyData(TextToTextData):
+    """A decoder from scratch on pairs of texts, each as ``source </s> target </s>`` (Liu et al. 2018).
+
+    Nothing is asked of the source; its width is that of the encoder-decoder for these pairs, with twice the layers.
+    """
+
+    def __init__(self, given: TaskInputs):
+        if given.base is not None:
+            raise InputError("--model decoder is trained from scratch; leave out --from or --model.")
+        for name in NOT_HERE:
+            if given.options.value(name):
+                raise InputError(
+                    f"--{name.replace('_', '-')} is for encoder-decoders; leave out this option or --model decoder."
+                )
+        super().__init__(given)
+        self.rules = TargetRules(start=(), end=self.rules.end)
+
+    wiring: Wiring = "decoder"
+    texts_in_row = 1  # both texts, in one sequence
+
+    def preset(self, seconds: float | None) -> Plan:
+        plan = super().preset(seconds)
+        before = plan.config
+        config = before.but(
+            n_layers=self.options.architecture.layers or 2 * before.n_layers,
+            max_length=2 * before.max_length,
+            positions="rotary",
+            norm="rmsnorm",
+            norm_parameters="weight",
+            activation="silu",
+            gated=True,
+            d_ff=None,
+            bias=(),
+            embedding_scale=False,
+        )
+        shape = f"width {config.d_model}, {config.n_layers} layers, {config.n_heads} heads, {config.max_length} tokens"
+        first = {**plan.decisions[0], "value": f"a decoder, {shape}"}
+        return plan.but(model=asdict(config), length=config.max_length, decisions=[first, *plan.decisions[1:]])
+
+    def examples(self) -> tuple[Examples, Examples]:
+        return joined(self.train), joined(self.validation)
+
+    def objective(self, plan: Plan) -> Objective:
+        return prefix_task(self.validation.second, self.tokenizer, plan.objective.label_smoothing)
+
+
+def open_data(given: TaskInputs) -> TextToTextData:
+    """The data for the kind of model that is asked for."""
+    return DecoderOnlyData(given) if given.options.architecture.model == "decoder" else TextToTextData(given)
+
+
 def columns_of(table: Table, found: Detected) -> TextPairs:
     """The pairs of the two columns that were found; of a table with other columns, those that are found there."""
     columns = found.text_column or "", found.second_column or ""
     if not set(columns) <= set(table.columns):
-        own = RECOGNISER.columns(Given(table, asked=TASK))
+        own = recogniser(found.task).columns(Given(table, asked=found.task))
         columns = own.text_column or "", own.second_column or ""
     return read_text_pairs(table, *columns)
-
-
-def _longest_pair(lengths: np.ndarray, options: TrainOptions, base: Base | None) -> int:
-    """How many tokens a source or a target may have, from the longer side of each pair.
-
-    Raises InputError when --length asks for more than is read.
-    """
-    usual = usual_longest(lengths, LONGEST)
-    if base is None:
-        return options.data.length or usual
-    model: Any = base.model
-    most = checked_length(options, min(model.config.max_length, model.encoder_config.max_length))
-    return min(options.data.length or usual, most)
-
-
-def _warnings(train: TextPairs, held_out: TextPairs, kept: int, longest: int) -> list[str]:
-    found = []
-    if kept < len(train):
-        share = (len(train) - kept) / len(train)
-        found.append(
-            f"longer than {longest:,} tokens and left out: {len(train) - kept:,} pairs, {share:.1%} (--length)"
-        )
-    return found
 
 
 def _between(base: Base, options: TrainOptions) -> Base:
@@ -264,16 +309,6 @@ def _rules(base: Base | None, tokenizer: Tokenizer) -> TargetRules:
         return TargetRules(start=(end,), end=(end,))
     rules, after = target_rules(base.path, base.config.vocab_size), tokenizer.target_start
     return replace(rules, start=(*rules.start[:1], *after)) if after else rules
-
-
-def _tokenizer(train: TextPairs, options: TrainOptions) -> Tokenizer:
-    kind = options.data.tokenizer or "bpe"
-    if kind == "wordpiece":
-        raise InputError("--tokenizer wordpiece does not keep spaces; for pairs of texts use bpe, word or char.")
-    vocab = options.data.vocab
-    if vocab is None and kind == "bpe":
-        vocab = by_pairs(len(train)).vocab
-    return train_tokenizer(train.texts, kind, vocab, role="translator", out_of=train.characters)
 
 
 def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
@@ -309,7 +344,7 @@ def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
         lines, apart = against_rivals(written, answered, _trained_pairs(given))
         scores |= {"written": len(answered), **apart}
         given.baselines.extend(lines)
-    if scores and without_spaces(targets):
+    if scores and BLEU in spec(pipe.task).metrics and without_spaces(targets):
         warnings.warn(WITHOUT_SPACES, stacklevel=3)
     return {**metrics, **scores, "examples": len(answered)}
 

@@ -43,16 +43,20 @@ class Translator:
     Or a decoder that was trained on sources with their targets behind them (``train --model decoder``).
     """
 
-    task = "translation"
-
-    def __init__(self, model: EncoderDecoder | Decoder, tokenizer: Tokenizer, rules: TargetRules):
+    def __init__(
+        self,
+        model: EncoderDecoder | Decoder,
+        tokenizer: Tokenizer,
+        rules: TargetRules,
+        task: str = "translation",
+    ):
         if not rules.end:
             raise InputError("no token ends a target: generation_config.json has no eos_token_id.")
         after = tokenizer.target_start  # a language that was chosen, else what the directory forces
         start = (*rules.start[:1], *after) if after else rules.start
         silent = tokenizer.target.without_token(model.config.vocab_size).difference(rules.end)
         self.rules = replace(rules, start=start, forbidden=tuple(sorted(silent.union(rules.forbidden))))
-        self.model, self.tokenizer = model, tokenizer
+        self.model, self.tokenizer, self.task = model, tokenizer, task
         self.runtime = Runtime(model)
         if isinstance(model, EncoderDecoder):
             self.longest_source, self.longest_target = model.encoder_config.max_length, model.config.max_length
@@ -64,7 +68,8 @@ class Translator:
 
         Raises InputError for a language that the model does not have.
         """
-        found = Translator(self.model, self.tokenizer.with_languages(source=source, target=target), self.rules)
+        tokenizer = self.tokenizer.with_languages(source=source, target=target)
+        found = Translator(self.model, tokenizer, self.rules, self.task)
         found.runtime = self.runtime
         return found
 

@@ -15,15 +15,6 @@ class TextPairs(Recogniser):
 
     reads = frozenset({TEXT, TABLE, ALIGNED})
 
-    def fit(self, given: Given) -> int | None:
-        if given.shape == ALIGNED:
-            return BY_VALUES
-        if given.shape != TABLE or given.label is not None:
-            return None
-        if given.text is None:
-            return BY_NAMES if called_like_sides(given.columns) else None
-        return BY_NAMES if given.second is not None and are_sides(given.text.lower(), given.second.lower()) else None
-
     def columns(self, given: Given) -> Detected:
         """Columns that are called like the two sides of a text are taken before others."""
         asked = f"{given.asked}, as asked"
@@ -33,7 +24,7 @@ class TextPairs(Recogniser):
         if given.shape == TEXT:
             raise no_columns(given, "two columns of texts, or two files with aligned lines")
         if given.label is not None:
-            raise InputError("translation has no label: name the two texts with --text-column and --second-column.")
+            raise InputError(f"{self.task} has no label: name the two texts with --text-column and --second-column.")
         sides = called_like_sides(given.columns) if given.text is None and given.second is None else None
         source, target = sides or two_texts(given, given.asked or self.task, given.columns)
         if source == target:
@@ -41,6 +32,19 @@ class TextPairs(Recogniser):
         why = asked if given.asked else f"{self.task} (--task language_modeling or classification to change)"
         what = f"column {source!r} is the source and {target!r} the target (--text-column, --second-column to change)"
         return Detected(self.task, source, None, [f"{what}: {why}"], target)
+
+
+class Translations(TextPairs):
+    """Pairs whose columns or files are called like two languages, or like a source and its target."""
+
+    def fit(self, given: Given) -> int | None:
+        if given.shape == ALIGNED:
+            return BY_VALUES
+        if given.shape != TABLE or given.label is not None:
+            return None
+        if given.text is None:
+            return BY_NAMES if called_like_sides(given.columns) else None
+        return BY_NAMES if given.second is not None and are_sides(given.text.lower(), given.second.lower()) else None
 
 
 def called_like_sides(columns: list[Column]) -> tuple[str, str] | None:
@@ -60,4 +64,4 @@ def called_like_sides(columns: list[Column]) -> tuple[str, str] | None:
     return found[0] if len(found) == 1 else None
 
 
-RECOGNISER = TextPairs("translation")
+RECOGNISER = {"translation": Translations("translation"), "text_to_text": TextPairs("text_to_text")}

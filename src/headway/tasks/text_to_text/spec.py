@@ -1,6 +1,7 @@
 """Translation, and all else that writes a text for a text: words and names, and the command that runs its models."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from headway.errors import InputError, field, printable
@@ -10,28 +11,40 @@ from headway.training.evaluation.metric import BLEU, CHRF, PERPLEXITY, VAL_LOSS,
 
 ACCURACY = Metric("accuracy", "accuracy of each next token given the true beginning")
 
-SPEC = TaskSpec(
-    name="translation",
-    heads=(("encoder-decoder", "vocabulary"),),
-    named_heads=(("decoder", "vocabulary"),),
-    title="Translator",
+ANY = TaskSpec(
+    name="text_to_text",
+    named_heads=(("encoder-decoder", "vocabulary"), ("decoder", "vocabulary")),
+    title="Writer of a text for a text",
     verb="translate",
     help="Translate or summarize a text, or every text in a file.",
     counted="pair",
     loss_unit="nats per token",
     logits=1.0,
     outputs="logits of every token",
-    metrics=(BLEU, CHRF, ACCURACY, VAL_LOSS, PERPLEXITY),
-    headline=(CHRF, BLEU, VAL_LOSS),
+    metrics=(CHRF, ACCURACY, VAL_LOSS, PERPLEXITY),
+    headline=(CHRF, VAL_LOSS),
     compared=(CHRF,),
     writes="targets",
-    answered="texts translated",
+    answered="texts written",
     models=("transformer", "encoder-decoder", "decoder", "rnn", "lstm", "gru"),
     options=OF_TEXTS | OF_KINDS | {"bpe_dropout", "r_drop", "label_smoothing", "source_language", "target_language"},
     searched=frozenset({"label_smoothing"}),
-    also=("summarize",),
     behind=("Train longer or on more pairs, or find known answers with --task embedding.",) * 2,
 )
+SPEC = {
+    "text_to_text": ANY,
+    "translation": replace(
+        ANY,
+        name="translation",
+        heads=(("encoder-decoder", "vocabulary"),),
+        named_heads=(("decoder", "vocabulary"),),
+        title="Translator",
+        metrics=(BLEU, CHRF, ACCURACY, VAL_LOSS, PERPLEXITY),
+        headline=(CHRF, BLEU, VAL_LOSS),
+        answered="texts translated",
+        also=("summarize",),
+    ),
+}
 
 
 SMALLER = 4
@@ -41,10 +54,10 @@ Hypotheses = list[dict[str, Any]]
 """The translations of a text, best first."""
 
 
-class Translate(Command):
-    """The best translations of each text; a blank one stays as it is."""
+class Write(Command):
+    """The best targets for each text; a blank one stays as it is."""
 
-    spec = SPEC
+    spec = ANY
     needs = "an encoder-decoder"
     does = "Translate TEXT with the model in RUN, or rewrite it as the model was trained to."
     notes = (
@@ -147,4 +160,10 @@ class Translate(Command):
         return f"{self.n_best * (texts - blank) + blank:,} translations of {texts:,} texts"
 
 
-COMMAND = Translate
+class Translate(Write):
+    """The best translations of each text."""
+
+    spec = SPEC["translation"]
+
+
+COMMAND = {"text_to_text": Write, "translation": Translate}

@@ -1,4 +1,4 @@
-"""Translation: an encoder-decoder, or a decoder alone that was trained on sources with their targets behind them.
+"""A text for a text: an encoder-decoder, or a decoder alone that was trained on sources with their targets behind them.
 
 What only training and measuring need is imported when they begin, so that answers begin sooner.
 """
@@ -32,7 +32,8 @@ from headway.tasks.checks import (
 )
 from headway.tasks.inside import Inside
 from headway.tasks.losses import LanguageModeling
-from headway.tasks.task import FolderTask, TaskData, TaskInputs
+from headway.tasks.spec import TaskSpec
+from headway.tasks.task import FolderTask
 from headway.tasks.text_to_text.objective import Translation
 from headway.tasks.text_to_text.pipeline import Translator
 from headway.tasks.text_to_text.spec import SPEC
@@ -67,26 +68,22 @@ def targets(original: Original, theirs: Any) -> Found:
 LOADER = class_loader("AutoModelForSeq2SeqLM", targets)
 
 
-class TranslationTask(FolderTask):
+class TextToTextTask(FolderTask):
     """A text for a text."""
 
-    spec = SPEC
-    pipeline_tag = "translation"
-
-    def open_data(self, given: TaskInputs) -> TaskData:
-        from headway.tasks.text_to_text.data import TranslationData
-        from headway.tasks.text_to_text.decoder_only import DecoderOnlyData
-
-        return DecoderOnlyData(given) if given.options.architecture.model == "decoder" else TranslationData(given)
+    def __init__(self, spec: TaskSpec):
+        self.spec = spec
+        self.pipeline_tag = "translation" if spec.name == "translation" else ""
 
     def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> Translator:
         if isinstance(model, EncoderDecoder):
             tokenizer = Tokenizer.load(directory, rows=model.encoder_config.vocab_size)
             warn_of_settings(directory)
-            return Translator(model, tokenizer, target_rules(directory, model.config.vocab_size))
+            return Translator(model, tokenizer, target_rules(directory, model.config.vocab_size), self.spec.name)
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
         end = tokenizer.end_of_text
-        return Translator(model, tokenizer, TargetRules(start=(), end=() if end is None else (end,)))
+        rules = TargetRules(start=(), end=() if end is None else (end,))
+        return Translator(model, tokenizer, rules, self.spec.name)
 
     def metric_needs(self) -> str | None:
         from headway.tasks.text_to_text.bleu import MISSING, bleu_scores
@@ -138,4 +135,4 @@ class TranslationTask(FolderTask):
         return replace(made, options={**made.options, "target_language": min(pipe.tokenizer.languages)})
 
 
-TASK = TranslationTask()
+TASK = {name: TextToTextTask(spec) for name, spec in SPEC.items()}

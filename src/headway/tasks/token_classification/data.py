@@ -4,16 +4,14 @@ import math
 import random
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
-from torch import nn
 
-from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.rows import counted
@@ -23,9 +21,7 @@ from headway.data.records.tag_schemes import OUTSIDE, labels_for, parts
 from headway.data.records.tagged import Sentence, Tagged, read_tagged, sentences
 from headway.data.records.words import Words, learnt
 from headway.errors import InputError
-from headway.hub.fine_tune import for_token_classification
 from headway.models.heads import Gives
-from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.runtime.windows import frame
 from headway.tasks.checks import (
@@ -39,23 +35,20 @@ from headway.tasks.checks import (
     json_lines,
     token_vectors,
 )
-from headway.tasks.held_out import EvaluationInputs, in_parts
-from headway.tasks.inputs import checked_length, usual_longest
-from headway.tasks.labels import continued_classes, head_decision
-from headway.tasks.rows import base_vocabulary, measured_rows
-from headway.tasks.task import TaskData, TaskInputs
+from headway.tasks.held_out import EvaluationInputs
+from headway.tasks.inputs import usual_longest
+from headway.tasks.labels import continued_classes
+from headway.tasks.rows import measured_rows
+from headway.tasks.rows_data import RowsData
+from headway.tasks.task import TaskInputs
 from headway.tasks.token_classification.encoding import Rows, WordTags, encoded, nothing_kept
 from headway.tasks.token_classification.objective import TokenClassification
-from headway.tasks.token_classification.pipeline import Tagger
-from headway.text.tokenizer import Tokenizer
-from headway.text.train import train_tokenizer
-from headway.training.base import prepared_base
+from headway.tasks.token_classification.task import Tagger
+from headway.training.base import Base
 from headway.training.loop.schedule import mean_accumulation
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan
-from headway.training.sizing.architecture import family_of_layout
-from headway.training.sizing.presets import encoder_plan, fine_tune_rows_plan
 
 LONGEST = 512
 """Tokens: longer sentences are read in several rows unless ``--length`` says so."""
@@ -64,96 +57,79 @@ STEPS, LEAST_PASSES, MOST_PASSES = 200, 4, 20
 """A pretrained model is trained for about so many steps, in so many passes over the sentences."""
 
 
-class TokenClassificationData(TaskData):
+class TokenClassificationData(RowsData):
     """An encoder with a classifier of tokens, from scratch or from a base, on sentences with a tag for each word."""
 
     unit = "sentences"
+    held_out_by = "10 %, classes kept, duplicates on one side"
+    tokenizer_kind = "wordpiece"
+    lowercase = False  # names are often new words, recognised by their spelling
+    head = Gives.TOKEN
 
-    def __init__(self, given: TaskInputs):
-        self.options, self.base = given.options, given.base
-        if self.base is not None and not isinstance(self.base.model, Encoder):
-            raise InputError(f"{self.base.path}: is not an encoder; name one such as BERT.")
+    def checked(self, base: Base) -> Base:
+        if not isinstance(base.model, Encoder):
+            raise InputError(f"{base.path}: is not an encoder; name one such as BERT.")
+        return base
+
+    def read(self, given: TaskInputs) -> tuple[Tagged, Tagged | None]:
         policy = self.options.data.on_bad_row
-        tagged = read_tagged(given.source, given.found, policy)
+        tagged, other = read_tagged(given.source, given.found, policy), None
         if len(tagged.tags) < 2:
             only = next(iter(tagged.tags))
             raise InputError(
                 f"{tagged.name}: every tag is {only!r}, so there is nothing to learn; expected two tags or more."
             )
         self.labels, self.new_head = continued_classes(given, labels_for(tagged.tags), Gives.TOKEN)
-        warnings = list(tagged.warnings)
-        other = None
         if given.held_out is not None:
             other = read_tagged(given.held_out, given.found, policy, whole=tagged.whole)
             other.check_labels(self.labels, "the tags of the training data")
-        self.parts = in_parts(given, tagged, other)
-        train, held_out = self.parts.train, self.parts.held_out
-        warnings += self.parts.warnings
-        if other is not None:
-            warnings += other.warnings
-        characters = int(train.characters.sum(dtype=np.int64))
-        vocabulary = base_vocabulary(given, _texts(train), out_of=characters)
-        self.tokenizer = vocabulary.tokenizer or _tokenizer(train, self.options, characters)
+            tagged.warnings.extend(other.warnings)
+        self._where = self.held_out_by if given.held_out is None else given.held_out.name
+        return tagged, other
+
+    def texts(self, rows: Tagged) -> tuple[Iterable[str], int]:
+        return (one.text for one in rows), int(rows.characters.sum(dtype=np.int64))
+
+    def encode(self, train: Tagged, held_out: Tagged) -> None:
         uncut = encoded(train, self.tokenizer, self.labels)
-        self.longest = self.options.data.length or usual_longest(uncut.ids.lengths - uncut.around, LONGEST)
-        if self.base is not None:
-            self.longest = min(self.longest, checked_length(self.options, self.base.config.max_length))
+        self.longest = self.reading(usual_longest(uncut.lengths - uncut.around, LONGEST))
         self.train = uncut.cut(self.longest, self.tokenizer, self.labels)
         self.held_out = encoded(held_out, self.tokenizer, self.labels).cut(None, self.tokenizer, self.labels)
+        self.encoded = self.train, self.held_out
         if not len(self.train.ids) or not len(self.held_out.ids):
-            raise nothing_kept(given.source.name)
-        warnings += _encoding_warnings(uncut, self.longest)
+            raise nothing_kept(train.name)
+        if cut := uncut.too_long(self.longest).sum():
+            self.warnings.append(
+                f"{cut:,} sentences exceed {self.longest} tokens and are read in parts (--length to change)"
+            )
+        if lost := uncut.lost:
+            self.warnings.append(f"the tokenizer drops all of {lost:,} words; they are not counted")
+
+    def facts_of(self, rows: Tagged) -> dict[str, Any]:
+        train, held_out = self.parts.train, self.parts.held_out
         words = learnt(train)
-        source, where = given.source, "10 %, classes kept, duplicates on one side"
-        where = where if given.held_out is None else given.held_out.name
-        self.facts: dict[str, Any] = {
-            "inputs": source.inputs if isinstance(source, Table) else [str(path) for path in source.paths],
-            "fingerprint": source.fingerprint,
-            **({} if isinstance(source, Corpus) else _columns(given)),
-            "classes": _counts(tagged),
-            "train": f"{len(train):,} sentences with {train.words.sum():,} words",
-            "validation": f"{len(held_out):,} sentences with {held_out.words.sum():,} words ({where})",
-            "warnings": warnings,
-            **({"words": words.record} if words.record else {}),
-            **vocabulary.facts,
-        }
         self._decision = _words_decision(words, held_out) if words.record else []
+        return {
+            "classes": _counts(rows),
+            "train": f"{len(train):,} sentences with {train.words.sum():,} words",
+            "validation": f"{len(held_out):,} sentences with {held_out.words.sum():,} words ({self._where})",
+            **({"words": words.record} if words.record else {}),
+        }
+
+    def measure_baselines(self) -> None:
         line, units = WordTags(self.train).measured(self.held_out, self.labels)
-        self.baselines = [line]
-        self.of_baselines = {str(line["name"]): units}
+        self.baselines, self.of_baselines = [line], {str(line["name"]): units}
 
     def plan(self, seconds: float | None) -> Plan:
-        plan = self._plan()
-        base = self.base
-        head = [] if base is None else [head_decision(base, self.labels, new=self.new_head)]
-        return plan.but(decisions=[*plan.decisions, *head, *self._decision])
-
-    def _plan(self) -> Plan:
-        lengths = self.train.ids.lengths
-        if self.base is not None:
-            if self.options.run.epochs is not None or self.options.run.steps is not None:
-                return fine_tune_rows_plan(self.options, self.base.config, lengths, self.longest)
-            plan = fine_tune_rows_plan(self.options.but(epochs=1), self.base.config, lengths, self.longest)
+        plan = super().plan(seconds)
+        if self.base is not None and self.options.run.epochs is None and self.options.run.steps is None:
             step_tokens = plan.batch_tokens * mean_accumulation(plan.accumulate, plan.grow_batch)
-            passes = min(MOST_PASSES, max(LEAST_PASSES, math.ceil(STEPS * step_tokens / int(lengths.sum()))))
+            passes = math.ceil(STEPS * step_tokens / int(self.lengths.sum()))
+            passes = min(MOST_PASSES, max(LEAST_PASSES, passes))
             why = f"about {STEPS} steps, and at least {LEAST_PASSES} epochs; the run may end before its time"
             decision = asdict(Decision("passes", f"at most {passes}", why, "--epochs"))
-            return plan.but(epochs=passes, decisions=[*plan.decisions, decision])
-        return encoder_plan(self.options, self.tokenizer.vocab_size, lengths, self.longest)
-
-    def build(self, plan: Plan) -> nn.Module:
-        config, classes = plan.config, len(self.labels)
-        if self.base is None:
-            head = family_of_layout(self.options).head(Gives.TOKEN, config, classes, config.dropout)
-            return initialise(Encoder(config, head), plan.seed)
-        base: Any = self.base.model
-        if self.new_head:
-            for_token_classification(base, classes, dropout=config.dropout, seed=plan.seed)
-        return prepared_base(base, plan)
-
-    def batch_source(self, plan: Plan) -> BatchSource:
-        most = plan.max_examples
-        return RowBatches(self.train.examples, self.held_out.examples, plan.batch_tokens, plan.seed, max_examples=most)
+            plan = plan.but(epochs=passes, decisions=[*plan.decisions, decision])
+        return plan.but(decisions=[*plan.decisions, *self._decision])
 
     def objective(self, plan: Plan) -> Objective:
         return TokenClassification(
@@ -177,20 +153,6 @@ def _words_decision(words: Words, held_out: Tagged) -> list[dict[str, str]]:
     return [asdict(Decision("words", f"as in the file: {', '.join(kept)}", why, "headway tag --pretokenized"))]
 
 
-def _texts(tagged: Tagged) -> Iterator[str]:
-    return (one.text for one in tagged)
-
-
-def _tokenizer(tagged: Tagged, options: TrainOptions, characters: int) -> Tokenizer:
-    """Subwords, with capitals kept: names are often new words, recognised by their spelling."""
-    kind, vocab = options.data.tokenizer or "wordpiece", options.data.vocab
-    return train_tokenizer(_texts(tagged), kind, vocab, role="encoder", lowercase=False, out_of=characters)
-
-
-def _columns(given: TaskInputs) -> dict[str, str | None]:
-    return {"text_column": given.found.text_column, "label_column": given.found.label_column}
-
-
 def _counts(tagged: Tagged) -> dict[str, int]:
     """The number of entities of each type (or of words, if tags are of single words), the most frequent first."""
     counts: Counter[str] = Counter()
@@ -199,15 +161,6 @@ def _counts(tagged: Tagged) -> dict[str, int]:
         if begins in "BS" and kind != OUTSIDE:
             counts[kind] += count
     return dict(counts.most_common())
-
-
-def _encoding_warnings(rows: Rows, longest: int) -> list[str]:
-    found = []
-    if cut := rows.too_long(longest).sum():
-        found.append(f"{cut:,} sentences exceed {longest} tokens and are read in parts (--length to change)")
-    if lost := rows.lost:
-        found.append(f"the tokenizer drops all of {lost:,} words; they are not counted")
-    return found
 
 
 open_data = TokenClassificationData

@@ -52,6 +52,11 @@ class Rows:
         return Column(self.rows, 0, 3)
 
     @property
+    def lengths(self) -> np.ndarray:
+        """The ids of each row, int64 (N,)."""
+        return self.ids.lengths
+
+    @property
     def targets(self) -> Column:
         """As many targets."""
         return Column(self.rows, 1, 3, below=IGNORED)

@@ -3,11 +3,14 @@
 What only training and measuring need is imported when they begin, so that answers begin sooner.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from headway.data.batches.batching import Batch, TargetKind
 from headway.data.batches.examples import Examples
@@ -15,13 +18,18 @@ from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.sample import few
 from headway.data.records.table import Table
-from headway.data.records.words import Words
+from headway.data.records.tag_schemes import OUTSIDE, entities
+from headway.data.records.words import PLAIN, Place, Words, first_tokens, joined
+from headway.errors import InputError, shown
 from headway.hub.directory import model_config
 from headway.models.heads import n_outputs
+from headway.models.transformer import Encoder
+from headway.runtime.runtime import Output, Runtime
+from headway.runtime.windows import frame, read_in_windows
 from headway.tasks.checks import BOUND, Found, Material, MaterialInputs, Original, pipeline_loader, worst
+from headway.tasks.inputs import as_list
 from headway.tasks.labels import labels_of
 from headway.tasks.task import FolderTask
-from headway.tasks.token_classification.pipeline import Tagger
 from headway.tasks.token_classification.spec import SPEC
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
@@ -45,6 +53,78 @@ def tags(original: Original, theirs: Any) -> Found:
         if float((ours.max(dim=-1).values - scores).max()) > BOUND:
             problem = problem or f"it gives tokens of {text[:60]!r} other tags"
     return value, problem
+
+
+class Tagger:
+    """An encoder with a classifier of tokens, its tokenizer and the names of its tags."""
+
+    task = "token_classification"
+
+    def __init__(
+        self,
+        model: Encoder,
+        tokenizer: Tokenizer,
+        labels: Sequence[str],
+        *,
+        longest: int | None = None,
+        words: Words = PLAIN,
+    ):
+        """``longest``: tokens read at once, with special ones (default: the model's context)."""
+        self.model, self.tokenizer, self.labels, self.words = model, tokenizer, list(labels), words
+        self.longest = min(model.config.max_length, longest or model.config.max_length)
+        self.runtime = Runtime(model)
+
+    def __call__(self, text: str | Iterable[str | Sequence[str]]) -> Any:
+        """The spans of a text in order, {"text", "label", "start", "end", "score"}; of several texts a list for each.
+
+        ``start`` and ``end`` are characters [start, end) of the text; a word has the tag of its first token; ``score``
+        is the mean probability of the tags of the span's words.  Texts are split into words as the training data are.
+        A list of words in place of a text gives the words instead: the text is then the words joined by blanks.  A text
+        longer than the run was trained on is read in overlapping windows, each word in the one where it is farthest
+        from an end.
+        """
+        given, alone = as_list(text, lambda value: isinstance(value, str), "a text")
+        worded = [self._worded(one, number) for number, one in enumerate(given)]
+        found = list(self.tokenizer.encode_places(one for one, _ in worded))
+        likely = self._probabilities([ids for ids, _ in found])
+        whole = OUTSIDE not in self.labels
+        each = zip(worded, found, likely, strict=True)
+        results = [self._spans(*one, places, tags, whole) for one, (_, places), tags in each]
+        return results[0] if alone else results
+
+    def _worded(self, given: Any, number: int) -> tuple[str, list[Place]]:
+        """A text and where its words are.  Raises InputError."""
+        if isinstance(given, list | tuple) and all(isinstance(word, str) for word in given):
+            return joined(given)
+        if not isinstance(given, str):
+            what = f"text {number} is {type(given).__name__}"
+            raise InputError(f"{what}; expected a text or a list of words, not {shown(given)}.")
+        return given, self.words.split(given)
+
+    def _spans(
+        self, text: str, words: list[Place], places: list[Place], likely: Tensor, whole: bool
+    ) -> list[dict[str, Any]]:
+        """The spans of a text by the probabilities of its tokens (N, C)."""
+        firsts = first_tokens(words, places)
+        if not firsts:
+            return []
+        best = likely[[token for token, _, _ in firsts]].max(dim=-1)
+        scores: list[float] = best.values.tolist()
+        spans = []
+        for kind, first, last in entities([self.labels[number] for number in best.indices.tolist()], whole=whole):
+            start, end = words[firsts[first][1]][0], words[firsts[last - 1][2] - 1][1]
+            score = sum(scores[first:last]) / (last - first)
+            spans.append({"text": text[start:end], "label": kind, "start": start, "end": end, "score": score})
+        return spans
+
+    def _probabilities(self, rows: Sequence[list[int]]) -> list[Tensor]:
+        """Of each row of ids the probabilities of every token, (N, C) float32."""
+
+        def answer(output: Output, ids: Tensor, mask: Tensor | None, _: np.ndarray) -> Tensor:
+            return output(ids, mask).float().softmax(dim=-1)  # (B, T, C)
+
+        read = partial(self.runtime.read, answer=answer)
+        return read_in_windows(rows, self.longest, frame(self.tokenizer), read)
 
 
 class TokenClassificationTask(FolderTask):
