@@ -17,13 +17,13 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PICTURES = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
-OWN_TASK = ROOT / "examples" / "own_task.py"
-"""A package for Headway, and no program: tests/tasks/test_own_task.py runs it."""
+OWN_TASKS = {ROOT / "examples" / name for name in ("own_task.py", "own_head.py")}
+"""Packages for Headway, and no programs: tests/tasks run them."""
 OF_ONNX = {*(ROOT / "examples").glob("onnx_*.py")}
 """Programs that read an export: tests/workflows/export/test_export_onnx.py runs them in a process without torch."""
 OF_GRADIO = ROOT / "examples" / "gradio_app.py"
 """Needs Gradio: tests/serving/test_gradio_example.py runs it with a stand-in."""
-EXAMPLES = sorted({*(ROOT / "examples").glob("*.py")} - {OWN_TASK, OF_GRADIO} - OF_ONNX)
+EXAMPLES = sorted({*(ROOT / "examples").glob("*.py")} - OWN_TASKS - {OF_GRADIO} - OF_ONNX)
 SMALLER = {
     "--time 5m": "--steps 3 --preset tiny --evaluations 1",
     'time="5m"': 'steps=3, preset="tiny", evaluations=1',

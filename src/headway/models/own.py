@@ -1,9 +1,12 @@
-"""The configuration of a model that a task brings along: what plans, files and pipelines read of every model."""
+"""Models that a task brings along: their configuration, which plans, files and pipelines read, and heads of its own."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import Tensor, nn
+
 from headway.models.config import from_keys
+from headway.models.transformer import Encoder
 
 
 @dataclass(frozen=True)
@@ -42,3 +45,16 @@ class OwnConfig:
         """Build from a dict as ``dataclasses.asdict`` makes it; an unknown key raises ValueError."""
         config: OwnConfig = from_keys(cls, values, "the configuration")
         return config
+
+
+class WithHead(nn.Module):
+    """An encoder with a head that only its task knows: vectors (B, T, D) and mask in, a tensor (B, ...) out."""
+
+    def __init__(self, encoder: Encoder, head: nn.Module):
+        super().__init__()
+        self.encoder, self.head = encoder, head
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
+        """The output of the head for ids and mask (B, T)."""
+        outputs: Tensor = self.head(self.encoder(ids, mask, segments=segments), mask)
+        return outputs

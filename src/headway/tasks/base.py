@@ -6,9 +6,10 @@ class Stars(TextTask):
 
     def new_model(self, config): ...        # a model of ids and mask (B, T), which has an output for each text
 
-Without ``new_model`` a new model is an encoder with a head of ``outputs`` numbers for each text, and so is one that
-starts from a pretrained model (``--from``).  With ``reads_pairs`` an input is two texts, read as one row; the task's
-recogniser is then a ``recognise.TwoTextsAndValue``, and a model of its own is given (ids, mask, segments).
+Without ``new_model`` a new model is an encoder with a head of ``outputs`` numbers for each text, or with the head of
+``new_head``, and so is one that starts from a pretrained model (``--from``).  With ``reads_pairs`` an input is two
+texts, read as one row; the task's recogniser is then a ``recognise.TwoTextsAndValue``, and a model of its own is given
+(ids, mask, segments).
 """
 
 import math
@@ -31,8 +32,10 @@ from headway.data.records.table import Table
 from headway.errors import InputError, shown
 from headway.hub.directory import model_config
 from headway.io.quantities import counted
+from headway.models.config import TransformerConfig
 from headway.models.heads import Gives, gives, n_outputs
-from headway.models.own import OwnConfig
+from headway.models.own import OwnConfig, WithHead
+from headway.models.transformer import Encoder
 from headway.tasks.checks import Material, MaterialInputs, made_up_table
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.losses import RowLoss
@@ -57,7 +60,20 @@ class TextTask(Task):
     @property
     def has_own_model(self) -> bool:
         """Whether a model from scratch is the one of ``new_model``."""
-        return type(self).new_model is not Task.new_model
+        return type(self).new_model is not TextTask.new_model
+
+    @property
+    def has_own_head(self) -> bool:
+        """Whether models have the head of ``new_head``."""
+        return type(self).new_head is not TextTask.new_head
+
+    def new_head(self, config: TransformerConfig) -> nn.Module:
+        """A head of the task's own, with any weights: vectors (B, T, D) and mask in, a tensor (B, ...) out."""
+        raise NotImplementedError(f"the heads of {self.spec.name} are not its own")
+
+    def new_model(self, config: OwnConfig) -> nn.Module:
+        encoder = Encoder(TransformerConfig.from_dict(config.more))
+        return WithHead(encoder, self.new_head(encoder.config))
 
     def value(self, written: str) -> float:
         """The target that a cell means; NaN where it means none."""

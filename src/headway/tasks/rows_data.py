@@ -207,6 +207,8 @@ class NumberData(TextData):
 
     def read(self, given: TaskInputs) -> tuple[Labelled, Labelled | None]:
         task = self.task
+        if task.has_own_head and self.base is not None and not isinstance(self.base.model, Encoder):
+            raise InputError(f"{self.base.path}: is no encoder, and the head of {task.spec.name} is for encoders.")
         if not isinstance(given.source, Table):
             raise InputError(f"{given.source.name}: {task.spec.name} needs {task.needs}.")
         if self.base is None and task.has_own_model and (wrong := self.options.given(OF_TRANSFORMERS)):
@@ -241,7 +243,11 @@ class NumberData(TextData):
     def plan(self, seconds: float | None) -> Plan:
         if self.base is None and self.task.has_own_model:
             return self._own_plan()
-        return super().plan(seconds).but(token_dropout=0.0, label_smoothing=0.0)
+        plan = super().plan(seconds).but(token_dropout=0.0, label_smoothing=0.0)
+        if not self.task.has_own_head:
+            return plan
+        sizes = {name: plan.model[name] for name in ("vocab_size", "d_model", "n_layers", "max_length", "dropout")}
+        return plan.but(model=asdict(OwnConfig(self.task.spec.name, **sizes, more=plan.model)))
 
     def _own_plan(self) -> Plan:
         asked, rows = self.options, len(self.train)
@@ -257,10 +263,18 @@ class NumberData(TextData):
         return plan.but(model=asdict(config), token_dropout=0.0, precision=precision, decisions=decisions)
 
     def build(self, plan: Plan) -> nn.Module:
-        if self.base is None and self.task.has_own_model:
+        if self.task.has_own_head or (self.base is None and self.task.has_own_model):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(plan.seed)
-                return own_model(self.task, plan.config)
+                own: Any = own_model(self.task, plan.config)
+            if not self.task.has_own_head:
+                return own
+            if self.base is None:
+                initialise(own.encoder, plan.seed)
+                return own
+            own.encoder = self.base.model
+            own.encoder.head = own.encoder.pooler = None
+            return prepared_base(own, plan)
         model = super().build(plan)
         if self.task.spec.problem is not None:
             keep(model, problem_type=self.task.spec.problem)
