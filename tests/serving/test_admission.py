@@ -7,14 +7,14 @@ import httpx
 import pytest
 from served_models import Server, until
 
-from headway.serving import admission
-from headway.serving.admission import Places
-from headway.serving.errors import RequestError
+from headway.serving import models as module
+from headway.serving.models import Places
+from headway.serving.responses import RequestError
 
 
 def test_a_refused_client_is_told_when_those_who_wait_have_had_their_turn(monkeypatch):
     now = 0.0
-    monkeypatch.setattr(admission.time, "monotonic", lambda: now)
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
     places = Places(running=2, queue=10, queued_tokens=1000)
     places.take([1] * 12)
     assert places.retry_after == 1  # nothing is known yet
@@ -32,7 +32,7 @@ def test_a_refused_client_is_told_when_those_who_wait_have_had_their_turn(monkey
     now += 10_000.0  # nobody waits: that time says nothing
     places.leave(1)
     places.take([1] * 12)
-    assert places.retry_after == admission.LONGEST_RETRY
+    assert places.retry_after == module.LONGEST_RETRY
 
 
 def test_a_full_server_refuses_before_the_body_has_come(models):

@@ -12,13 +12,12 @@ import headway
 from headway.errors import InputError
 from headway.generation.sampling import Likely, Sampling
 from headway.io.atomic_write import write_json
-from headway.serving.admission import Places
 from headway.serving.app import create_app
-from headway.serving.errors import RequestError
-from headway.serving.models import Models
-from headway.serving.schema import checked, optional
+from headway.serving.body import checked, optional
+from headway.serving.models import Models, Places
+from headway.serving.responses import RequestError
 from headway.serving.settings import Settings
-from headway.serving.text import Text, Ways
+from headway.serving.text_stream import GenerationOptions, TextStream
 
 WHOLE = {"type": "integer", "minimum": 1, "maximum": 7}
 THING = {
@@ -106,7 +105,7 @@ def test_tokens_are_told_with_the_text_that_they_make(models):
     """Those of half a character wait for the rest, and the probability of what is impossible is a number."""
     pipe = headway.load(models["text"])
     ids = pipe.tokenizer.encode("a🙂b")
-    text = Text(pipe.prompt("the"), Ways(Sampling(), len(ids) + 1, likely=1))
+    text = TextStream(pipe.prompt("the"), GenerationOptions(Sampling(), len(ids) + 1, likely=1))
     pieces = [text.push(one, Likely(-float("inf"), [(one, -0.5)])) for one in ids]
     last = text.end()
     assert "".join(one.text for one in [*pieces, last]) == "a🙂b" and last.finish == "stop"

@@ -12,9 +12,8 @@ from PIL import Image
 from served_models import Server, until
 
 from headway.errors import InputError
-from headway.serving.answers import as_json, in_pieces
-from headway.serving.work import Left
-from headway.serving.worker import Worker
+from headway.serving.responses import as_json, in_pieces
+from headway.serving.worker import Left, Worker
 from headway.tasks.inputs import Prompt
 
 

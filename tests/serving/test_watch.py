@@ -25,7 +25,7 @@ from watched_run import SNAPSHOTS, gone, told, write_run
 
 from headway.cli import watching
 from headway.cli.watching import watched
-from headway.serving.errors import RequestError
+from headway.serving.responses import RequestError
 from headway.serving.training import MOST_SNAPSHOTS, run_so_far, training
 
 ADDRESS = re.compile(r"watch it at (http://127\.0\.0\.1:\d+)")

@@ -13,8 +13,7 @@ import time
 import uuid
 from typing import Any
 
-from headway.serving.answers import as_json
-from headway.serving.errors import RequestError, failed, invalid, unavailable
+from headway.serving.responses import RequestError, failed, invalid, refusal, unavailable
 from headway.serving.state import Shared
 
 PUBLIC = ("/", "/health", "/ready", "/favicon.ico")
@@ -35,6 +34,7 @@ OF_CLIENTS = re.compile(r"x-stainless-[a-z-]{1,40}|openai-(?:organization|projec
 ROUTE = "headway.route"
 """Where a request keeps the route that answers it, as the server writes it."""
 EXPOSED = "x-request-id, retry-after"
+CLOSE = {"connection": "close"}
 Headers = dict[str, str]
 
 
@@ -71,12 +71,12 @@ class Gate:
             await self._passed(scope, headers, receive, sent)
         except RequestError as error:
             if not status:
-                await _refuse(error, sent)
+                await refusal(error)(scope, receive, sent)
         except OSError:  # the client is gone
             pass
         except Exception:
             if not status:
-                await _refuse(failed("the server failed"), sent)
+                await refusal(failed("the server failed"))(scope, receive, sent)
             raise
         finally:
             self.state.active -= 1
@@ -87,18 +87,18 @@ class Gate:
         size = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
         if size + len(scope.get("raw_path", b"")) + len(scope.get("query_string", b"")) > self.settings.header_bytes:
             most = f"the headers are larger than {self.settings.header_bytes:,} bytes"
-            raise self._reject("size", RequestError(431, most, headers={"connection": "close"}))
+            raise self._reject("size", RequestError(431, most, headers=CLOSE))
         if not self.settings.allows_host(headers.get("host", "")):
             raise self._reject("host", invalid("this server is not called by that name (Host)", code="invalid_host"))
         path = scope["path"]
         if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-            return await _empty(send)
+            from starlette.responses import Response
+
+            return await Response(status_code=204)(scope, receive, send)
         public = path in PUBLIC or path.startswith(PUBLIC_FOLDER)
         if self._keys and not public and not self._knows(headers.get("authorization", "")):
-            error = RequestError(
-                401, "give a key: Authorization: Bearer KEY", "invalid_api_key", headers={"www-authenticate": "Bearer"}
-            )
-            raise self._reject("key", error)
+            words, bearer = "give a key: Authorization: Bearer KEY", {"www-authenticate": "Bearer"}
+            raise self._reject("key", RequestError(401, words, "invalid_api_key", headers=bearer))
         if self.state.draining and scope["method"] == "POST":
             raise self._reject("draining", unavailable("the server is stopping"))
         if scope["method"] == "POST":
@@ -125,13 +125,11 @@ class Gate:
     async def _body(self, headers: Headers, receive: Any) -> bytes:
         """The body, within its limits of size and time.  Raises RequestError."""
         most = self.settings.body_bytes
-        too_large = RequestError(
-            413, f"the body is larger than {most:,} bytes", "request_too_large", headers={"connection": "close"}
-        )
+        too_large = RequestError(413, f"the body is larger than {most:,} bytes", "request_too_large", headers=CLOSE)
         length = headers.get("content-length", "")
         if length and "transfer-encoding" in headers:
             both = "a request has content-length or transfer-encoding, not both"
-            raise self._reject("framing", RequestError(400, both, headers={"connection": "close"}))
+            raise self._reject("framing", RequestError(400, both, headers=CLOSE))
         if length.isdigit() and int(length[:20]) > most:
             raise self._reject("size", too_large)
 
@@ -150,10 +148,8 @@ class Gate:
         try:
             return await asyncio.wait_for(read(), self.settings.body_seconds)
         except TimeoutError:
-            late = RequestError(
-                408, f"the body did not come within {self.settings.body_seconds:g} seconds", "request_timeout",
-                headers={"connection": "close", "x-should-retry": "false"},
-            )  # fmt: skip
+            words = f"the body did not come within {self.settings.body_seconds:g} seconds"
+            late = RequestError(408, words, "request_timeout", headers={**CLOSE, "x-should-retry": "false"})
             raise self._reject("slow", late) from None
 
     def _reject(self, reason: str, error: RequestError) -> RequestError:
@@ -196,16 +192,3 @@ def _allowed(headers: Headers) -> str:
 
 def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
-
-
-async def _refuse(error: RequestError, send: Any) -> None:
-    headers = [(name.encode(), value.encode()) for name, value in error.headers.items()]
-    body = as_json(error.body)
-    headers += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-async def _empty(send: Any) -> None:
-    await send({"type": "http.response.start", "status": 204, "headers": []})
-    await send({"type": "http.response.body", "body": b""})

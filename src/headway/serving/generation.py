@@ -1,6 +1,6 @@
 """The texts of one request, from its prompts to the last piece, in the event loop.
 
-    async with Generation(served, prompts, ways, settings, metrics) as texts:
+    async with Generation(served, prompts, options, state) as texts:
         await texts.started()                       # the first piece is there, or RequestError
         async for index, piece in texts: ...        # None instead of a pair where nothing came for a while
 
@@ -13,11 +13,10 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headway.serving.errors import RequestError, failed, invalid, too_late, unavailable
-from headway.serving.metrics import Metrics
 from headway.serving.models import Served
-from headway.serving.settings import Settings
-from headway.serving.text import Piece, Text, Token, Ways
+from headway.serving.responses import RequestError, failed, invalid, too_late, unavailable
+from headway.serving.state import State
+from headway.serving.text_stream import Delta, GenerationOptions, TextStream, Token
 from headway.tasks.inputs import Prompt
 
 
@@ -34,25 +33,15 @@ class Generation:
     """The texts that a request asks for: ``n`` for each prompt, numbered prompt · n + i."""
 
     def __init__(
-        self,
-        served: Served,
-        prompts: Sequence[Prompt],
-        ways: Ways,
-        settings: Settings,
-        metrics: Metrics,
-        *,
-        n: int = 1,
+        self, served: Served, prompts: Sequence[Prompt], options: GenerationOptions, state: State, *, n: int = 1
     ):
-        self.served, self.prompts, self.settings, self.metrics = served, prompts, settings, metrics
+        self.served, self.prompts, self.settings, self.metrics = served, prompts, state.settings, state.metrics
         self.prompt_tokens = sum(len(prompt.ids) for prompt in prompts)
         self.completion_tokens = 0
-        self.texts = [
-            Text(prompt, ways if ways.seed is None else replace(ways, seed=(ways.seed + i) % (1 << 63)))
-            for prompt in prompts
-            for i in range(n)
-        ]
-        self._pieces: asyncio.Queue[tuple[int, Piece]] = asyncio.Queue()
-        self._first: tuple[int, Piece] | None = None
+        seeds = [options.seed if options.seed is None else (options.seed + i) % (1 << 63) for i in range(n)]
+        self.texts = [TextStream(prompt, replace(options, seed=seed)) for prompt in prompts for seed in seeds]
+        self._pieces: asyncio.Queue[tuple[int, Delta]] = asyncio.Queue()
+        self._first: tuple[int, Delta] | None = None
         self._open: dict[int, float] = {}
         """the texts that are not over, each with the time of its newest token"""
         self._began = time.monotonic()
@@ -77,7 +66,7 @@ class Generation:
     def _listener(self, number: int) -> Any:
         tokens = len(self.texts[number].prompt.ids)
 
-        def tell(piece: Piece) -> None:
+        def tell(piece: Delta) -> None:
             now, name = time.monotonic(), self.served.name
             if piece.count:
                 before = self._open.get(number, now)
@@ -112,7 +101,7 @@ class Generation:
     def _waited(self) -> str:
         return f"the request waited for {self.settings.queue_seconds:g} seconds and was not begun: try again"
 
-    async def __aiter__(self) -> AsyncIterator[tuple[int, Piece] | None]:
+    async def __aiter__(self) -> AsyncIterator[tuple[int, Delta] | None]:
         """Pairs (number of the text, piece) until all are over; None after each silence of ``ping_seconds``.
 
         Raises RequestError where a text fails, and where the whole takes too long.
@@ -148,7 +137,7 @@ class Generation:
                     found.finish[number] = piece.finish
         return found
 
-    async def _next(self, seconds: float) -> tuple[int, Piece]:
+    async def _next(self, seconds: float) -> tuple[int, Delta]:
         pair = await asyncio.wait_for(self._pieces.get(), seconds)
         if pair[1].error is not None:
             error = pair[1].error

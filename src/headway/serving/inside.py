@@ -3,12 +3,10 @@
 from typing import Any
 
 from headway.errors import InputError
-from headway.serving.answers import answer_in_pieces, unless_gone
-from headway.serving.body import read_body
-from headway.serving.errors import invalid
+from headway.serving.body import BOOLEAN, STRING, array, integer, one_of, optional, read_body, record, string
 from headway.serving.jobs import answered
 from headway.serving.models import Served
-from headway.serving.schema import Schema, optional
+from headway.serving.responses import answer_in_pieces, invalid, unless_gone
 from headway.serving.state import State
 
 LONGEST_TEXT = 4000
@@ -16,33 +14,19 @@ LONGEST_TEXT = 4000
 MOST_TOKENS = 256
 MAPS = 1_500_000
 """Characters of all maps together."""
-SCHEMA: Schema = {
-    "type": "object",
-    "properties": {
-        "model": optional({"type": "string"}),
-        "text": {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT},
-        "target": optional({"type": "string", "maxLength": LONGEST_TEXT}),
-        "at": optional({"type": "integer", "minimum": 0, "maximum": MOST_TOKENS}),
-        "off": {
-            "type": "array",
-            "default": [],
-            "maxItems": 256,
-            "items": {
-                "type": "object",
-                "properties": {
-                    "kind": {"type": "string", "enum": ["self", "encoder", "decoder", "cross"]},
-                    "layer": {"type": "integer", "minimum": 0, "maximum": 1000},
-                    "head": {"type": "integer", "minimum": 0, "maximum": 1000},
-                },
-                "required": ["kind", "layer", "head"],
-                "additionalProperties": False,
-            },
-        },
-        "maps": {"type": "boolean", "default": True},
-    },
-    "required": ["text"],
-    "additionalProperties": False,
-}
+HEAD = record(
+    kind=one_of("self", "encoder", "decoder", "cross"), layer=integer(0, 1000), head=integer(0, 1000), others=False
+)
+SCHEMA = record(
+    "text",
+    model=optional(STRING),
+    text=string(1, LONGEST_TEXT),
+    target=optional(string(most=LONGEST_TEXT)),
+    at=optional(integer(0, MOST_TOKENS)),
+    off={**array(HEAD, most=256), "default": []},
+    maps={**BOOLEAN, "default": True},
+    others=False,
+)
 """``maps`` false leaves the maps out, which a page has already when it only asks for another token or other heads."""
 
 
@@ -67,7 +51,7 @@ def look(served: Served, body: dict[str, Any]) -> dict[str, Any]:
     found = look_inside(pipe, body["text"], body["target"])
     off = [(one["kind"], int(one["layer"]), int(one["head"])) for one in body["off"]]
     return {
-        **{"model": served.name, "task": served.task, "wiring": found.wiring, "target": found.target},
+        **{"model": served.name, "task": served.spec.name, "wiring": found.wiring, "target": found.target},
         "tokens": found.tokens,
         "heads": {key: list(kind.maps.shape[:2]) for key, kind in found.kinds.items()},
         "explorer": explorer_data(found, MAPS) if body["maps"] else None,

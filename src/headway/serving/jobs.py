@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headway.errors import InputError, OptionError
-from headway.serving.errors import RequestError, failed, invalid, too_late, unavailable
 from headway.serving.models import Served
+from headway.serving.responses import RequestError, failed, invalid, too_late, unavailable
 from headway.serving.state import State
 
 AT_ONCE = 16

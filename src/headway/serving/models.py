@@ -1,9 +1,11 @@
 """The models of a server, by name; each with its worker, its places, and what its task says about it."""
 
+import math
 import threading
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,10 @@ from headway.hub.fingerprint import full_fingerprint
 from headway.models.baselines import RecurrentDecoder
 from headway.models.transformer import Decoder
 from headway.runtime.batcher import Batcher
-from headway.serving.admission import Places
-from headway.serving.errors import RequestError, invalid
+from headway.serving.body import Schema
 from headway.serving.one_by_one import OneByOne
-from headway.serving.options import MOST_INPUTS, inputs_schema, request_schema
-from headway.serving.schema import Schema
+from headway.serving.options import MOST_INPUTS, request_schema
+from headway.serving.responses import RequestError, busy, invalid, unavailable
 from headway.serving.settings import Settings
 from headway.serving.worker import Worker
 from headway.tasks import registry
@@ -29,6 +30,75 @@ RESERVED = {"v1", "health", "ready", "metrics", "playground", "inside", "trainin
 """First words of the server's own routes."""
 WRITES = "continuations"
 """What a model writes that OpenAI's completions are."""
+LONGEST_RETRY = 30
+"""Seconds."""
+RECENT = 0.1
+"""The weight of the newest text in the mean time between two that are over."""
+
+
+class Places:
+    """The places of a model's texts: those being computed and those that wait.  Used by the event loop alone."""
+
+    def __init__(self, running: int, queue: int, queued_tokens: int):
+        self.running, self.most, self.most_tokens = running, running + queue, queued_tokens
+        self.taken = self.tokens = 0
+        self.closed = ""
+        """why nothing is admitted any more"""
+        self._pace = 0.0
+        """seconds between two texts that are over, while others wait"""
+        self._left_at: float | None = None
+        """when the last one was over, if others waited then"""
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no place for one more text."""
+        return not self.closed and self.taken >= self.most
+
+    def check(self, count: int = 1) -> None:
+        """Raise RequestError unless ``count`` more texts have a place."""
+        if self.closed:
+            raise unavailable(self.closed)
+        if count > self.most:
+            raise invalid(f"the request asks for {count} texts, and {self.most} may be computed or wait: ask for fewer")
+        if self.taken + count > self.most:
+            words = f"{self.taken} texts are being computed or wait, and there is place for {self.most}: try again"
+            raise busy(words, self.retry_after)
+
+    def take(self, tokens: list[int]) -> None:
+        """Take a place for each text, given the tokens of each.  Raises RequestError."""
+        self.check(len(tokens))
+        waits = self.taken + len(tokens) > self.running
+        if waits and self.tokens + sum(tokens) > self.most_tokens:
+            words = f"{self.tokens:,} tokens wait already, and {self.most_tokens:,} may: try again"
+            raise busy(words, self.retry_after)
+        self.taken += len(tokens)
+        self.tokens += sum(tokens)
+
+    @contextmanager
+    def held(self, count: int = 1) -> Iterator[None]:
+        """Hold places for texts whose tokens are not known yet, until the block ends.  Raises RequestError."""
+        self.check(count)
+        self.taken += count
+        try:
+            yield
+        finally:
+            self.taken -= count
+
+    def leave(self, tokens: int) -> None:
+        """Give back the place of one text with so many tokens."""
+        self.taken -= 1
+        self.tokens -= tokens
+        now = time.monotonic()
+        if self._left_at is not None:
+            gap = now - self._left_at
+            self._pace += (RECENT if self._pace else 1.0) * (gap - self._pace)
+        self._left_at = now if self.taken >= self.running else None
+
+    @property
+    def retry_after(self) -> int:
+        """Whole seconds in which those who wait now will have a turn, at the present pace: at least 1."""
+        waiting = max(0, self.taken - self.running)
+        return min(LONGEST_RETRY, max(1, math.ceil(waiting * self._pace)))
 
 
 class Served:
@@ -60,21 +130,6 @@ class Served:
         return OneByOne(self.pipe.runtime, slots=self._slots)
 
     @property
-    def task(self) -> str:
-        """The name of its task."""
-        return self.spec.name
-
-    @property
-    def kind(self) -> str:
-        """What an answer is: text, labels, spans, vectors, ranking or number."""
-        return self.spec.answers
-
-    @property
-    def labels(self) -> list[str]:
-        """The classes of a classifier, in order."""
-        return [str(label) for label in getattr(self.pipe, "labels", [])]
-
-    @property
     def verb(self) -> str:
         """The last part of its route; that of every model where the server has a route of the verb's name."""
         return registry.ANY if self.spec.verb in RESERVED else self.spec.verb
@@ -93,29 +148,22 @@ class Served:
         except InputError:
             return False
 
-    @property
-    def most_inputs(self) -> int:
-        """Inputs of a request: texts that are continued have a place each."""
-        return min(MOST_INPUTS, self.places.most) if self.writes else MOST_INPUTS
-
     def request_schema(self) -> Schema:
-        """The body of a request to its typed route."""
-        return request_schema(self.command, self.most_inputs)
+        """The body of a request to its typed route; texts that are continued have a place each."""
+        return request_schema(self.command, min(MOST_INPUTS, self.places.most) if self.writes else MOST_INPUTS)
 
     def described(self) -> dict[str, Any]:
         """Its entry in the list of models."""
+        fields = self.request_schema()["properties"]
         return {
             **{"id": self.name, "object": "model", "created": self.created, "owned_by": "headway"},
-            **{**self.loaded_as, "title": self.spec.title, "kind": self.kind, "verb": self.verb},
-            **{"route": f"/{self.verb}", "reads": self.spec.reads, "labels": self.labels},
+            **{**self.loaded_as, "title": self.spec.title, "kind": self.spec.answers, "verb": self.verb},
+            **{"route": f"/{self.verb}", "reads": self.spec.reads},
+            "labels": [str(label) for label in getattr(self.pipe, "labels", [])],
             **{"context": self.context, "chat": self.chat, "completions": self.writes},
             "training": self.directory is not None,
-            "schema": inputs_schema(self.command, self.most_inputs),
-            "options": {
-                key: value
-                for key, value in self.request_schema()["properties"].items()
-                if key not in ("model", "inputs")
-            },
+            "schema": fields["inputs"],
+            "options": {name: field for name, field in fields.items() if name not in ("model", "inputs")},
         }
 
     def test(self) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headway.serving.schema import Schema, optional
+from headway.serving.body import BOOLEAN, STRING, Schema, array, integer, number, optional, string
 from headway.tasks.command import Command, Option
 
 MOST_INPUTS = 256
@@ -13,41 +13,31 @@ MOST_WORDS = 1 << 14
 LONGEST_OPTION = 1000
 LARGEST = 10**9
 KINDS: dict[type, Schema] = {
-    bool: {"type": "boolean"},
-    int: {"type": "integer", "minimum": -LARGEST, "maximum": LARGEST},
-    float: {"type": "number", "minimum": -LARGEST, "maximum": LARGEST},
-    str: {"type": "string", "maxLength": LONGEST_OPTION},
+    bool: BOOLEAN,
+    int: integer(-LARGEST, LARGEST),
+    float: number(-LARGEST, LARGEST),
+    str: string(most=LONGEST_OPTION),
 }
 
 
-def served_options(command: type[Command]) -> list[Option]:
-    """The options of a command that say something to a server: not those of a conversation in a terminal."""
-    return [one for one in command.options if not command.interactive or command.interactive not in _of(one)]
-
-
-def _of(option: Option) -> tuple[str, str | None]:
-    return option.name, option.goes_with
-
-
-def inputs_schema(command: type[Command], most: int) -> Schema:
+def _inputs(command: type[Command], most: int) -> Schema:
     """The inputs, ``most`` at most: texts, or lists of their words, or pictures as base64."""
-    item: Schema = {"type": "string", "maxLength": LONGEST_INPUT}
+    item = string(most=LONGEST_INPUT)
     if command.spec.reads == "picture":
-        item = {"type": "string", "contentEncoding": "base64", "minLength": 1}
+        item = {**string(1), "contentEncoding": "base64"}
     if command.takes_words:
-        item = {"anyOf": [item, {"type": "array", "items": item, "maxItems": MOST_WORDS}]}
-    return {"type": "array", "items": item, "minItems": 1, "maxItems": most}
+        item = {"anyOf": [item, array(item, most=MOST_WORDS)]}
+    return array(item, 1, most)
 
 
 def request_schema(command: type[Command], most: int) -> Schema:
     """The body of a request with ``most`` inputs at most."""
-    properties: dict[str, Any] = {
-        "model": optional({"type": "string", "description": "The name of the model; not needed where there is one."}),
-        "inputs": inputs_schema(command, most),
-    }
-    for option in served_options(command):
-        properties[option.name] = _option(option)
-    return {"type": "object", "properties": properties, "required": ["inputs"], "additionalProperties": False}
+    model = {**STRING, "description": "The name of the model; not needed where there is one."}
+    fields = {"model": optional(model), "inputs": _inputs(command, most)}
+    for one in command.options:
+        if not command.interactive or command.interactive not in (one.name, one.goes_with):  # no conversations
+            fields[one.name] = _option(one)
+    return {"type": "object", "properties": fields, "required": ["inputs"], "additionalProperties": False}
 
 
 def _option(option: Option) -> Schema:
@@ -56,17 +46,15 @@ def _option(option: Option) -> Schema:
         if limit is not None and option.type in (int, float):
             kind[name] = limit
     if option.several:
-        item = {**kind, "minLength": 1, "maxLength": 64}
-        kind = {"type": "array", "items": item, "maxItems": 4}
-    default = False if option.type is bool else [] if option.several else option.default
-    return {**optional(kind, default), "description": option.help}
+        kind = array({**kind, **string(1, 64)}, most=4)
+    return {**optional(kind, _default(option)), "description": option.help}
+
+
+def _default(option: Option) -> Any:
+    return False if option.type is bool else [] if option.several else option.default
 
 
 def given_options(command: type[Command], body: dict[str, Any]) -> dict[str, Any]:
     """Every option of the command by name: what the request says, or else the default."""
-    found: dict[str, Any] = {}
-    for option in command.options:
-        default = False if option.type is bool else () if option.several else option.default
-        value = body.get(option.name, default)
-        found[option.name] = tuple(value) if isinstance(value, list) else value
-    return found
+    found = {option.name: body.get(option.name, _default(option)) for option in command.options}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
 
-from headway.serving.answers import as_json
-from headway.serving.errors import RequestError
+from headway.serving.responses import RequestError, as_json
 from headway.serving.settings import Settings
 
 LOOK_EVERY = 10
@@ -80,6 +79,20 @@ def protocol(settings: Settings) -> Any:
                 self.transport.close()
 
     return Connection
+
+
+def server_config(app: Any, settings: Settings, **more: Any) -> Any:
+    """How uvicorn serves an application with such connections, and without a log of its own."""
+    import uvicorn
+
+    return uvicorn.Config(
+        app,
+        http=protocol(settings),
+        **dict.fromkeys(("access_log", "server_header", "proxy_headers"), False),
+        **{"ws": "none", "log_config": None, "timeout_keep_alive": 5},
+        h11_max_incomplete_event_size=settings.header_bytes,
+        **more,
+    )
 
 
 def end_stalled(connections: Iterable[Any], counter: int) -> None:

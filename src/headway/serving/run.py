@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import resource
+import signal
 import sys
 import threading
 import time
@@ -15,11 +16,11 @@ from typing import Any
 
 from headway.errors import InputError, RunFailed
 from headway.serving.app import create_app
+from headway.serving.capture_warnings import install
 from headway.serving.models import Models
-from headway.serving.protocol import end_stalled, protocol
+from headway.serving.protocol import end_stalled, server_config
 from headway.serving.settings import Settings
 from headway.serving.state import State
-from headway.serving.warned import listen
 
 LOOK = 0.05
 """Seconds between two looks at what is still being answered."""
@@ -35,28 +36,13 @@ def serve(models: Models, settings: Settings, said: Callable[[str], None], reloa
     The first signal lets answers be finished, for at most ``drain_seconds``; the second ends them.  ``said`` is told
     the address once it listens, ``reload`` is called on SIGHUP.  Raises InputError for an address that is taken.
     """
-    import uvicorn
-
-    listen()
+    install()
     logging.basicConfig(handlers=[JsonLines()])
     warnings.filterwarnings("ignore", module=r"PIL\.")  # what Pillow warns of, a request is told
     app = create_app(models, settings)
     _allow_files(settings.connections + 64)
-    config = uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        http=protocol(settings),
-        ws="none",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        h11_max_incomplete_event_size=settings.header_bytes,
-        timeout_keep_alive=5,
-        timeout_graceful_shutdown=int(AFTER),
-        lifespan="on",
-    )
+    place: dict[str, Any] = {"host": settings.host, "port": settings.port}
+    config = server_config(app, settings, **place, timeout_graceful_shutdown=int(AFTER), lifespan="on")
     server = draining_server(config, models, settings, app.state.headway, said)
     _on_hangup(reload)
     try:
@@ -84,7 +70,6 @@ class JsonLines(logging.Handler):
 
 def _on_hangup(reload: Callable[[], None]) -> None:
     """Call ``reload`` in a thread of its own on SIGHUP, where there is such a signal."""
-    import signal
 
     def begin(_number: int, _frame: Any) -> None:
         threading.Thread(target=reload, daemon=True, name="headway-reload").start()

@@ -12,9 +12,7 @@ from headway.errors import InputError
 from headway.reports.record import Record, read_record, series
 from headway.reports.verdict import kept_in_words, verdict
 from headway.reports.wording import mapping, number
-from headway.serving.answers import answer
-from headway.serving.errors import RequestError
-from headway.serving.in_thread import in_thread
+from headway.serving.responses import RequestError, answer, in_thread
 from headway.tasks.registry import known
 from headway.training.store.sizes import snapshots
 

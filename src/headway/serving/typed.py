@@ -10,18 +10,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from headway.errors import InputError
-from headway.serving.answers import answer_in_pieces, unless_gone
-from headway.serving.body import read_body
-from headway.serving.errors import RequestError, invalid
+from headway.serving.body import STRING, optional, read_body
+from headway.serving.capture_warnings import capture_warnings, of_part
 from headway.serving.gate import ROUTE
 from headway.serving.generation import Generation
-from headway.serving.in_thread import in_thread
 from headway.serving.jobs import AT_ONCE, answered, characters, parts
-from headway.serving.models import Models, Served
-from headway.serving.openai.ways import typed_ways
+from headway.serving.models import Served
+from headway.serving.openai.fields import typed_options
 from headway.serving.options import given_options
+from headway.serving.responses import RequestError, answer_in_pieces, in_thread, invalid, unless_gone
 from headway.serving.state import State
-from headway.serving.warned import heard, of_part
 from headway.tasks import registry
 from headway.tasks.command import Command, Inputs
 from headway.tasks.inputs import Prompt
@@ -30,24 +28,14 @@ MOST_VALUES = 1_000_000
 """Values that the answers to one request may have, as ``Command.size`` counts them."""
 MOST_PIXELS, MOST_PIXELS_IN_ALL = 1 << 25, 1 << 27
 """Pixels of a picture, and of those of a request."""
-ANY_SCHEMA = {
-    "type": "object",
-    "properties": {"model": {"type": ["string", "null"], "default": None}},
-    "required": [],
-    "additionalProperties": True,
-}
+ANY_SCHEMA = {"type": "object", "properties": {"model": optional(STRING)}}
 """What is checked before the model, and so the schema of its route, is known."""
-
-
-def verbs(models: Models) -> list[str]:
-    """The verbs that have a route now: those of the models, and the one of every model."""
-    return list(dict.fromkeys([*(served.verb for served in models), registry.ANY]))
 
 
 async def typed(request: Any, state: State) -> Any:
     """Answer a request to ``/{verb}``."""
     verb = request.path_params["verb"]
-    if verb not in verbs(state.models):
+    if verb not in (registry.ANY, *(served.verb for served in state.models)):
         raise RequestError(404, "there is no such route")
     if request.method != "POST":
         raise RequestError(405, f"/{verb} is for POST", headers={"allow": "POST"})
@@ -69,14 +57,14 @@ async def _written(served: Served, body: dict[str, Any], state: State) -> dict[s
     def prompts() -> list[Prompt]:
         found = []
         for number, text in enumerate(body["inputs"]):
-            with heard() as of_input:
+            with capture_warnings() as of_input:
                 found.append(served.pipe.checked_prompt(text))
             said.extend(one if len(body["inputs"]) == 1 else f"inputs[{number}]: {one}" for one in of_input)
         return found
 
     with served.places.held(len(body["inputs"])):
         given = await in_thread(prompts)
-    texts = (await Generation(served, given, typed_ways(body), state.settings, state.metrics).whole()).texts
+    texts = (await Generation(served, given, typed_options(body), state).whole()).texts
     return {"answers": texts, **({"warnings": said} if said else {})}
 
 
@@ -96,7 +84,7 @@ async def _answered(served: Served, body: dict[str, Any], state: State) -> dict[
 class _Use:
     """A command with its inputs, in the worker's thread: None begins it, ``...`` gives all results.
 
-    Requests with the same options are answered together (``serving.work.Joinable``).
+    Requests with the same options are answered together (``serving.worker``).
     """
 
     most = AT_ONCE
@@ -113,7 +101,7 @@ class _Use:
             return self._begin()
         if part is ...:
             return self._results()
-        with heard() as said:
+        with capture_warnings() as said:
             answers = self._compute(part)
         first = sum(map(len, self.found))
         self.warnings += of_part(said, "inputs", slice(first, first + len(part)), len(self.values))
@@ -140,7 +128,7 @@ class _Use:
 
         Raises RuntimeError where it is warned of some: of which is known when each request is answered alone.
         """
-        with heard(refuse=True):
+        with capture_warnings(refuse=True):
             return self._compute(inputs)
 
     def _compute(self, inputs: list[Any]) -> Sequence[Any]:

@@ -21,13 +21,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from headway.serving.answers import answer, unless_gone
-from headway.serving.errors import RequestError, invalid
-from headway.serving.failures import handle_errors
-from headway.serving.gate import ROUTE, Gate
-from headway.serving.in_thread import in_thread
-from headway.serving.playground_files import FRONT, page
-from headway.serving.protocol import end_stalled, protocol
+from headway.serving.protocol import end_stalled, server_config
+from headway.serving.responses import RequestError, answer, in_thread, invalid, unless_gone
+from headway.serving.routes import GET, add_routes
 from headway.serving.settings import Settings
 from headway.serving.state import Shared
 from headway.serving.training import run_so_far
@@ -103,25 +99,12 @@ class WatchApp:
         self.run, self.shared, self.ending = Watched(directory), Shared(settings), asyncio.Event()
         self.asked_at: float | None = None
         """when a page last asked"""
-        app = Starlette()
-        handle_errors(app)
-        app.add_middleware(Gate, state=self.shared)  # type: ignore[arg-type]
-        app.router.redirect_slashes = False
-        for path, handler in (
-            *(("/", self._front), ("/playground/{name}", self._file), ("/v1/models", self._models)),
-            *(("/training", self._training), ("/health", self._health)),
-        ):
-            app.router.add_route(path, _named(path, handler), methods=["GET"])
-        self._app = app
+        self._app = Starlette()
+        routes = {"/v1/models": self._models, "/training": self._training, "/health": self._health}
+        add_routes(self._app, self.shared, ((path, handler, GET) for path, handler in routes.items()))
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
-
-    async def _front(self, _request: Any) -> Any:
-        return page(FRONT)
-
-    async def _file(self, request: Any) -> Any:
-        return page(request.path_params["name"])
 
     async def _models(self, _request: Any) -> Any:
         return answer({"object": "list", "data": [self.run.described()]})
@@ -142,14 +125,6 @@ class WatchApp:
         ended = self.ending.is_set()
         told = await in_thread(lambda: self.run.told(now=ended))
         return answer({"model": self.run.name, **told, "ended": ended})
-
-
-def _named(path: str, handler: Any) -> Any:
-    async def named(request: Any) -> Any:
-        request.scope.setdefault(ROUTE, path)
-        return await handler(request)
-
-    return named
 
 
 def _seconds(given: str) -> float:
@@ -191,20 +166,7 @@ def main(directory: str, parent: int, listening: socket.socket) -> None:
                     return True
             return await super().on_tick(counter)
 
-    config = uvicorn.Config(
-        app,
-        http=protocol(settings),
-        ws="none",
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        h11_max_incomplete_event_size=settings.header_bytes,
-        timeout_keep_alive=5,
-        timeout_graceful_shutdown=1,
-        lifespan="off",
-    )
+    config = server_config(app, settings, log_level="critical", timeout_graceful_shutdown=1, lifespan="off")
     Server(config).run(sockets=[listening])
 
 

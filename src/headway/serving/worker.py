@@ -1,13 +1,17 @@
 """The thread that owns a model: it continues all its texts together, a token of each at a time, or answers its jobs.
 
-    worker = Worker(batcher, slots=16)
+    worker = Worker(make_batcher)
     worker.start(loop)
     worker.begin(text, tell)            # tell(piece) in the event loop for every piece, the last one with ``finish``
     worker.leave(text)                  # its client is gone: its slot is free before the next token
     await worker.run(answer, parts)     # a pipeline's answers to parts of a request, one part after the other
 
-Parts of several requests that wait are answered in one call where their ``answer`` is ``Joinable``.  Requests have
-their parts answered in turn; what computes a long part calls ``between`` now and then.
+Requests have their parts answered in turn; what computes a long part calls ``between`` now and then.  Parts that are
+lists of inputs and wait are answered in one call where each ``answer`` has the same ``kind``, which is hashable, and
+
+    most                inputs of a call at most
+    compute(inputs)     the answers, in order; none depends on the others
+    take(answers)       keeps those to a part: ``answer(part)`` is ``take(compute(part))``
 
 Everything that touches the model happens in that thread, between two steps.
 """
@@ -19,6 +23,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -27,14 +32,29 @@ import torch
 from headway.errors import InputError
 from headway.models.freed_memory import return_freed_memory
 from headway.runtime.batcher import Batcher, Request
-from headway.serving.errors import failed, unavailable
-from headway.serving.text import Piece, Text
-from headway.serving.work import Job, Left
+from headway.serving.responses import failed, unavailable
+from headway.serving.text_stream import Delta, TextStream
 
-Tell = Callable[[Piece], None]
+Tell = Callable[[Delta], None]
 LOG = logging.getLogger("headway.serving")
 IDLE = 0.5
 """Seconds after which a worker without work gives a sign of life."""
+
+
+class Left(Exception):
+    """Nobody waits any more for what is being computed."""
+
+
+@dataclass(eq=False)
+class Job:
+    """The parts of a request that a pipeline answers, one after the other."""
+
+    answer: Any
+    parts: deque[Any]
+    done: asyncio.Future[list[Any]]
+    begun: asyncio.Future[None] | None
+    found: list[Any] = field(default_factory=list)
+    left: bool = False
 
 
 class Worker:
@@ -48,8 +68,7 @@ class Worker:
         """answers to jobs that are awaited; of the event loop alone"""
         self._computed: list[Job] = []
         """those of which a part is being computed"""
-        self._texts: dict[int, tuple[Request, Text, Tell]] = {}
-        self._requests: dict[int, Request] = {}
+        self._texts: dict[Request, tuple[TextStream, Tell]] = {}
         self._thread = threading.Thread(target=self._run, name="headway-worker", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.beat = time.monotonic()
@@ -87,11 +106,11 @@ class Worker:
         if self._computed and all(job.left for job in self._computed):
             raise Left
 
-    def begin(self, text: Text, tell: Tell) -> None:
+    def begin(self, text: TextStream, tell: Tell) -> None:
         """Continue a text."""
         self._given.put(lambda: self._begin(text, tell))
 
-    def leave(self, text: Text) -> None:
+    def leave(self, text: TextStream) -> None:
         """Stop writing a text; nothing more is told of it but one last piece with ``finish`` "cancelled"."""
         self._given.put(lambda: self._leave(text))
 
@@ -105,13 +124,10 @@ class Worker:
                 done.set_exception(unavailable("the server is stopping"))
 
         def end() -> None:
-            lost = [(tell, Piece(finish="cancelled")) for _, _, tell in self._texts.values()]
-            for request, _, _ in self._texts.values():
+            for request in self._texts:
                 if self.batcher is not None:
                     self.batcher.cancel(request)
-            self._texts.clear()
-            self._requests.clear()
-            self._tell(lost)
+            self._end_texts(Delta(finish="cancelled"))
             self._jobs.clear()
 
         self._given.put(end)
@@ -124,7 +140,7 @@ class Worker:
         ``begun`` is done when the first part is.
         """
         done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        job = Job(answer, parts, done, begun)
+        job = Job(answer, deque(parts), done, begun)
         self._asked.add(done)
         self._given.put(lambda: self._jobs.append(job))
         try:
@@ -169,34 +185,34 @@ class Worker:
                 self._log(error)
             wait = False
 
-    def _begin(self, text: Text, tell: Tell) -> None:
+    def _begin(self, text: TextStream, tell: Tell) -> None:
         """Let the batcher have a text; where it refuses it, this text alone fails."""
         assert self.batcher is not None
-        ways, prompt = text.ways, text.prompt
+        options, prompt = text.options, text.prompt
         try:
             request = self.batcher.submit(
                 prompt.ids,
-                ways.sampling,
-                max_tokens=ways.max_tokens,
+                options.sampling,
+                max_tokens=options.max_tokens,
                 ends=prompt.ends,
                 forbidden=prompt.forbidden,
-                seed=ways.seed,
-                penalties=ways.penalties,
-                likely=ways.likely,
+                seed=options.seed,
+                penalties=options.penalties,
+                likely=options.likely,
             )
         except Exception as error:
-            self._tell([(tell, Piece(finish="error", error=error))])
+            self._tell([(tell, Delta(finish="error", error=error))])
             self._log(error)
             return
-        self._texts[id(request)], self._requests[id(text)] = (request, text, tell), request
+        self._texts[request] = (text, tell)
 
-    def _leave(self, text: Text) -> None:
-        request = self._requests.pop(id(text), None)
-        if request is None or self.batcher is None:
-            return
-        self.batcher.cancel(request)
-        _, _, tell = self._texts.pop(id(request))
-        self._tell([(tell, Piece(finish="cancelled"))])
+    def _leave(self, text: TextStream) -> None:
+        for request, (one, tell) in self._texts.items():
+            if one is text and self.batcher is not None:
+                self.batcher.cancel(request)
+                del self._texts[request]
+                self._tell([(tell, Delta(finish="cancelled"))])
+                return
 
     def _step(self) -> None:
         """One token of every running text."""
@@ -208,22 +224,22 @@ class Worker:
             return
         told = []
         for request, token in found:
-            _, text, tell = self._texts[id(request)]
+            text, tell = self._texts[request]
             piece = self._piece(request, text, token)
             if piece.finish is not None or piece.error is not None:
-                del self._texts[id(request)], self._requests[id(text)]
+                del self._texts[request]
                 if not request.over:
                     self.batcher.cancel(request)
             told.append((tell, piece))
         self._tell(told)
 
-    def _piece(self, request: Request, text: Text, token: int | None) -> Piece:
+    def _piece(self, request: Request, text: TextStream, token: int | None) -> Delta:
         if request.unsound:
-            return Piece(finish="error", error=failed("the model gave values that are no numbers"))
+            return Delta(finish="error", error=failed("the model gave values that are no numbers"))
         try:
             return text.end() if token is None else text.push(token, request.likely)
         except Exception as error:
-            return Piece(finish="error", error=error)
+            return Delta(finish="error", error=error)
 
     def _work(self, job: Job) -> None:
         """The next part of a job, with those of other jobs that can be answered in the same call."""
@@ -280,13 +296,11 @@ class Worker:
                 job.found.append(job.answer(job.parts.popleft()))
         except Left:
             self._drop(job)
-        except InputError as error:
-            self._jobs.remove(job)
-            self._settle(job, error)
         except Exception as error:
             self._jobs.remove(job)
             self._settle(job, error)
-            self._failed(error)
+            if not isinstance(error, InputError):
+                self._failed(error)
         else:
             if not job.parts:
                 self._jobs.remove(job)
@@ -309,12 +323,9 @@ class Worker:
     def _failed(self, error: Exception) -> None:
         """A step or a job failed: what was computed in it is lost, and the worker goes on, unless memory is short."""
         self._log(error)
-        lost = [(tell, Piece(finish="error", error=error)) for _, _, tell in self._texts.values()]
-        self._texts.clear()
-        self._requests.clear()
         if self._make is not None:
             self.batcher = self._make()
-        self._tell(lost)
+        self._end_texts(Delta(finish="error", error=error))
         if _is_fatal(error):
             raise error
         if self.on_failure is not None:
@@ -325,20 +336,21 @@ class Worker:
         LOG.error("a model failed to compute answers", exc_info=error)
 
     def _fail_all(self, error: BaseException) -> None:
-        lost = [(tell, Piece(finish="error", error=failed())) for _, _, tell in self._texts.values()]
-        self._tell(lost)
-        for job in self._jobs:
-            self._settle(job, error)
-        while True:  # what is asked for from now on fails too
+        """End every text and job, and those that are asked for from now on."""
+        while True:
+            self._end_texts(Delta(finish="error", error=failed()))
+            while self._jobs:
+                self._settle(self._jobs.popleft(), error)
             asked = self._given.get()
             if asked is None:
                 return
-            jobs, texts = len(self._jobs), len(self._texts)
             asked()
-            for job in list(self._jobs)[jobs:]:
-                self._settle(job, error)
-            for _, _, tell in list(self._texts.values())[texts:]:
-                self._tell([(tell, Piece(finish="error", error=failed()))])
+
+    def _end_texts(self, piece: Delta) -> None:
+        """Write no text any more; the last piece of each is this one."""
+        lost = [(tell, piece) for _, tell in self._texts.values()]
+        self._texts.clear()
+        self._tell(lost)
 
     def _settle(self, job: Job, error: BaseException | None) -> None:
         def settle() -> None:
@@ -351,7 +363,7 @@ class Worker:
 
         self._call(settle)
 
-    def _tell(self, told: list[tuple[Tell, Piece]]) -> None:
+    def _tell(self, told: list[tuple[Tell, Delta]]) -> None:
         """Tell all pieces of a step in one turn of the event loop."""
         if told:
             self._call(lambda: [tell(piece) for tell, piece in told])

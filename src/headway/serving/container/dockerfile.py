@@ -1,8 +1,8 @@
 """The text of the Dockerfile, for CPUs and for GPUs, and of its .dockerignore."""
 
 import json
+import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from headway import __version__
 
@@ -13,25 +13,6 @@ USER = 10001
 STOP_SECONDS = 40
 """Answers may take 30 s to finish after SIGTERM, and what is left is told so for 3 s more."""
 IGNORE = f"# Only these are sent to the builder.\n*\n!{CONSTRAINTS}\n!{WHEELS}\n!{MODELS}\n"
-
-
-@dataclass(frozen=True)
-class Contents:
-    """What the image holds and runs."""
-
-    headway: str
-    """the file name of its wheel"""
-    others: tuple[str, ...]
-    """wheels of packages that bring a task"""
-    packages: tuple[str, ...]
-    """packages of the index that the models need in addition"""
-    served: tuple[str, ...]
-    """the arguments RUN of ``headway serve``"""
-    options: tuple[str, ...]
-    """the options of ``headway serve`` that were given"""
-    port: int
-    python: str
-    """major and minor version"""
 
 
 CPU = """\
@@ -99,11 +80,12 @@ HEALTH = (
 """It asks the port itself: urllib would ask a proxy where the environment names one."""
 
 
-def dockerfile(contents: Contents, *, cuda: bool = False) -> str:
-    """The Dockerfile that serves ``contents``, on a CPU or, with ``cuda``, on a GPU."""
-    port = contents.port
-    installed = [f"'/install/{WHEELS}/{contents.headway}[serve]'"]
-    installed += [f"/install/{WHEELS}/{name}" for name in contents.others]
+def dockerfile(installed: Sequence[str], served: Sequence[str], port: int, *, cuda: bool = False) -> str:
+    """The text of the file, for a CPU or, with ``cuda``, for a GPU.
+
+    ``installed`` are the words of ``pip install`` for what serves the models, ``served`` the arguments and options of
+    ``headway serve``.
+    """
     begin = TRIED.format(
         version=__version__,
         file=" -f Dockerfile.cuda" if cuda else "",
@@ -117,21 +99,16 @@ def dockerfile(contents: Contents, *, cuda: bool = False) -> str:
         constraints=CONSTRAINTS,
         wheels=WHEELS,
         models=MODELS,
-        packages=" ".join([*installed, *contents.packages]),
+        packages=" ".join(installed),
         user=USER,
         port=port,
         health=_words("python", "-c", HEALTH.format(port=port)),
-        entry=_words("headway", "serve", *contents.served, "--host=0.0.0.0", f"--port={port}", *contents.options),
+        entry=_words("headway", "serve", *served),
     )
-    return begin + (CUDA if cuda else CPU).format(python=contents.python) + rest
+    python = ".".join(platform.python_version_tuple()[:2])
+    return begin + (CUDA if cuda else CPU).format(python=python) + rest
 
 
 def _words(*words: str) -> str:
     """A command that Docker starts as it is, without a shell, so that it is the process that gets SIGTERM."""
     return json.dumps(list[str](words))
-
-
-def constraints(versions: Sequence[tuple[str, str]]) -> str:
-    """The content of constraints.txt: the versions of packages.  A local one, such as 2.13.0+cpu, is on no index."""
-    lines = "".join(f"{name}=={version.partition('+')[0]}\n" for name, version in versions)
-    return f"# The versions with which the models were served where this was written.\n{lines}"

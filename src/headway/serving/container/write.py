@@ -10,7 +10,6 @@ Headway is copied as it is installed here: an index may hold another version, or
 checkout may have changes that no version names.
 """
 
-import platform
 import re
 import shutil
 import warnings
@@ -30,7 +29,7 @@ from headway.io.strict_json import read_object
 from headway.runtime.engines.choose import choose, engine_device
 from headway.runtime.engines.exported import checked_export
 from headway.runtime.engines.registry import SPECS, TORCH
-from headway.serving.container.dockerfile import CONSTRAINTS, IGNORE, MODELS, WHEELS, Contents, constraints, dockerfile
+from headway.serving.container.dockerfile import CONSTRAINTS, IGNORE, MODELS, WHEELS, dockerfile
 from headway.serving.container.wheel import write_wheel
 from headway.tasks import registry
 from headway.training.store.facts import ENDINGS, PART, read_facts
@@ -40,6 +39,7 @@ from headway.workflows.load import load
 
 PIECE = 1 << 20
 """Bytes that are copied at once."""
+PINNED = "# The versions with which the models were served where this was written.\n"
 COMPILED_ENGINE = "llama.cpp"
 """Its package is compiled when it is installed, by programs that a slim image does not have."""
 
@@ -134,9 +134,10 @@ def write_container(
         with staged_directory(place.absolute()) as staged:
             used = [_add(model, staged, how) for model in models]
             tasks, engines = {task for task, _ in used}, {name for _, names in used for name in names}
-            contents = _add_packages(staged, tasks, engines, models, port, tuple(options))
-            (staged / "Dockerfile").write_text(dockerfile(contents), encoding="utf-8")
-            (staged / "Dockerfile.cuda").write_text(dockerfile(contents, cuda=True), encoding="utf-8")
+            installed = _add_packages(staged, tasks, engines)
+            served = [*(model.argument for model in models), "--host=0.0.0.0", f"--port={port}", *options]
+            for name, cuda in (("Dockerfile", False), ("Dockerfile.cuda", True)):
+                (staged / name).write_text(dockerfile(installed, served, port, cuda=cuda), encoding="utf-8")
             (staged / ".dockerignore").write_text(IGNORE, encoding="utf-8")
             total = sum(path.stat().st_size for path in (staged / MODELS).rglob("*") if path.is_file())
             put_in_place(staged, place.absolute())
@@ -202,10 +203,8 @@ def _add(model: Model, staged: Path, how: dict[str, Any]) -> tuple[str, set[str]
     return task, used
 
 
-def _add_packages(
-    staged: Path, tasks: set[str], engines: set[str], models: Sequence[Model], port: int, options: tuple[str, ...]
-) -> Contents:
-    """Write the wheels and constraints.txt."""
+def _add_packages(staged: Path, tasks: set[str], engines: set[str]) -> list[str]:
+    """Write the wheels and constraints.txt; returns what pip is told to install."""
     try:
         own = distribution("headway")
     except PackageNotFoundError:
@@ -218,22 +217,14 @@ def _add_packages(
     others = registry.packages(tasks)
     folder = staged / WHEELS
     folder.mkdir()
-    wheel = write_wheel(own, {"headway"}, folder)
-    wheels = [write_wheel(package, {module}, folder) for package, module in others]
+    wheels = [write_wheel(package, {module}, folder) for package, module in [(own, "headway"), *others]]
     names = [name for package in (own, *(package for package, _ in others)) for name in _required(package)]
-    pinned = constraints(sorted(_installed({*names, *packages})))
-    (staged / CONSTRAINTS).write_text(pinned, encoding="utf-8")
+    lines = (f"{name}=={version.partition('+')[0]}\n" for name, version in sorted(_installed({*names, *packages})))
+    (staged / CONSTRAINTS).write_text(PINNED + "".join(lines), encoding="utf-8")  # +cpu is on no index
     for path in (folder, *folder.iterdir()):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    return Contents(
-        headway=wheel.name,
-        others=tuple(path.name for path in wheels),
-        packages=tuple(packages),
-        served=tuple(model.argument for model in models),
-        options=options,
-        port=port,
-        python=".".join(platform.python_version_tuple()[:2]),
-    )
+    first, *more = (f"/install/{WHEELS}/{path.name}" for path in wheels)
+    return [f"'{first}[serve]'", *more, *packages]
 
 
 def _required(package: Distribution) -> Iterator[str]:

@@ -5,57 +5,43 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
-from headway.serving.answers import PING, answer, event, unless_gone
-from headway.serving.body import read_body
-from headway.serving.errors import invalid
+from headway.serving.body import BOOLEAN, STRING, array, integer, one_of, optional, record, string
+from headway.serving.capture_warnings import capture_warnings
 from headway.serving.generation import Generation, check_fits
-from headway.serving.in_thread import in_thread
 from headway.serving.models import Served
-from headway.serving.openai.completions import streamed, writer
-from headway.serving.openai.ways import SAMPLING, check_count, check_stream, unread, unsupported, ways
-from headway.serving.schema import Schema, optional
+from headway.serving.openai.completions import read_request, reply
+from headway.serving.openai.fields import SAMPLING, check_count, generation_options, unread
+from headway.serving.responses import PING, event, in_thread, invalid, unless_gone
 from headway.serving.state import State
-from headway.serving.text import Token
-from headway.serving.warned import heard
+from headway.serving.text_stream import Token
 from headway.tasks.inputs import Prompt
 from headway.text.chat.template import MEANT
 
-PART: Schema = {
-    "type": "object",
-    "properties": {"type": {"type": "string", "enum": ["text"]}, "text": {"type": "string"}},
-    "required": ["type", "text"],
-}
-MESSAGE: Schema = {
-    "type": "object",
-    "properties": {
-        "role": {"type": "string", "enum": ["system", "developer", "user", "assistant"]},
-        "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": PART, "minItems": 1, "maxItems": 64}]},
-        "name": optional({"type": "string", "maxLength": 64}),
-    },
-    "required": ["role", "content"],
-}
-SCHEMA: Schema = {
-    "type": "object",
-    "properties": {
-        "model": {"type": "string"},
-        "messages": {"type": "array", "items": MESSAGE, "minItems": 1, "maxItems": 256},
-        "max_tokens": optional({"type": "integer", "minimum": 1, "maximum": 1 << 31}),
-        "max_completion_tokens": optional({"type": "integer", "minimum": 1, "maximum": 1 << 31}),
-        "logprobs": optional({"type": "boolean"}, False),
-        "top_logprobs": optional({"type": "integer", "minimum": 0, "maximum": 20}),
-        **SAMPLING,
-    },
-    "required": ["model", "messages"],
-    "additionalProperties": True,
-}
+PART = record(type=one_of("text"), text=STRING)
+MESSAGE = record(
+    "role",
+    "content",
+    role=one_of("system", "developer", "user", "assistant"),
+    content={"anyOf": [STRING, array(PART, 1, 64)]},
+    name=optional(string(most=64)),
+)
+SCHEMA = record(
+    "model",
+    "messages",
+    model=STRING,
+    messages=array(MESSAGE, 1, 256),
+    max_tokens=optional(integer(1, 1 << 31)),
+    max_completion_tokens=optional(integer(1, 1 << 31)),
+    logprobs=optional(BOOLEAN, False),
+    top_logprobs=optional(integer(0, 20)),
+    **SAMPLING,
+    others=True,
+)
 
 
 async def chat(request: Any, state: State) -> Any:
     """Reply to the conversation of a request."""
-    body = await read_body(request, SCHEMA, strict=state.settings.strict)
-    served = writer(state, body["model"])
-    check_stream(body)
-    unsupported(body)
+    body, served = await read_request(request, state, SCHEMA)
     if body["top_logprobs"] is not None and not body["logprobs"]:
         raise invalid("top_logprobs goes with logprobs: true", "top_logprobs")
     check_count(body["n"], 1)
@@ -64,12 +50,9 @@ async def chat(request: Any, state: State) -> Any:
         prompt, said = await unless_gone(request, in_thread(_prompt, served, messages))
     asked = body["max_completion_tokens"] if body["max_completion_tokens"] is not None else body["max_tokens"]
     likely = (body["top_logprobs"] or 0) if body["logprobs"] else None
-    how = ways(body, served, check_fits(served, [prompt], asked, "messages"), likely)
-    generation = Generation(served, [prompt], how, state.settings, state.metrics, n=body["n"])
-    work = _Work(served, body, generation, [*said, *unread(body, SCHEMA)])
-    if body["stream"]:
-        return await streamed(request, generation, work.events, state)
-    return answer(await unless_gone(request, work.whole()))
+    how = generation_options(body, served, check_fits(served, [prompt], asked, "messages"), likely)
+    generation = Generation(served, [prompt], how, state, n=body["n"])
+    return await reply(request, _Reply(served, body, generation, [*said, *unread(body, SCHEMA)]), state)
 
 
 def _message(given: dict[str, Any]) -> dict[str, Any]:
@@ -82,7 +65,7 @@ def _message(given: dict[str, Any]) -> dict[str, Any]:
 
 def _prompt(served: Served, messages: list[dict[str, Any]]) -> tuple[Prompt, list[str]]:
     """A conversation for the model, and warnings of what its template does not read.  Raises InputError."""
-    with heard() as said:
+    with capture_warnings() as said:
         prompt = served.pipe.prompt_of_chat(messages)
     nameless = [{key: one[key] for key in one if key != "name"} for one in messages]
     if nameless != messages and served.pipe.prompt_of_chat(nameless).ids == prompt.ids:
@@ -90,7 +73,7 @@ def _prompt(served: Served, messages: list[dict[str, Any]]) -> tuple[Prompt, lis
     return prompt, said
 
 
-class _Work:
+class _Reply:
     """The answer to one request, whole or as events."""
 
     def __init__(self, served: Served, body: dict[str, Any], generation: Generation, said: list[str]):
@@ -116,7 +99,7 @@ class _Work:
         return {**self._head("chat.completion"), "choices": choices, "usage": self.generation.usage()}
 
     async def events(self) -> AsyncIterator[bytes]:
-        """The answer piece by piece."""
+        """The answer piece by delta."""
         with_usage = bool(self.body["stream_options"] and self.body["stream_options"].get("include_usage"))
         more: dict[str, Any] = {"usage": None} if with_usage else {}
         head = self._head("chat.completion.chunk")
@@ -132,11 +115,11 @@ class _Work:
             if pair is None:
                 yield PING
                 continue
-            number, piece = pair
-            if piece.text or piece.tokens:
-                yield chunk(number, {"content": piece.text}, piece.tokens)
-            if piece.finish is not None:
-                yield chunk(number, {}, [], piece.finish)
+            number, delta = pair
+            if delta.text or delta.tokens:
+                yield chunk(number, {"content": delta.text}, delta.tokens)
+            if delta.finish is not None:
+                yield chunk(number, {}, [], delta.finish)
         if with_usage:
             yield event({**head, "choices": [], "usage": self.generation.usage()})
 

@@ -5,53 +5,37 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
-from headway.serving.answers import PING, EventStream, answer, event, unless_gone
-from headway.serving.body import read_body
-from headway.serving.errors import invalid
+from headway.serving.body import BOOLEAN, STRING, Schema, array, integer, optional, read_body, record
 from headway.serving.generation import Generation, check_fits
-from headway.serving.in_thread import in_thread
 from headway.serving.models import Served
-from headway.serving.openai.ways import SAMPLING, check_count, check_stream, unread, unsupported, ways
-from headway.serving.schema import Schema, optional
+from headway.serving.openai.fields import SAMPLING, check_count, generation_options, unread, unsupported
+from headway.serving.responses import PING, EventStream, answer, event, in_thread, invalid, unless_gone
 from headway.serving.state import State
-from headway.serving.text import Token
+from headway.serving.text_stream import Token
 from headway.tasks.inputs import Prompt
 
-ID: Schema = {"type": "integer", "minimum": 0, "maximum": 1 << 31}
-TEXT: Schema = {"type": "string"}
+ID = integer(0, 1 << 31)
 MOST_PROMPTS = 64
-PROMPT: Schema = {
-    "anyOf": [
-        TEXT,
-        {"type": "array", "items": TEXT, "minItems": 1, "maxItems": MOST_PROMPTS},
-        {"type": "array", "items": ID, "minItems": 1},
-        {"type": "array", "items": {"type": "array", "items": ID, "minItems": 1}, "minItems": 1, "maxItems": 64},
-    ]
-}
 MAX_TOKENS = 16
 """OpenAI's default."""
-SCHEMA: Schema = {
-    "type": "object",
-    "properties": {
-        "model": {"type": "string"},
-        "prompt": PROMPT,
-        "max_tokens": optional({"type": "integer", "minimum": 1, "maximum": 1 << 31}, MAX_TOKENS),
-        "logprobs": optional({"type": "integer", "minimum": 0, "maximum": 5}),
-        "echo": optional({"type": "boolean"}, False),
-        "best_of": optional({"type": "integer", "minimum": 1, "maximum": 8}),
-        **SAMPLING,
-    },
-    "required": ["model", "prompt"],
-    "additionalProperties": True,
-}
+PROMPT = {"anyOf": [STRING, array(STRING, 1, MOST_PROMPTS), array(ID, 1), array(array(ID, 1), 1, MOST_PROMPTS)]}
+SCHEMA = record(
+    "model",
+    "prompt",
+    model=STRING,
+    prompt=PROMPT,
+    max_tokens=optional(integer(1, 1 << 31), MAX_TOKENS),
+    logprobs=optional(integer(0, 5)),
+    echo=optional(BOOLEAN, False),
+    best_of=optional(integer(1, 8)),
+    **SAMPLING,
+    others=True,
+)
 
 
 async def completions(request: Any, state: State) -> Any:
     """Continue the prompts of a request."""
-    body = await read_body(request, SCHEMA, strict=state.settings.strict)
-    served = writer(state, body["model"])
-    check_stream(body)
-    unsupported(body)
+    body, served = await read_request(request, state, SCHEMA)
     if body["best_of"] is not None and body["best_of"] > body["n"]:
         raise invalid("best_of above n is not supported", "best_of", "unsupported_parameter")
     if body["echo"] and body["logprobs"] is not None:
@@ -62,34 +46,42 @@ async def completions(request: Any, state: State) -> Any:
     with served.places.held(body["n"] * len(given)):
         prompts = await unless_gone(request, in_thread(_prompts, served, given))
     most = check_fits(served, prompts, body["max_tokens"], "prompt")
-    how = ways(body, served, most, body["logprobs"])
-    generation = Generation(served, prompts, how, state.settings, state.metrics, n=body["n"])
-    echoes = [""] * len(generation.texts)
+    how = generation_options(body, served, most, body["logprobs"])
+    generation = Generation(served, prompts, how, state, n=body["n"])
+    echoes = [""] * len(given)
     if body["echo"]:
-        echoes = [_echo(one, prompt) for one, prompt in zip(given, prompts, strict=True) for _ in range(body["n"])]
-    work = _Work(served, body, generation, echoes)
-    if body["stream"]:
-        return await streamed(request, generation, work.events, state)
-    return answer(await unless_gone(request, work.whole()))
+        pairs = zip(given, prompts, strict=True)
+        echoes = [one if isinstance(one, str) else prompt.tokenizer.decode(one) for one, prompt in pairs]
+    echoes = [echo for echo in echoes for _ in range(body["n"])]
+    return await reply(request, _Reply(served, body, generation, echoes), state)
 
 
-def writer(state: State, name: str) -> Served:
-    """The model that continues texts.  Raises RequestError."""
-    served = state.models.find(name)
+async def read_request(request: Any, state: State, schema: Schema) -> tuple[dict[str, Any], Served]:
+    """The body of a request for texts, and the model that continues them.  Raises RequestError."""
+    body = await read_body(request, schema, strict=state.settings.strict)
+    served = state.models.find(body["model"])
     if not served.writes:
         raise invalid(f"{served.name} continues no texts: use /{served.verb}", "model")
-    return served
+    if body["stream_options"] is not None and not body["stream"]:
+        raise invalid("stream_options goes with stream: true", "stream_options")
+    unsupported(body)
+    return body, served
 
 
-async def streamed(request: Any, generation: Generation, events: Any, state: State) -> Any:
-    """A stream of events that begins when the first token is there, so that a refusal still has its status."""
-    await generation.__aenter__()
+async def reply(request: Any, work: Any, state: State) -> Any:
+    """The response with what some ``work`` gives: the whole, or a stream of events.
+
+    That begins when the first token is there, so that a refusal still has its status.
+    """
+    if not work.body["stream"]:
+        return answer(await unless_gone(request, work.whole()))
+    generation = await work.generation.__aenter__()
     try:
         await unless_gone(request, generation.started())
     except BaseException:
         await generation.__aexit__()
         raise
-    return EventStream(request, events(), generation.__aexit__, state.settings.write_seconds)
+    return EventStream(request, work.events(), generation.__aexit__, state.settings.write_seconds)
 
 
 def _prompts(served: Served, given: list[Any]) -> list[Prompt]:
@@ -105,16 +97,12 @@ def _prompts(served: Served, given: list[Any]) -> list[Prompt]:
     return found
 
 
-def _echo(given: Any, prompt: Prompt) -> str:
-    return given if isinstance(given, str) else prompt.tokenizer.decode(given)
-
-
 def _spelling(text: str, spelt: list[int]) -> str:
     """A token as OpenAI writes it: as text, or as bytes where it is a part of a character."""
     return text if text.encode() == bytes(spelt) else "bytes:" + "".join(f"\\x{byte:02x}" for byte in spelt)
 
 
-class _Work:
+class _Reply:
     """The answer to one request, whole or as events."""
 
     def __init__(self, served: Served, body: dict[str, Any], generation: Generation, echoes: list[str]):
@@ -136,7 +124,7 @@ class _Work:
         return {**self.head, "choices": choices, "usage": self.generation.usage(), "system_fingerprint": None}
 
     async def events(self) -> AsyncIterator[bytes]:
-        """The answer piece by piece."""
+        """The answer piece by delta."""
         with_usage = bool(self.body["stream_options"] and self.body["stream_options"].get("include_usage"))
         more: dict[str, Any] = {"usage": None} if with_usage else {}
         for number, echo in enumerate(self.echoes):
@@ -146,9 +134,9 @@ class _Work:
             if pair is None:
                 yield PING
                 continue
-            number, piece = pair
-            if piece.text or piece.finish is not None:
-                choice = self._choice(number, piece.text, piece.tokens, piece.finish)
+            number, delta = pair
+            if delta.text or delta.finish is not None:
+                choice = self._choice(number, delta.text, delta.tokens, delta.finish)
                 yield event({**self.head, "choices": [choice], **more})
         if with_usage:
             yield event({**self.head, "choices": [], "usage": self.generation.usage()})

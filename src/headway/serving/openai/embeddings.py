@@ -4,46 +4,33 @@ import base64
 from math import isfinite
 from typing import Any
 
-from headway.serving.answers import answer_in_pieces, unless_gone
-from headway.serving.body import read_body
-from headway.serving.errors import failed, invalid
-from headway.serving.in_thread import in_thread
+from headway.serving.body import STRING, array, one_of, optional, read_body, record, string
+from headway.serving.capture_warnings import capture_warnings, of_part
 from headway.serving.jobs import answered, characters, parts
 from headway.serving.models import Served
 from headway.serving.openai.completions import ID
-from headway.serving.openai.ways import unread, unsupported
-from headway.serving.schema import Schema, optional
+from headway.serving.openai.fields import unread, unsupported
+from headway.serving.responses import answer_in_pieces, failed, in_thread, invalid, unless_gone
 from headway.serving.state import State
-from headway.serving.warned import heard, of_part
 
 MOST = 2048
 """Inputs of a request, as with OpenAI."""
-TEXT: Schema = {"type": "string", "minLength": 1, "maxLength": 1 << 16}
-IDS: Schema = {"type": "array", "items": ID, "minItems": 1, "maxItems": 1 << 16}
-SCHEMA: Schema = {
-    "type": "object",
-    "properties": {
-        "model": {"type": "string"},
-        "input": {
-            "anyOf": [
-                TEXT,
-                {"type": "array", "items": TEXT, "minItems": 1, "maxItems": MOST},
-                IDS,
-                {"type": "array", "items": IDS, "minItems": 1, "maxItems": MOST},
-            ]
-        },
-        "encoding_format": optional({"type": "string", "enum": ["float", "base64"]}, "float"),
-    },
-    "required": ["model", "input"],
-    "additionalProperties": True,
-}
+TEXT, IDS = string(1, 1 << 16), array(ID, 1, 1 << 16)
+SCHEMA = record(
+    "model",
+    "input",
+    model=STRING,
+    input={"anyOf": [TEXT, array(TEXT, 1, MOST), IDS, array(IDS, 1, MOST)]},
+    encoding_format=optional(one_of("float", "base64"), "float"),
+    others=True,
+)
 
 
 async def embeddings(request: Any, state: State) -> Any:
     """The vectors of the inputs of a request."""
     body = await read_body(request, SCHEMA, strict=state.settings.strict)
     served = state.models.find(body["model"])
-    if served.kind != "vectors":
+    if served.spec.answers != "vectors":
         raise invalid(f"{served.name} gives no vectors: use /{served.verb}", "model")
     unsupported(body)
     given = body["input"]
@@ -54,7 +41,7 @@ async def embeddings(request: Any, state: State) -> Any:
 
     def answer(part: list[Any]) -> Any:
         nonlocal first
-        with heard() as warned:
+        with capture_warnings() as warned:
             found = served.pipe(part) if isinstance(part[0], str) else served.pipe.of_ids(part)
         said.extend(of_part(warned, "input", slice(first, first + len(part)), len(given)))
         first += len(part)

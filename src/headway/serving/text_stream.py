@@ -8,7 +8,7 @@ from headway.text.stream_decoder import StopStrings
 
 
 @dataclass(frozen=True)
-class Ways:
+class GenerationOptions:
     """How a text is continued."""
 
     sampling: Sampling
@@ -32,7 +32,7 @@ class Token:
 
 
 @dataclass
-class Piece:
+class Delta:
     """What is new of a text."""
 
     text: str = ""
@@ -48,16 +48,16 @@ LEAST = -9999.0
 """The log-probability of what is impossible, which JSON cannot say."""
 
 
-class Text:
+class TextStream:
     """One text that is being written.  Used by the worker's thread alone."""
 
-    def __init__(self, prompt: Prompt, ways: Ways):
-        self.prompt, self.ways = prompt, ways
-        self._decoder, self._stops = prompt.text, StopStrings(ways.stop)
+    def __init__(self, prompt: Prompt, options: GenerationOptions):
+        self.prompt, self.options = prompt, options
+        self._decoder, self._stops = prompt.text, StopStrings(options.stop)
         self._told: list[Token] = []
-        self._left = ways.max_tokens
+        self._left = options.max_tokens
 
-    def push(self, token: int, likely: Likely | None) -> Piece:
+    def push(self, token: int, likely: Likely | None) -> Delta:
         """What a new token makes known."""
         self._left -= 1
         if likely is not None:
@@ -69,21 +69,21 @@ class Text:
             return self._last(text, "length", 1)
         return self._piece(text, None, 1)
 
-    def end(self) -> Piece:
+    def end(self) -> Delta:
         """The rest, when the model has ended the text."""
         return self._last("", "stop", 0)
 
-    def _last(self, text: str, finish: str, count: int) -> Piece:
+    def _last(self, text: str, finish: str, count: int) -> Delta:
         more, stopped = self._stops.push(self._decoder.finish())
         rest = "" if stopped else self._stops.finish()
         return self._piece(text + more + rest, "stop" if stopped else finish, count)
 
-    def _piece(self, text: str, finish: str | None, count: int) -> Piece:
+    def _piece(self, text: str, finish: str | None, count: int) -> Delta:
         """A piece with the tokens behind it: they are held back as long as their text is."""
         tokens: list[Token] = []
         if text or finish is not None:
             tokens, self._told = self._told, []
-        return Piece(text, tokens, count, finish)
+        return Delta(text, tokens, count, finish)
 
     def _token(self, token: int, likely: Likely) -> Token:
         others = [(*self._spelt(other), max(LEAST, value)) for other, value in likely.others]

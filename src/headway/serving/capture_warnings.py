@@ -9,8 +9,8 @@ from typing import Any
 _THREAD = threading.local()
 
 
-def listen() -> None:
-    """Let ``heard`` hear the warnings of Headway's pipelines; once for a process, before its threads begin."""
+def install() -> None:
+    """Let ``capture_warnings`` see what Headway's pipelines warn of; once for a process, before its threads begin."""
     warnings.filterwarnings("always", category=UserWarning)
     otherwise = warnings.showwarning
 
@@ -33,7 +33,7 @@ def of_part(said: list[str], name: str, part: slice, whole: int) -> list[str]:
 
 
 @contextmanager
-def heard(*, refuse: bool = False) -> Iterator[list[str]]:
+def capture_warnings(*, refuse: bool = False) -> Iterator[list[str]]:
     """The warnings of this thread, each once, as they come; ``refuse`` raises RuntimeError at the first."""
     before, _THREAD.said, _THREAD.refuse = getattr(_THREAD, "said", None), [], refuse
     try:

@@ -5,38 +5,32 @@ from typing import Any
 
 from headway.errors import InputError
 from headway.generation.sampling import Penalties, Sampling
-from headway.serving.errors import RequestError, invalid
+from headway.serving.body import BOOLEAN, Schema, array, integer, number, optional, shown_key, string
 from headway.serving.models import Served
-from headway.serving.schema import Schema, optional, shown_key
-from headway.serving.text import Ways
+from headway.serving.responses import RequestError, invalid
+from headway.serving.text_stream import GenerationOptions
 from headway.text.chat.template import MEANT
 
 MOST_TEXTS = 64
 """Texts that one request may ask for, n for each prompt."""
 INT64 = 1 << 63
-STOP: Schema = {"type": "string", "minLength": 1, "maxLength": 64}
+STOP = string(1, 64)
+BIAS = {"type": "object", "additionalProperties": number(-100, 100), "maxProperties": 300}
+STREAM_OPTIONS = {"type": "object", "properties": {"include_usage": optional(BOOLEAN, False)}}
 SAMPLING: dict[str, Schema] = {
-    "temperature": optional({"type": "number", "minimum": 0, "maximum": 2}, 1.0),
-    "top_p": optional({"type": "number", "minimum": 0, "maximum": 1}, 1.0),
-    "n": optional({"type": "integer", "minimum": 1, "maximum": 8}, 1),
-    "seed": optional({"type": "integer", "minimum": -INT64, "maximum": INT64 - 1}),
-    "stop": {"anyOf": [optional(STOP), {"type": "array", "items": STOP, "maxItems": 4}], "default": None},
-    "presence_penalty": optional({"type": "number", "minimum": -2, "maximum": 2}, 0.0),
-    "frequency_penalty": optional({"type": "number", "minimum": -2, "maximum": 2}, 0.0),
-    "logit_bias": optional(
-        {
-            "type": "object",
-            "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
-            "maxProperties": 300,
-        }
-    ),
-    "stream": optional({"type": "boolean"}, False),
-    "stream_options": optional(
-        {"type": "object", "properties": {"include_usage": optional({"type": "boolean"}, False)}}
-    ),
-    "top_k": optional({"type": "integer", "minimum": -1, "maximum": 1 << 30}, 0),
-    "min_p": optional({"type": "number", "minimum": 0, "maximum": 1}, 0.0),
-    "repetition_penalty": optional({"type": "number", "minimum": 0.01, "maximum": 100}, 1.0),
+    "temperature": optional(number(0, 2), 1.0),
+    "top_p": optional(number(0, 1), 1.0),
+    "n": optional(integer(1, 8), 1),
+    "seed": optional(integer(-INT64, INT64 - 1)),
+    "stop": {"anyOf": [optional(STOP), array(STOP, most=4)], "default": None},
+    "presence_penalty": optional(number(-2, 2), 0.0),
+    "frequency_penalty": optional(number(-2, 2), 0.0),
+    "logit_bias": optional(BIAS),
+    "stream": optional(BOOLEAN, False),
+    "stream_options": optional(STREAM_OPTIONS),
+    "top_k": optional(integer(-1, 1 << 30), 0),
+    "min_p": optional(number(0, 1), 0.0),
+    "repetition_penalty": optional(number(0.01, 100), 1.0),
 }
 """The fields that completions and chats share.  top_k, min_p and repetition_penalty are not OpenAI's."""
 NEUTRAL: dict[str, Any] = {
@@ -66,19 +60,13 @@ WITHOUT_EFFECT = (
 """OpenAI's fields that change nothing here."""
 
 
-def check_stream(body: dict[str, Any]) -> None:
-    """Raise RequestError for options of a stream without one."""
-    if body["stream_options"] is not None and not body["stream"]:
-        raise invalid("stream_options goes with stream: true", "stream_options")
-
-
 def check_count(n: int, prompts: int) -> None:
     """Raise RequestError for more texts than one request may ask for."""
     if n * prompts > MOST_TEXTS:
         raise invalid(f"n × prompts is {n * prompts}; one request may ask for at most {MOST_TEXTS} texts", "n")
 
 
-def ways(body: dict[str, Any], served: Served, max_tokens: int, likely: int | None) -> Ways:
+def generation_options(body: dict[str, Any], served: Served, max_tokens: int, likely: int | None) -> GenerationOptions:
     """How the texts of a request are continued.  Raises RequestError."""
     stop = body["stop"]
     penalties = None
@@ -91,7 +79,7 @@ def ways(body: dict[str, Any], served: Served, max_tokens: int, likely: int | No
             "logprobs" if likely is not None else "logit_bias",
             "unsupported_parameter",
         )
-    return Ways(
+    return GenerationOptions(
         _sampling(body),
         max_tokens,
         () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop),
@@ -101,9 +89,9 @@ def ways(body: dict[str, Any], served: Served, max_tokens: int, likely: int | No
     )
 
 
-def typed_ways(body: dict[str, Any]) -> Ways:
+def typed_options(body: dict[str, Any]) -> GenerationOptions:
     """The same from the options of the task's own command."""
-    return Ways(_sampling(body), body["max_tokens"], tuple(body["stop"]), body["seed"])
+    return GenerationOptions(_sampling(body), body["max_tokens"], tuple(body["stop"]), body["seed"])
 
 
 def _sampling(body: dict[str, Any]) -> Sampling:
