@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 
 import headway
-from headway.cli import answers, output_file
+from headway.cli import output_file, results
+from headway.cli.inputs import pieces
 from headway.cli.output_file import OutputFile
-from headway.cli.texts import pieces
 from headway.errors import InputError, RunFailed
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "old", "dogs", "great", "awful", "fine"]
 KILLED = """
 import os, signal
-from headway.cli import answer, output_file
-answer.piece_size = lambda tokens: 300
+from headway.cli import output_file, results
+results.piece_size = lambda tokens: 300
 os.environ["MKL_CBWR"] = "COMPATIBLE"
 """
 """Small pieces, and products that are equal in all processes: MKL's usual ones differ in a bit in one of ten."""
@@ -134,11 +134,11 @@ def test_a_command_that_is_killed_continues_and_ends_as_one_left_alone(
 def test_answers_do_not_depend_on_the_pieces(
     classifier_run: Path, texts: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
 ):
-    from headway.cli import answer
+    from headway.cli import results
 
     found = []
     for most in (1, 500, 10**9):
-        monkeypatch.setattr(answer, "piece_size", lambda tokens, most=most: most)
+        monkeypatch.setattr(results, "piece_size", lambda tokens, most=most: most)
         to = tmp_path / f"{most}.jsonl"
         assert in_process("classify", classifier_run, texts, "--to", to)[0] == 0
         rows = [json.loads(line) for line in to.read_text().splitlines()]
@@ -260,7 +260,7 @@ def test_pieces():
     assert list(pieces(["aaaaaa", "b", "", "cccccccccccc"], 10)) == [(0, ["aaaaaa"]), (1, ["b", "", "cccccccccccc"])]
     paths = [Path("a"), Path("b"), Path("c")]
     assert list(pieces(paths, 1)) == [(at, [path]) for at, path in enumerate(paths)]
-    assert answers.piece_size(256) >= 16 * 256
+    assert results.piece_size(256) >= 16 * 256
 
 
 @pytest.mark.parametrize(("name", "passes"), [("table.csv", 2), ("one.csv", 2), ("lines.txt", 2)])
@@ -293,7 +293,7 @@ def test_a_file_is_read_twice_and_never_held(
 
 
 def test_texts_hold_the_rows_of_one_piece(texts: Path, monkeypatch: pytest.MonkeyPatch):
-    from headway.cli.texts import Texts
+    from headway.cli.inputs import Texts
     from headway.data.open import read
     from headway.data.records import chunks
     from headway.data.records.chunks import chunked

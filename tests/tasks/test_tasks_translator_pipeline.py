@@ -12,7 +12,7 @@ import torch
 import transformers
 
 import headway
-from headway.cli import answer, answers
+from headway.cli import results
 from headway.errors import InputError
 from headway.generation.beam import Hypothesis
 from headway.models.analysis.maps import attention_maps
@@ -250,8 +250,8 @@ def test_each_text_of_several_has_one_line_and_blocks_follow_each_other(
     directory: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(Translator, "hypotheses", lambda self, texts, *a, **b: [[{"text": f"{t}\nx"}] for t in texts])
-    monkeypatch.setattr(answer, "piece_size", lambda tokens: 20)
-    monkeypatch.setattr(answers, "EVERY", 0.0)
+    monkeypatch.setattr(results, "piece_size", lambda tokens: 20)
+    monkeypatch.setattr(results, "EVERY", 0.0)
     lines = tmp_path / "lines.txt"
     lines.write_text("a\nb\nc\nd\ne\n")
     status, out, err = in_process("translate", directory, lines)

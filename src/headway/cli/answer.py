@@ -1,10 +1,9 @@
 """The verbs that use a model, built from each task's description of its command; ``headway predict`` takes any run."""
 
-import contextlib
 import functools
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -12,7 +11,6 @@ import click
 from click.core import ParameterSource
 
 from headway.cli.aliases import in_our_words
-from headway.cli.answers import asked_for, give_answers, piece_size, show_lines
 from headway.cli.common import (
     check_names_of_files,
     device_option,
@@ -25,9 +23,7 @@ from headway.cli.common import (
     threads_option,
 )
 from headway.cli.inputs import ALSO, SENTENCES, check_inputs, read_inputs
-from headway.cli.output_file import OutputFile
-from headway.cli.results import ResultsFile, check_output, write_output
-from headway.cli.texts import pieces
+from headway.cli.results import all_results, check_output
 from headway.errors import InputError
 from headway.io.regular_file import check_name
 from headway.tasks import registry
@@ -35,8 +31,6 @@ from headway.tasks.command import Command, Option
 
 Commands = Sequence[type[Command]]
 PREDICT = registry.ANY
-GATHERED = 1 << 14
-"""Characters of the texts for which a result of all texts, such as their cosines, is computed at a time."""
 STARTED = "headway.started"
 """When loading of the model began, if that was before the command ran."""
 ANY = (
@@ -141,10 +135,10 @@ def _built(verb: str, commands: Commands, *, kind: type[click.Command] = click.C
     ways += [_option(option) for option in own.values()]
     ways += [text_options, click.option("--to", help=f"File to write results to: {_endings(commands)}.")]
     function: Callable[..., Any] = callback
-    for way in reversed([*ways, device_option, precision_option, engine_option, threads_option, output_options]):
+    for way in reversed([*ways, device_option, precision_option, engine_option, threads_option]):
         function = way(function)
-    short = commands[0].spec.help if commands else "Use a saved model, whatever its task."
-    found = click.command(verb, cls=kind, help=_help(commands), short_help=short)(function)
+    found = click.command(verb, cls=kind, help=_help(commands))(function)
+    found.params += output_options()
     check_names_of_files(found)
     return found
 
@@ -228,7 +222,7 @@ def _answer(context: click.Context, shared: SharedOptions, commands: Commands, o
         warnings.warn(notice, stacklevel=2)
     if shared.to is None and not shared.as_json and _streamed(use):
         return
-    use, results = _results(shared, use)
+    use, results = all_results(use, shared.verb, shared.to, as_json=shared.as_json, quiet=shared.quiet)
     lines = [f"{use.count()} in {shared.to}"] if shared.to else []
     emit({**found, "seconds": time.monotonic() - started, "results": results}, shared.as_json, lines)
 
@@ -257,16 +251,9 @@ def _command_for(
                 if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                     raise InputError(f"--{name.replace('_', '-')} does not apply to {pipe.task} models; leave it out.")
             return command, pipe, own
-    raise InputError(
-        f"{shared.run}: holds a model for {loaded.task}; {shared.verb} needs {commands[0].needs}."
-        f"{_verb_that_fits(shared, loaded.task)}"
-    )
-
-
-def _verb_that_fits(shared: SharedOptions, task: str) -> str:
-    """The command line for a model of a task, as a sentence; none where it was that command."""
-    spec = registry.known(task)
-    return "" if spec.verb == shared.verb else f" Use `headway {spec.verb} {shared.run} {spec.argument}`."
+    spec = registry.known(loaded.task)
+    fits = "" if spec.verb == shared.verb else f" Use `headway {spec.verb} {shared.run} {spec.argument}`."
+    raise InputError(f"{shared.run}: holds a model for {loaded.task}; {shared.verb} needs {commands[0].needs}.{fits}")
 
 
 def _streamed(use: Command) -> bool:
@@ -281,54 +268,3 @@ def _streamed(use: Command) -> bool:
         show(piece)
     show("\n")
     return True
-
-
-def _results(shared: SharedOptions, use: Command) -> tuple[Command, list[Any]]:
-    """Answer the inputs, to a file, to standard output or for JSON; returns the answers and what counts the results."""
-    from headway.tasks.inputs import told_once
-    from headway.training.monitor.progress import shown_to
-
-    as_json, most = shared.as_json and not use.gathers, piece_size(use.tokens)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(told_once())
-        output = file = None
-        if shared.to is not None:  # a result computed from all answers needs them all: keep them until the last
-            to = f"{shared.to}.vectors" if use.gathers else shared.to
-            file, name = ResultsFile(use, to), asked_for(shared.verb, use, to, most=most, as_json=as_json)
-            output = stack.enter_context(OutputFile(to, name, b"" if use.gathers else file.header()))
-        if use.gathers and output is None:
-            parts = (use.content(use.answer(part)) for _, part in pieces(use.inputs.values, most))
-            return _gathered(shared, use, use.restored(b"".join(parts)))
-        results = give_answers(
-            use, most=most, output=output, file=file, as_json=as_json, progress=shown_to(shared.quiet)
-        )
-        if output is not None and use.gathers:
-            use, results = _gathered(shared, use, use.restored(output.read()))
-            output.discard()
-        elif output is not None:
-            output.finish()
-    return use, results
-
-
-def _gathered(shared: SharedOptions, use: Command, answers: Any) -> tuple[Command, list[Any]]:
-    """Write, show or return the result computed from all answers, some rows at a time."""
-    use, found = use.gathered(answers)
-    results: list[Any] = []
-
-    def written(file: ResultsFile | None) -> Iterator[bytes]:
-        if file is not None:
-            yield file.header()
-        for start, texts in pieces(use.inputs.values, GATHERED):
-            part = found[start : start + len(texts)]
-            if shared.as_json:
-                results.extend(use.results(part))
-            elif file is None:
-                show_lines(use.lines(start, part))
-            if file is not None:
-                yield file.content(start, part)
-
-    if shared.to is None:
-        list(written(None))
-    else:
-        write_output(shared.to, written(ResultsFile(use, shared.to)))
-    return use, results

@@ -1,28 +1,28 @@
 """``headway attention``: the attention maps of a saved model, as one page."""
 
-import time
 from pathlib import Path, PurePath
 from typing import Any
 
 import click
 
 from headway.cli.common import (
+    Answer,
     check_not_path,
     device_option,
-    emit,
     is_file,
-    output_options,
     standard_input,
     threads_option,
+    verb,
 )
-from headway.cli.results import write_output
+from headway.cli.output_file import write_output
 from headway.errors import InputError
 from headway.io.quantities import size
+from headway.tasks.registry import spec
 
 DEFAULT = "attention.html"
 
 
-@click.command(short_help="Show the attention of a saved model, as one page.")
+@verb()
 @click.argument("run")
 @click.argument("text")
 @click.option("--target", help="Target text to explain, for a translator.  [default: its own translation]")
@@ -32,7 +32,6 @@ DEFAULT = "attention.html"
 @click.option("--out", default=DEFAULT, show_default=True, help="Page to write (.html).")
 @device_option
 @threads_option
-@output_options
 def command(
     run: str,
     text: str,
@@ -42,24 +41,19 @@ def command(
     encoding: str | None,
     out: str,
     device: str,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+    progress: Any,
+) -> Answer:
     """Write a page that shows the attention of the model in RUN when it reads TEXT: every layer, every head.
 
     RUN is a run, a Hugging Face directory or a hub id.  TEXT is a text, a text file, or "-" for standard input; for an
     image model it is an image file.  The page needs no network and no other file.  The command overwrites a page that
     it wrote before, but no other file.
     """
-    started = time.monotonic()
     _check_out(out)
     from headway.reports.explorer import attention_page
-    from headway.tasks.registry import spec
-    from headway.training.monitor.progress import shown_to
     from headway.workflows.inside import look_inside
     from headway.workflows.load import load
 
-    progress = shown_to(quiet)
     pipe = load(run, device=device, precision="float32")
     if source_language is not None or target_language is not None:
         if not hasattr(pipe, "between"):
@@ -76,7 +70,6 @@ def command(
     write_output(out, [page.encode()])
     found: dict[str, Any] = {
         "task": pipe.task,
-        "seconds": time.monotonic() - started,
         "out": out,
         "bytes": len(page.encode()),
         "tokens": {axis: len(names) for axis, names in inside.tokens.items()},
@@ -86,7 +79,7 @@ def command(
     }
     maps = ", ".join(f"{name} {layers} x {heads}" for name, (layers, heads) in found["kinds"].items())
     lines = [f"{out}: maps of {maps} heads; {size(found['bytes'])}. Open it in a browser."]
-    emit(found, as_json, [*lines, f"headway explain {run} shows the model block by block."])
+    return Answer(found, [*lines, f"headway explain {run} shows the model block by block."])
 
 
 def _check_out(out: str) -> None:

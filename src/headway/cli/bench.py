@@ -2,20 +2,22 @@
 
 import re
 import time as clock
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from headway.cli.common import device_option, emit, output_options, threads_option
+from headway.cli.common import Answer, aligned, device_option, threads_option, verb
 from headway.errors import InputError
-from headway.io.quantities import figure
+from headway.io.atomic_write import write_json
+from headway.io.quantities import figure, parse_seconds, size
 
 SAVING = 3.0
 """Seconds of ``--time`` reserved for drawing and writing."""
 
 
-@click.command(short_help="Measure a model's speed on this machine, and how its cost grows.")
+@verb()
 @click.argument("run", required=False)
 @click.option("--lengths", help="Plot the cost against these lengths, such as 128..8192 (doubling) or 128,300,1024.")
 @click.option("--widths", help="Plot the cost against these model widths, such as 64..512.")
@@ -36,7 +38,6 @@ SAVING = 3.0
 @click.option("--out", help="Folder for the results and plots of --lengths and --widths.  [default: runs/bench]")
 @device_option
 @threads_option
-@output_options
 def command(
     run: str | None,
     lengths: str | None,
@@ -47,9 +48,8 @@ def command(
     limit: str,
     out: str | None,
     device: str,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+    progress: Any,
+) -> Answer:
     """Measure how fast the model in RUN (a run, a Hugging Face directory or a hub id) reads and writes on this machine.
 
     For a run whose data are still there, also measure each --precision: its speed, its memory, and its metric on the
@@ -66,10 +66,7 @@ def command(
     of RUN's model or, without RUN, small decoders.
     """
     from headway.cli.main import STARTED
-    from headway.cli.measured import measured_engines, measured_precisions
-    from headway.io.quantities import parse_seconds
     from headway.runtime.precision import PRECISIONS
-    from headway.training.monitor.progress import shown_to
 
     if run is None and store is not None and store not in ("best", *PRECISIONS):
         run, store = store, "best"  # the word after --store was the run
@@ -81,28 +78,20 @@ def command(
         raise InputError("--out is for the plots of --lengths and --widths; without them the speed is printed only.")
     if store is not None and (lengths or widths):
         raise InputError("--store is for the precisions of a RUN; leave out --lengths and --widths.")
-    left = parse_seconds(limit) - (clock.monotonic() - STARTED)
-    progress = shown_to(quiet)
+    end = STARTED + parse_seconds(limit)
     progress.say(f"this takes at most {limit} (--time to change); sizes that do not fit are skipped")
-    try:
-        if lengths or widths:
-            found = _curves(run, lengths, widths, kinds, left - SAVING, progress)
-            found["out"] = str(_written(found, Path(out or "runs/bench")))
-            lines = _curve_lines(found)
-        else:
-            found = _speed(str(run), left / 3, device, progress)
-            lines = _speed_lines(str(run), found)
-            rest = parse_seconds(limit) - (clock.monotonic() - STARTED)
-            more, also = measured_precisions(
-                str(run), limit=rest / 2, device=device, full=full, store=store, progress=progress
-            )
-            found, lines = found | more, lines + also
-            rest = parse_seconds(limit) - (clock.monotonic() - STARTED)
-            more, also = measured_engines(str(run), limit=rest, store=store is not None, progress=progress)
-            found, lines = found | more, lines + also
-    finally:
-        progress.close()
-    emit({"task": found.pop("task"), "seconds": clock.monotonic() - STARTED, **found}, as_json, lines)
+    if lengths or widths:
+        found = _curves(run, lengths, widths, kinds, end - clock.monotonic() - SAVING, progress)
+        found["out"] = str(_written(found, Path(out or "runs/bench")))
+        return Answer(found, _curve_lines(found))
+    run = str(run)
+    found, lines = _speed(run, (end - clock.monotonic()) / 3, device, progress)
+    left = (end - clock.monotonic()) / 2
+    more, also = _precisions(run, limit=left, device=device, full=full, store=store, progress=progress)
+    found, lines = found | more, lines + also
+    left = end - clock.monotonic()
+    more, also = _engines(run, limit=left, store=store is not None, progress=progress)
+    return Answer(found | more, lines + also)
 
 
 def sizes(text: str, name: str) -> list[int]:
@@ -130,8 +119,6 @@ def _curves(
     run: str | None, lengths: str | None, widths: str | None, kinds: str, limit: float | None, progress: Any
 ) -> dict[str, Any]:
     """The measurements, with the machine and the sizes of the models."""
-    from dataclasses import asdict
-
     from torch import nn
 
     from headway.models.adapt.ensemble import Ensemble
@@ -171,7 +158,8 @@ def _curves(
     return {"task": task, **found, **facts}
 
 
-def _speed(run: str, limit: float, device: str, progress: Any) -> dict[str, Any]:
+def _speed(run: str, limit: float, device: str, progress: Any) -> tuple[dict[str, Any], list[str]]:
+    """How fast the model reads and writes, and the same as lines."""
     from headway.training.store.run_directory import machine
     from headway.workflows.bench import speed
     from headway.workflows.load import load
@@ -179,12 +167,14 @@ def _speed(run: str, limit: float, device: str, progress: Any) -> dict[str, Any]
     began = clock.monotonic()
     pipe = load(run, device=device)
     rows = speed(pipe, limit=limit - (clock.monotonic() - began), progress=progress)
-    return {"task": pipe.task, "rows": rows, "machine": machine(pipe.runtime.device)}
+    here = machine(pipe.runtime.device)
+    on = here.get("gpu") or f"{here['threads']} threads"
+    head = f"{run}: speed of its model on this machine, with {on}"
+    return {"task": pipe.task, "rows": rows, "machine": here}, [head, "", *_table(rows, "kind", "batch", "length")]
 
 
 def _written(found: dict[str, Any], folder: Path) -> Path:
     """Write cost.json and, if matplotlib is installed, a plot for each axis; returns the folder."""
-    from headway.io.atomic_write import write_json
     from headway.reports.costs import draw_costs
 
     try:
@@ -200,17 +190,7 @@ def _written(found: dict[str, Any], folder: Path) -> Path:
 
 
 def _curve_lines(found: dict[str, Any]) -> list[str]:
-    lines = [
-        f"{'kind':12}{'length':>8}{'width':>7}{'seconds':>11}{'least':>11}{'most':>11}{'peak MB':>10}{'tokens/s':>12}"
-    ]
-    for row in found["rows"]:
-        times = "".join(f"{figure(value):>11}" for value in (row["seconds"], *row["spread"]))
-        lines.append(
-            f"{row['kind']:12}{row['length']:>8,}{row['width']:>7,}{times}"
-            f"{figure(row['bytes'] / 1e6, 3):>10}{figure(row['tokens_per_second']):>12}"
-        )
-    lines.append("")
-    lines += [fit_in_words(fit) for fit in found["fits"]]
+    lines = [*_table(found["rows"], "kind", "length", "width"), "", *map(fit_in_words, found["fits"])]
     for entry in found["left_out"]:
         what = f"{entry['kind']}, {entry['length']:,} tokens, width {entry['width']:,}"
         lines.append(f"Skipped for lack of {entry['for_want_of']}: {what}.")
@@ -240,17 +220,120 @@ def fit_in_words(fit: dict[str, Any]) -> str:
     return f"{words} over {tops[0]:,}..{tops[-1]:,}, the sizes that take more than {figure(fit['floor_seconds'], 3)} s."
 
 
-def _speed_lines(run: str, found: dict[str, Any]) -> list[str]:
-    on = found["machine"].get("gpu") or f"{found['machine']['threads']} threads"
-    lines = [
-        f"{run}: speed of its model on this machine, with {on}",
+def _table(rows: list[dict[str, Any]], kind: str, *columns: str) -> list[str]:
+    """Measurements as lines: what was measured, some of its sizes, and its times, memory and speed."""
+    table = [[kind, *columns, "seconds", "least", "most", "peak MB", "tokens/s"]]
+    for row in rows:
+        times = [figure(value) for value in (row["seconds"], *row["spread"])]
+        costs = [figure(row["bytes"] / 1e6, 3), figure(row["tokens_per_second"])]
+        table.append([row[kind], *(f"{row[name]:,}" for name in columns), *times, *costs])
+    return aligned(table, slice(1, None))
+
+
+def _precisions(
+    run: str, *, limit: float, device: str, full: bool, store: str | None, progress: Any
+) -> tuple[dict[str, Any], list[str]]:
+    """The entries of the result, and the lines for a person; both empty for a model without its data.
+
+    Raises InputError where ``store`` is no precision that was measured, or cannot be stored.
+    """
+    from headway.models.device import device_of
+    from headway.runtime.precision import available
+    from headway.workflows.precisions import best, few_units, plain, precisions, stored
+
+    names = ("best", *available(device_of(device)))
+    if store is not None and store not in names:
+        raise InputError(f"--store {store}: it can be {', '.join(names[:-1])} or {names[-1]}.")
+    try:
+        rows = precisions(run, limit=limit, device=device, full=full, progress=progress)
+    except InputError as error:
+        if store is not None:
+            raise
+        click.echo(f"headway: warning: the precisions were not measured: {error}", err=True)
+        return {}, []
+    lines = ["", *_precision_lines(rows, best(rows))]
+    if few_units(rows):
+        few = f"{rows[0]['units']:,.0f} held-out units were measured: too few to choose by, so float32 stays the best"
+        lines.append(f"Only {few} (--full or more --time measures all of them).")
+    if store is not None:
+        chosen = best(rows) if store == "best" else store
+        stored(Path(run), rows, chosen)
+        lines += ["", f"{run} answers in {chosen} from now on (--precision for another)."]
+    return {"precisions": plain(rows), "best": best(rows)}, lines
+
+
+def _precision_lines(rows: list[dict[str, Any]], marked: str) -> list[str]:
+    """The precisions as a table, the best one marked."""
+    metric = next((row["metric"] for row in rows if row["metric"] is not None), None)
+    batches = [(speed["threads"], speed["batch"]) for speed in rows[0]["speeds"]]
+    threads = batches[-1][0]
+    shown = [batch for count, batch in batches if count == threads]
+    examples = rows[0]["examples"]
+    heads = [f"{batch} at once" for batch in shown]
+    table = [["precision", "weights", "loading", "ms for one", *heads, metric.name if metric else "", ""]]
+    for row in rows:
+        speeds = {(speed["threads"], speed["batch"]): speed for speed in row["speeds"]}
+        cells = [figure(speeds[threads, batch]["per_second"], 3) for batch in shown]
+        value = "" if row["value"] is None else f"{row['value']:.4g}"
+        if row.get("interval"):
+            value += f" ({row['interval'][0]:.4g} to {row['interval'][1]:.4g})"
+        one = f"{speeds[threads, 1]['latency_ms']:.3g}"
+        name, best = row["precision"], "best" if row["precision"] == marked else ""
+        table.append([name, size(row["bytes"]), f"{row['load_seconds']:.2g} s", one, *cells, value, best])
+    return [
+        *aligned(table),
         "",
-        f"{'':8}{'batch':>6}{'tokens':>8}{'seconds':>11}{'least':>11}{'most':>11}{'peak MB':>10}{'tokens/s':>12}",
+        f"With {threads} threads; under a batch are texts a second, or tokens a second of a language model.  best is",
+        "the fastest whose metric is within 1 point (of a loss 0.02 nats) of float32's; --store keeps it in the run.",
+        *([f"The metric is of {examples:,} held-out examples; --full measures all of them."] if examples else []),
     ]
-    for row in found["rows"]:
-        times = "".join(f"{figure(value):>11}" for value in (row["seconds"], *row["spread"]))
-        lines.append(
-            f"{row['kind']:8}{row['batch']:>6}{row['length']:>8,}{times}"
-            f"{figure(row['bytes'] / 1e6, 3):>10}{figure(row['tokens_per_second']):>12}"
-        )
-    return lines
+
+
+def _engines(run: str, *, limit: float, store: bool, progress: Any) -> tuple[dict[str, Any], list[str]]:
+    """The entries of the result, and the lines for a person; of a run without exports, one line that says how.
+
+    Raises InputError where ``store`` is asked for and what was measured cannot be stored.
+    """
+    from headway.workflows.engines import best, engines, stored
+
+    try:
+        rows = engines(run, limit=limit, progress=progress)
+    except InputError as error:
+        click.echo(f"headway: warning: the engines were not measured: {error}", err=True)
+        return {}, []
+    if not rows:
+        return {}, ["", f"No export of an engine lies in {run}; `headway export {run} --to onnx` makes one."]
+    marked = best(rows)
+    lines = ["", *_engine_lines(rows, marked)]
+    if store:
+        stored(Path(run), rows)
+        lines += ["", f"With --engine auto, {run} is answered by these from now on."]
+    return {"engines": rows, "best_engines": marked}, lines
+
+
+def _engine_lines(rows: list[dict[str, Any]], marked: dict[str, dict[str, str]]) -> list[str]:
+    """The engines as a table, the best one of each precision marked, and what the others lack."""
+    from headway.workflows.engines import BATCHES, is_same
+
+    own = {row["precision"]: row for row in rows if row["engine"] == "torch"}
+    measured = [row for row in rows if row["problem"] is None]
+    table = [["engine", "precision", *(f"{batch} at once" for batch in BATCHES), "answers equal", ""]]
+    for row in measured:
+        speeds = [figure(speed["per_second"], 3) for speed in row["speeds"]]
+        equal = f"{row['equal']:,} of {row['compared']:,}"
+        if row["cosine"] is not None:
+            equal += f" (cosine {row['cosine']:.6f} at least)"
+        at = [key for key, name in marked[row["precision"]].items() if name == row["engine"]]
+        note = f"best for {' and '.join(at)}" if at else ""
+        if row["engine"] != "torch" and not is_same(row, own[row["precision"]]):
+            few = row["equal"] == row["compared"]
+            note = f"not for auto: {'too few answers were compared' if few else 'its answers differ'}"
+        table.append([row["engine"], row["precision"], *speeds, equal, note])
+    return [
+        *aligned(table),
+        *(f"{row['engine']} {row['precision']}: not measured: {row['problem']}" for row in rows if row["problem"]),
+        "",
+        "Answers (of a language model tokens) a second; equal to those of torch in float32, on held-out data.",
+        "best is the fastest whose answers are the same, for one at once (few) and for 32 (many): what --engine auto",
+        "takes; --store keeps it in the run.",
+    ]

@@ -1,26 +1,23 @@
 """``headway clean``: remove the files that are not needed to use or resume a run."""
 
-import time
 from pathlib import Path
 
 import click
 
-from headway.cli.common import emit, output_options
+from headway.cli.common import Answer, verb
 from headway.io.quantities import size
 
 
-@click.command(short_help="Free the disk space that a run does not need.")
+@verb()
 @click.argument("run")
 @click.option("--checkpoints", is_flag=True, help="Also remove the checkpoints that are needed only to resume the run.")
 @click.option("--snapshots", is_flag=True, help="Also remove the models that train --snapshots saved at evaluations.")
-@output_options
-def command(run: str, checkpoints: bool, snapshots: bool, as_json: bool, quiet: bool) -> None:
+def command(run: str, checkpoints: bool, snapshots: bool) -> Answer:
     """Remove the files in the directory RUN that are not needed to use its model or to resume its training.
 
     These are older checkpoints, duplicate weights and the leftovers of killed commands.  With --checkpoints you can
     still use the model but no longer resume RUN; start a new run from it with train --from RUN.
     """
-    started = time.monotonic()
     from headway.training.store.cleaning import clean
     from headway.training.store.run_directory import RunDirectory
     from headway.training.store.sizes import sizes
@@ -31,7 +28,7 @@ def command(run: str, checkpoints: bool, snapshots: bool, as_json: bool, quiet: 
     done = f"freed {size(freed)}" if freed else "nothing to free"
     lines = [f"{run}: {done}; it takes {size(found.total)}{_parts(found.resume, found.snapshots)}"]
     task = (RunDirectory(path).read() or {}).get("task")
-    emit({"task": task, "seconds": time.monotonic() - started, "freed": freed}, as_json, lines)
+    return Answer({"task": task, "freed": freed}, lines)
 
 
 def _parts(resume: int, snapshots: int) -> str:

@@ -1,20 +1,23 @@
 """Shared by the verbs: options, output, and texts from an argument, a file or a pipe."""
 
 import contextlib
+import functools
+import inspect
 import json
 import math
 import os
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
-from headway.errors import InputError, printable
+from headway.errors import InputError, RunFailed, printable
 from headway.runtime.engines.registry import ENGINES, TORCH
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".txt", ".gz")
@@ -24,6 +27,45 @@ NAMES_OF_FILES = {
     *("inputs", "run", "file", "out", "to", "validation", "from_model", "test", "points", "keys", "dockerfile"),
 }
 """Arguments and options that name a file, a folder or a model."""
+
+
+OTHER = "Other"
+"""The heading of options without one."""
+
+
+class Headed(click.Option):
+    """An option under a heading; ``common`` options are in the short help too."""
+
+    def __init__(self, *names: Any, heading: str = OTHER, common: bool = True, **more: Any):
+        super().__init__(*names, **more)
+        self.heading, self.common = heading, common
+
+
+class HeadedCommand(click.Command):
+    """A command whose help groups options by heading, in the order of each heading's first option."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        every = click.Option(["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_show_all)
+        every.help = "Show every option and exit."
+        return [*super().get_params(ctx), every]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        found: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            shown = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if shown is not None and (ctx.meta.get(__name__) or getattr(param, "common", True)):
+                found.setdefault(getattr(param, "heading", OTHER), []).append(shown)
+        others = found.pop(OTHER, [])
+        for heading, lines in [*found.items(), (OTHER, others)]:
+            with formatter.section(heading):
+                formatter.write_dl(lines)
+
+
+def _show_all(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        ctx.meta[__name__] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
 
 
 class FileName(click.ParamType):
@@ -55,12 +97,55 @@ SEVERAL: dict[str, Any] = {"multiple": True, "callback": lambda _, __, given: ",
 """What makes an option of one that can be given several times."""
 
 
-def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
+class Answer(NamedTuple):
+    """What a verb prints."""
+
+    result: dict[str, Any]
+    """with the task first; how many seconds it took is added"""
+    lines: Sequence[str]
+    """the same for a person"""
+    problem: str = ""
+    """what makes the exit status 1 all the same"""
+
+
+def verb(cls: type[click.Command] = click.Command) -> Callable[[Callable[..., Answer | None]], click.Command]:
+    """The command of a function that returns its answer; it has --json and --quiet too.
+
+    The function is given ``progress`` and ``quiet`` where it takes them.
+    """
+
+    def made(function: Callable[..., Answer | None]) -> click.Command:
+        taken = inspect.signature(function).parameters
+
+        @functools.wraps(function)
+        def callback(*, as_json: bool, quiet: bool, **given: Any) -> None:
+            from headway.cli import main
+            from headway.training.monitor.progress import NoProgress, shown_to
+
+            progress = shown_to(quiet) if "progress" in taken else NoProgress()
+            given |= {name: one for name, one in (("progress", progress), ("quiet", quiet)) if name in taken}
+            try:
+                answer = function(**given)
+            finally:
+                progress.close()
+            if answer is not None:
+                task, seconds = answer.result.pop("task"), time.monotonic() - main.STARTED
+                emit({"task": task, "seconds": seconds, **answer.result}, as_json, answer.lines)
+                if answer.problem:
+                    raise click.ClickException(answer.problem)
+
+        command = click.command(cls=cls)(callback)
+        command.params += output_options()
+        return command
+
+    return made
+
+
+def output_options() -> list[click.Option]:
     """--json and --quiet."""
-    function = click.option("--quiet", is_flag=True, help="Show no progress; warnings are still shown.")(function)
-    return click.option(
-        "--json", "as_json", is_flag=True, help="Print the result as one JSON object on standard output."
-    )(function)
+    words = "Print the result as one JSON object on standard output."
+    quiet = click.Option(["--quiet"], is_flag=True, help="Show no progress; warnings are still shown.")
+    return [click.Option(["--json", "as_json"], is_flag=True, help=words), quiet]
 
 
 def text_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -69,38 +154,24 @@ def text_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--text-column", help="Text column, if the file is a table.")(function)
 
 
-def device_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--device: where a model computes."""
-    words = "Device: auto, cpu, cuda, cuda:N or mps. auto is a CUDA GPU if PyTorch finds one."
-    return click.option("--device", default="auto", show_default=True, help=words)(function)
-
-
-def precision_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--precision: how exactly a model answers."""
-    words = (
-        "float32, bfloat16, float16, int8, int4 or auto, the fastest that `headway bench RUN` found to lose next to "
-        "nothing.  [default: what the run stores, else float32]"
-    )
-    return click.option("--precision", help=words)(function)
-
-
-def engine_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--engine: what computes a model's answers."""
-    words = (
-        f"{', '.join(ENGINES[1:])}, which read exports of RUN on the CPU, or auto, the fastest that `headway bench RUN "
-        "--store` found to give the same answers."
-    )
-    return click.option("--engine", default=TORCH, show_default=True, help=words)(function)
-
-
-def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--threads: the number of CPU threads; it takes effect by itself."""
-
-    def chosen(_context: click.Context, _option: click.Parameter, count: int | None) -> None:
-        set_threads(count)
-
-    kind = click.IntRange(1, 1024)
-    return click.option("--threads", type=kind, callback=chosen, expose_value=False, help="CPU threads.")(function)
+device_option = click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    help="Device: auto, cpu, cuda, cuda:N or mps. auto is a CUDA GPU if PyTorch finds one.",
+)
+precision_option = click.option(
+    "--precision",
+    help="float32, bfloat16, float16, int8, int4 or auto, the fastest that `headway bench RUN` found to lose next to "
+    "nothing.  [default: what the run stores, else float32]",
+)
+engine_option = click.option(
+    "--engine",
+    default=TORCH,
+    show_default=True,
+    help=f"{', '.join(ENGINES[1:])}, which read exports of RUN on the CPU, or auto, the fastest that `headway bench "
+    "RUN --store` found to give the same answers.",
+)
 
 
 def set_threads(count: int | None) -> None:
@@ -111,7 +182,14 @@ def set_threads(count: int | None) -> None:
         torch.set_num_threads(count)
 
 
-def emit(result: dict[str, Any], as_json: bool, lines: list[str]) -> None:
+THREADS = click.IntRange(1, 1024)
+threads_option = click.option(
+    "--threads", type=THREADS, callback=lambda *given: set_threads(given[2]), expose_value=False, help="CPU threads."
+)
+"""It takes effect by itself."""
+
+
+def emit(result: dict[str, Any], as_json: bool, lines: Iterable[str]) -> None:
     """Print a result: as one JSON object, or as lines for a person."""
     if as_json:
         unicode = (sys.stdout.encoding or "").casefold().startswith("utf")
@@ -125,10 +203,12 @@ def show_lines(lines: Iterable[str]) -> None:
         print(printable(line, keep="\t\n"))
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The rows of a table as lines, each column as wide as its longest cell."""
+def aligned(rows: Sequence[Sequence[str]], numbers: slice = slice(0)) -> list[str]:
+    """The rows of a table as lines, each column as wide as its longest cell; columns of ``numbers`` end together."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    right = range(len(widths))[numbers]
+    sides = [f"{'>' if at in right else '<'}{width}" for at, width in enumerate(widths)]
+    return ["  ".join(map(format, row, sides)).rstrip() for row in rows]
 
 
 def _finite(value: Any) -> Any:
@@ -158,6 +238,20 @@ def interruptible(*more: int) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def resumable(what: str) -> Iterator[None]:
+    """Where the block is stopped or fails, say how to resume ``what``."""
+    from headway.training.loop.trainer import Interrupted
+
+    try:
+        yield
+    except (KeyboardInterrupt, Interrupted):
+        raise KeyboardInterrupt(f"stopped; run the same command again to resume {what}") from None
+    except RunFailed as error:
+        again = f"Run the same command again to resume {what}."
+        raise RunFailed(f"{str(error).removesuffix('.')}. {again}") from None
 
 
 def standard_input(encoding: str | None = None) -> str:

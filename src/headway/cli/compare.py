@@ -1,20 +1,19 @@
 """``headway compare``: architectures side by side on one file."""
 
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import click
 
-from headway.cli.common import aligned, emit, interruptible, output_options, set_threads
+from headway.cli.common import THREADS, Answer, aligned, interruptible, resumable, set_threads, verb
 from headway.cli.train import default_out
-from headway.errors import InputError, RunFailed
+from headway.errors import InputError
 
 FEW = click.IntRange(1, 1000)
 
 
-@click.command(short_help="Train several kinds of model on your file, side by side.")
+@verb()
 @click.argument("inputs", nargs=-1)
 @click.option("--models", default="", help="Models to compare, with commas: transformer,lstm,gru,rnn,cnn,bow, MODEL...")
 @click.option("--vary", help="Compare variants of one part of the Transformer instead: ffn, norm, positions or heads.")
@@ -39,9 +38,8 @@ FEW = click.IntRange(1, 1000)
 @click.option("--length", type=int, help="Maximum sequence length in tokens.")
 @click.option("--optimizer", help="Optimizer of all models, or auto for each model's own.  [default: adamw]")
 @click.option("--precision", help="Precision of all models, or auto for each model's own.  [default: float32]")
-@click.option("--threads", type=click.IntRange(1, 1024), help="CPU threads of every training and measurement.")
-@output_options
-def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool, quiet: bool, **given: Any) -> None:
+@click.option("--threads", type=THREADS, help="CPU threads of every training and measurement.")
+def command(inputs: tuple[str, ...], limit: str, out: str | None, progress: Any, **given: Any) -> Answer:
     """Train several models on INPUTS with the same split, tokenizer, optimizer, precision, budget, trials and seeds,
     and compare them.
 
@@ -51,13 +49,11 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool,
     with advice; compare.json, report.html and plots are written to --out.  Run the same command again to resume an
     interrupted comparison.
     """
-    started = time.monotonic()
     from headway.reports.comparison import write_comparison
     from headway.reports.plots import MISSING
     from headway.science.compare import compare
     from headway.science.contest import Contest
     from headway.science.recall import LETTERS
-    from headway.training.monitor.progress import shown_to
 
     place = Path(out) if out is not None else default_out(inputs or ("recall",))
     if out is None:
@@ -71,17 +67,11 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool,
         options={name: value for name, value in given.items() if value is not None},
     )
     set_threads(given["threads"])
-    progress = shown_to(quiet)
-    try:
-        with interruptible(signal.SIGTERM):  # a training in progress is stopped too
-            found = compare(contest, place, progress)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"stopped; run the same command again to resume the comparison in {place}") from None
-    except RunFailed as error:
-        goes_on = f"Run the same command again to resume the comparison in {place}."
-        raise click.ClickException(f"{str(error).removesuffix('.')}. {goes_on}") from None
-    finally:
-        progress.close()
+    with (
+        resumable(f"the comparison in {place}"),
+        interruptible(signal.SIGTERM),
+    ):  # a training in progress is stopped too
+        found = compare(contest, place, progress)
     drawn = "report, plots and compare.json"
     try:
         write_comparison(found, place, guessing=1 / len(LETTERS))
@@ -89,8 +79,8 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool,
         if str(error) != MISSING:
             raise
         drawn = f"{MISSING} compare.json"
-    result = {"task": found["task"], "seconds": time.monotonic() - started, "out": str(place), **found}
-    emit(result, as_json, [*_table(found), "", *found["advice"], "", f"{drawn}: {place}"])
+    lines = [*_table(found), "", *found["advice"], "", f"{drawn}: {place}"]
+    return Answer({"out": str(place), **found}, lines)
 
 
 def _table(found: dict[str, Any]) -> list[str]:

@@ -13,9 +13,14 @@ from typing import Any
 
 import click
 
-from headway.cli.common import emit, output_options
+from headway.cli.common import Answer, verb
 from headway.errors import InputError
+from headway.io.atomic_write import write_json, write_whole
 from headway.io.csv_text import as_csv
+from headway.io.quantities import duration, parse_seconds
+from headway.reports.record import read_record
+from headway.reports.verdict import verdict
+from headway.training.option_fields import flag
 
 MARKER, MADE_BY = "demo.json", "headway demo"
 """The file that marks a demo's folder, and its content: a demo removes earlier results only where it finds it."""
@@ -121,7 +126,6 @@ def demo(
     ``time`` is for all of them together.  ``folder`` holds the Python files to read, if not the standard library.  A
     stopped demo resumes; a finished one starts over.  Raises InputError if ``out`` holds other files.
     """
-    from headway.io.quantities import parse_seconds
     from headway.training.monitor.progress import shown_to
 
     whole, place, say = parse_seconds(time), Path(out), shown_to(quiet).say
@@ -137,7 +141,7 @@ def demo(
         for line in lines:
             say(line)
         found.append({**result, "samples": samples, "report": str(path / "report.html")})
-    _mark(place, {**asked, "finished": True})
+    write_json(place / MARKER, {**asked, "finished": True})
     return found
 
 
@@ -160,7 +164,7 @@ def _make_room(place: Path, asked: dict[str, Any], say: Callable[[str], None]) -
                 for name in part.makes:
                     _remove(place / name)
         place.mkdir(parents=True, exist_ok=True)
-        _mark(place, asked)
+        write_json(place / MARKER, asked)
     except OSError as error:
         raise InputError(f"{place}: cannot be written ({error.strerror or error}); name another with --out.") from None
 
@@ -172,16 +176,9 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _mark(place: Path, facts: dict[str, Any]) -> None:
-    from headway.io.atomic_write import write_json
-
-    write_json(place / MARKER, facts)
-
-
 def _run(part: Part, place: Path, whole: float, seed: int, quiet: bool, folder: Path | None) -> dict[str, Any]:
     """Write the part's text and train on it; the result of a complete part is read."""
     from headway.cli.train import _train
-    from headway.training.option_fields import flag
 
     started = clock.monotonic()
     done = _complete(place / part.name)
@@ -212,7 +209,6 @@ def _complete(path: Path) -> dict[str, Any] | None:
 def _write(part: Part, place: Path, size: int, seed: int, folder: Path | None) -> None:
     from headway.data.samples.python_texts import documentation, lines_with_slips, source_code
     from headway.data.samples.toy_pairs import dates
-    from headway.io.atomic_write import write_whole
 
     if part.name == "dates":
         write_whole(place / part.file, lambda new: _write_rows(new, [("source", "target"), *dates(size, seed)]))
@@ -262,10 +258,6 @@ def _samples(part: Part, path: Path, seed: int) -> tuple[list[dict[str, Any]], l
 
 def report(found: list[dict[str, Any]], out: str | Path) -> list[str]:
     """The summary of the demo: the models, their results against the baselines, what to try next."""
-    from headway.io.quantities import duration
-    from headway.reports.record import read_record
-    from headway.reports.verdict import verdict
-
     whole = duration(sum(run["seconds"] or 0 for run in found))
     lines = ["", f"{len(found)} Transformers from one block, trained in {whole}:"]
     for part, run in zip(PARTS, found, strict=True):
@@ -289,19 +281,15 @@ def report(found: list[dict[str, Any]], out: str | Path) -> list[str]:
     ]
 
 
-@click.command(short_help="Train small models on text that comes with Python, and show what they learn.")
+@verb()
 @click.option("--time", default="4m", show_default=True, help="Time for the whole demo, such as 90s or 4m.")
 @click.option("--out", default="runs/demo", show_default=True, help="Directory of its texts and models.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, help="Random seed.")
-@output_options
-def command(time: str, out: str, seed: int, as_json: bool, quiet: bool) -> None:
+def command(time: str, out: str, seed: int, quiet: bool) -> Answer:
     """Train small Transformers on text that comes with Python, and show what they learn.
 
     Nothing is downloaded: the documentation and the source of Python's standard library are read from this
     installation.  Run the same command again to resume a stopped demo; a finished one starts over.
     """
-    from headway.cli.main import STARTED
-
     found = demo(out, time, seed=seed, quiet=quiet)
-    result = {"task": "demo", "seconds": clock.monotonic() - STARTED, "out": out, "runs": found}
-    emit(result, as_json, report(found, out))
+    return Answer({"task": "demo", "out": out, "runs": found}, report(found, out))

@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from headway.cli.aliases import in_our_names
-from headway.cli.common import SEVERAL, device_option, emit, output_options, threads_option
+from headway.cli.common import SEVERAL, Answer, device_option, threads_option, verb
 from headway.errors import field
-from headway.io import quantities
+from headway.io.quantities import counted, metric, rows_in_words
+from headway.reports.verdict import comparison_in_words, interval
 from headway.tasks.registry import spec
 from headway.training.evaluation.metric import REPORTED
 from headway.training.options import OPTIONS
@@ -62,7 +63,7 @@ def _printed(found: dict[str, Any]) -> dict[str, Any]:
     return {key: found[key] for key in keys}
 
 
-@click.command(short_help="Measure a saved model on a file.")
+@verb()
 @click.argument("run")
 @click.argument("inputs", nargs=-1, metavar="[INPUT]...")
 @click.option("--text-column", help="Text column.")
@@ -76,30 +77,26 @@ def _printed(found: dict[str, Any]) -> dict[str, Any]:
 @device_option
 @click.option("--precision", default="float32", show_default=True, help="Precision of the model, as it answers in.")
 @threads_option
-@output_options
-def command(run: str, inputs: tuple[str, ...], as_json: bool, quiet: bool, **columns: Any) -> None:
+def command(run: str, inputs: tuple[str, ...], **columns: Any) -> Answer:
     """Measure the model in RUN on INPUT; without INPUT, on the held-out part of its training data.
 
     If INPUT is the file that the model was trained on, only its held-out part is measured.
     """
     found = _measured(run, inputs, **columns)
-    emit(_printed(found), as_json, _lines(found))
+    return Answer(_printed(found), _lines(found))
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
     measured = {key: value for key, value in found.items() if isinstance(value, float) and key != "seconds"}
     names = {"accuracy": spec(found["task"]).metric("accuracy").name}
-    numbers = [f"{names.get(key, key)} {quantities.metric(value)}" for key, value in measured.items()]
-    from headway.io.quantities import counted
-    from headway.reports.verdict import comparison_in_words, interval
-
+    numbers = [f"{names.get(key, key)} {metric(value)}" for key, value in measured.items()]
     verdict = found["verdict"]
     own = interval(verdict.get("interval"))
     how = f"in {found['precision']}"
     if found["stored"] not in (None, found["precision"]):
         how += f" (the run answers in {found['stored']}: --precision {found['stored']} measures that)"
     lines = [f"{field(found['on'])}: {counted(found['examples'], spec(found['task']).counted)}, {how}"]
-    lines += [*([quantities.rows_in_words(found["rows"])] if found["rows"] else []), ", ".join(numbers)]
+    lines += [*([rows_in_words(found["rows"])] if found["rows"] else []), ", ".join(numbers)]
     if own:
         lines.append(f"{verdict['metric']}: {own}")
     if verdict.get("against") is not None:

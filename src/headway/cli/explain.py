@@ -1,13 +1,13 @@
 """``headway explain``: the parts of a model, the shapes of a text on its way through it, and the code of its block."""
 
-import time
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 import click
 
-from headway.cli.common import emit, output_options
+from headway.cli.common import Answer, aligned, verb
+from headway.errors import InputError
 from headway.io.quantities import size
 from headway.models.heads import gives
 
@@ -20,19 +20,16 @@ KINDS = ("attention", "cross", "feedforward")
 Row = dict[str, Any]
 
 
-@click.command(short_help="Show a saved model block by block.")
+@verb()
 @click.argument("run")
 @click.option("--text", default=EXAMPLE, show_default=True, help="Text to follow through the model.")
-@output_options
-def command(run: str, text: str, as_json: bool, quiet: bool) -> None:
+def command(run: str, text: str) -> Answer:
     """Show the model in RUN: its parts with their tensors, parameters and cost, and the shapes of a text inside it."""
-    started = time.monotonic()
     from headway.workflows.load import load
 
     pipe = load(run, device="cpu", precision="float32")
-    found = explain(pipe, text)
-    found = {"task": pipe.task, "seconds": time.monotonic() - started, **found}
-    emit(found, as_json, [] if as_json else _lines(run, found))
+    found = {"task": pipe.task, **explain(pipe, text)}
+    return Answer(found, _lines(run, found))
 
 
 def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
@@ -42,7 +39,6 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
     per token, for a forward pass over ``length`` tokens.  Everything is checked against the formulas of
     ``models.size``; RuntimeError means that the two disagree.  Of an ensemble of ``members``, the first is shown.
     """
-    from headway.errors import InputError
     from headway.models.adapt.ensemble import Ensemble
     from headway.models.baselines import BaselineConfig
     from headway.models.own import OwnConfig
@@ -155,7 +151,11 @@ def _path(model: Any, tokenizer: Any, text: str) -> dict[str, Any]:
     from headway.models.analysis.maps import attention_maps
 
     path: list[Row] = []
-    hooks = [part.register_forward_hook(partial(_note, path, name)) for name, _, part, _ in _parts(model)]
+
+    def note(name: str, _module: Any, _given: Any, result: Any) -> None:
+        path.append({"name": name, "shape": list(result.shape)})
+
+    hooks = [part.register_forward_hook(partial(note, name)) for name, _, part, _ in _parts(model)]
     if getattr(model, "patches", None) is None:
         ids = tokenizer.encode(text, special=True)[: model.config.max_length] or [0]
         read, tokens = torch.tensor([ids]), [tokenizer.decode([i], skip_special=False) for i in ids]
@@ -176,26 +176,23 @@ def _path(model: Any, tokenizer: Any, text: str) -> dict[str, Any]:
     }
 
 
-def _note(path: list[Row], name: str, module: Any, given: Any, result: Any) -> None:
-    path.append({"name": name, "shape": list(result.shape)})
-
-
 def _lines(run: str, found: dict[str, Any]) -> list[str]:
     """The same for a person, at most 100 columns wide."""
     total, length, each = found["parameters"], found["length"], found["cache_bytes_per_token"]
     lines = [f"{run}: {found['wiring']} for {found['task'].replace('_', ' ')}, {total:,} parameters"]
     if "members" in found:
         lines.append(f"The first of {found['members']} such models; their answers are averaged.")
-    lines += ["", f"  {'part':31}{'tensors':33}{'parameters':>12}{'share':>8}{'FLOPs/token':>14}"]
+    table = [["part", "tensors", "parameters", "share", "FLOPs/token"]]
     for name, rows in _alike(found["blocks"]):
         count, flops = (sum(row[key] for row in rows) for key in ("parameters", "flops_per_token"))
         shapes = [f"{what} {' x '.join(map(str, shape))}" for what, shape in rows[0]["shapes"].items()] or ["-"]
         shapes[0] += " (shared)" if shapes[0] != "-" and not count else ""
-        numbers = f"{count:>12,}{count / max(1, total):>8.1%}{flops:>14,.0f}"
-        lines.append(f"  {name:31}{shapes[0][:32]:33}{numbers}")
-        lines += [f"  {'':31}{shape}" for shape in shapes[1:]]
+        table.append([name, shapes[0][:32], f"{count:,}", f"{count / max(1, total):.1%}", f"{flops:,.0f}"])
+        table += [["", shape, "", "", ""] for shape in shapes[1:]]
+    table.append(["all", "", f"{total:,}", "100.0%", f"{found['flops_per_token']:,.0f}"])
     lines += [
-        f"  {'all':64}{total:>12,}{1:>8.1%}{found['flops_per_token']:>14,.0f}",
+        "",
+        *(f"  {line}" for line in aligned(table, slice(2, None))),
         "",
         f"FLOPs are per token of a sequence of {length:,}; training costs three times as many.",
         f"Weights: {size(found['bytes'])} in float32, {size(found['bytes'] // 2)} in bfloat16.",

@@ -1,11 +1,11 @@
 """``headway export``: write a saved model for other programs, and check that they read the same model."""
 
-import time
 from pathlib import Path
+from typing import Any
 
 import click
 
-from headway.cli.common import emit, interruptible, output_options
+from headway.cli.common import Answer, interruptible, verb
 from headway.io.quantities import figure
 from headway.workflows.export.registry import TARGETS
 
@@ -13,7 +13,7 @@ PRECISIONS = tuple(dict.fromkeys(precision for spec in TARGETS.values() for prec
 """What weights can be stored in, for some target."""
 
 
-@click.command(short_help="Write a saved model for other programs, and check that they read the same model.")
+@verb()
 @click.argument("run")
 @click.option(
     "--to",
@@ -39,19 +39,7 @@ PRECISIONS = tuple(dict.fromkeys(precision for spec in TARGETS.values() for prec
 )
 @click.option("--public", is_flag=True, help="With --push: a public repository. [default: private]")
 @click.option("--license", help="The license that the model card names, such as apache-2.0 (--to hf and peft).")
-@output_options
-def command(
-    run: str,
-    to: str,
-    precision: str | None,
-    out: str | None,
-    allow_pickle: bool,
-    push: str | None,
-    public: bool,
-    license: str | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+def command(run: str, to: str, precision: str | None, out: str | None, **how: Any) -> Answer:
     """Write the model in RUN (a run, a Hugging Face directory or a hub id) for another program.
 
     The model and its tokenizer are written, but not the checkpoints, log and report.  The result is then opened as its
@@ -59,25 +47,14 @@ def command(
     and the token ids of 1,000 lines in many scripts.  If anything differs, the directory is removed and the exit status
     is 1.  With a lower precision, the difference and the number of equal answers are reported.
     """
-    started = time.monotonic()
     from headway.workflows.export.export import export
 
     with interruptible():
-        place = out or default_out(run, to, precision)
-        found = export(
-            run,
-            place,
-            to=to,
-            precision=precision,
-            allow_pickle=allow_pickle,
-            push=push,
-            public=public,
-            license=license,
-        )
+        found = export(run, out or default_out(run, to, precision), to=to, precision=precision, **how)
     parity = found.parity
+    there, here = (None, None) if parity.seconds is None else (parity.seconds[1], parity.seconds[0])
     result = {
         "task": found.task,
-        "seconds": time.monotonic() - started,
         "out": str(found.out) if found.made else None,
         "target": found.target,
         "precision": found.precision,
@@ -86,8 +63,8 @@ def command(
         "tokens_equal": parity.tokens_equal,
         "agreement": None if parity.agreement is None else parity.agreement[0] / parity.agreement[1],
         "door": parity.door,
-        "seconds_there": None if parity.seconds is None else parity.seconds[1],
-        "seconds_here": None if parity.seconds is None else parity.seconds[0],
+        "seconds_there": there,
+        "seconds_here": here,
     }
     lines = [f"saved in {found.out}"] if found.made else []
     if found.address is not None:
@@ -99,9 +76,8 @@ def command(
     if parity.passed:
         lines.append(f"read through {parity.door} with {parity.reader} {parity.version}: {parity.words}")
         lines += parity.notes
-        if parity.seconds is not None:
-            own, other = parity.seconds
-            lines.append(f"time for these answers: {figure(other, 2)} s there, {figure(own, 2)} s here")
+        if there is not None and here is not None:
+            lines.append(f"time for these answers: {figure(there, 2)} s there, {figure(here, 2)} s here")
     elif not parity.checked:
         lines.append(
             f"not checked: {parity.problem}; to check, `pip install --upgrade {parity.needs}` and run this command "
@@ -109,9 +85,7 @@ def command(
         )
     elif parity.max_difference is not None:
         lines.append(f"max_difference {parity.max_difference:.3g}")
-    emit(result, as_json, lines)
-    if not found.made:
-        raise click.ClickException(f"{run}: {parity.problem}; nothing was left in {found.out}.")
+    return Answer(result, lines, "" if found.made else f"{run}: {parity.problem}; nothing was left in {found.out}.")
 
 
 def default_out(run: str, to: str, precision: str | None = None) -> Path:

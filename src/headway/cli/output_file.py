@@ -1,21 +1,43 @@
-"""A file of results that grows as answers come; after a kill the same command resumes it."""
+"""Files of results: one that is written at once, and one that grows as answers come, which is resumed after a kill."""
 
 import contextlib
 import json
 import os
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from headway.cli.results import make_folder
 from headway.errors import InputError, RunFailed
-from headway.io.atomic_write import flush, why_not
+from headway.io.atomic_write import flush, why_not, write_whole
 
 FORMAT = 1
 SYNC = 5.0
 """Seconds between two flushes of the results to disk."""
+
+
+def make_folder(path: Path) -> None:
+    """Make the folder of a file, and those above it.  Raises InputError if that fails."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path.parent}: this folder cannot be made ({error.strerror or error}).") from None
+
+
+def write_output(to: str, parts: Iterable[bytes]) -> None:
+    """Write a file, completely or not at all.  Raises InputError if that fails."""
+
+    def write(new: Path) -> None:
+        with new.open("wb") as file:
+            file.writelines(parts)
+
+    path = Path(to)
+    make_folder(path)
+    try:
+        write_whole(path, write)
+    except OSError as error:
+        raise InputError(f"{to}: cannot be written ({error.strerror or error}).") from None
 
 
 class OutputFile:

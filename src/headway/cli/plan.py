@@ -9,11 +9,12 @@ from typing import Any
 
 import click
 
-from headway.cli.headed_help import Headed
+from headway.cli.common import Headed
 from headway.errors import InputError
 from headway.io.memory import total_bytes
 from headway.io.quantities import count, counted, short_duration, size_unit
 from headway.tasks.registry import supporting
+from headway.training.monitor.progress import shown_to
 from headway.training.option_fields import flag
 from headway.training.options import OPTIONS, TrainOptions
 
@@ -76,7 +77,6 @@ def plan(
     from headway.training.distributed.memory_plan import lay_out
     from headway.training.hardware.precision import faster_precision
     from headway.training.loop.thread_parallel import MOST_SHARES
-    from headway.training.monitor.progress import shown_to
     from headway.workflows.export.exportable import refusals
     from headway.workflows.train.dry_run import decided, work_of, work_without_data
 

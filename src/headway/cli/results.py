@@ -1,17 +1,29 @@
-"""Results in a file: where they may be written, and the columns of their tables."""
+"""Answers to many inputs, some at a time: in a file, on standard output, or as JSON."""
 
+import contextlib
 import json
 import os
+import time
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from headway.cli.common import is_file
-from headway.cli.texts import Texts
+from headway.cli.common import interruptible, is_file, show_lines
+from headway.cli.inputs import CHARACTERS, Texts, pieces
+from headway.cli.output_file import OutputFile, write_output
 from headway.errors import InputError
 from headway.io.csv_text import as_csv
+from headway.io.quantities import duration
 from headway.tasks.command import Command, Inputs
+
+BATCHES = 16
+"""Batches per thread in a chunk.  With fewer, more batches are partly filled; with more, a kill loses more."""
+EVERY = 10.0
+"""Seconds between two progress lines."""
+GATHERED = 1 << 14
+"""Characters of the texts for which a result of all texts, such as their cosines, is computed at a time."""
 
 
 def check_output(to: str | None, read: str, endings: tuple[str, ...]) -> None:
@@ -19,19 +31,25 @@ def check_output(to: str | None, read: str, endings: tuple[str, ...]) -> None:
 
     Warns if they will replace a file.
     """
-    if to is not None and is_file(read) and Path(to).resolve() == Path(read).resolve():
-        raise InputError(f"--to {to}: this is the input file; name another file so that nothing is lost.")
-    if to is not None and not to.endswith(endings):
-        kinds = " or ".join([", ".join(endings[:-1]), endings[-1]])
-        raise InputError(f"--to {to}: results are written as {kinds}; use one of these endings.")
-    if to is not None and Path(to).is_dir():
-        raise InputError(f"--to {to}: this is a folder; name a file.")
-    if to is not None:
-        folder = next(folder for folder in Path(to).resolve().parents if folder.exists())
-        if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-            what = "cannot be written to" if folder.is_dir() else "is a file, not a folder"
-            raise InputError(f"--to {to}: {folder} {what}; name a place in another folder.")
-    if to is not None and Path(to).exists():
+    if to is None:
+        return
+    path = Path(to)
+    folder = next(folder for folder in path.resolve().parents if folder.exists())
+    kinds = " or ".join([", ".join(endings[:-1]), endings[-1]])
+    problem = ""
+    if is_file(read) and path.resolve() == Path(read).resolve():
+        problem = "this is the input file; name another file so that nothing is lost"
+    elif not to.endswith(endings):
+        problem = f"results are written as {kinds}; use one of these endings"
+    elif path.is_dir():
+        problem = "this is a folder; name a file"
+    elif not folder.is_dir():
+        problem = f"{folder} is a file, not a folder; name a place in another folder"
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        problem = f"{folder} cannot be written to; name a place in another folder"
+    if problem:
+        raise InputError(f"--to {to}: {problem}.")
+    if path.exists():
         warnings.warn(
             f"{to}: this file exists and will be replaced when all results are there; interrupt the command and name "
             "another file with --to if you need it",
@@ -39,36 +57,12 @@ def check_output(to: str | None, read: str, endings: tuple[str, ...]) -> None:
         )
 
 
-def make_folder(path: Path) -> None:
-    """Make the folder of a file, and those above it.  Raises InputError if that fails."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{path.parent}: this folder cannot be made ({error.strerror or error}).") from None
-
-
-def write_output(to: str, parts: Iterable[bytes]) -> None:
-    """Write a file, completely or not at all.  Raises InputError if that fails."""
-    from headway.io.atomic_write import write_whole
-
-    def write(new: Path) -> None:
-        with new.open("wb") as file:
-            file.writelines(parts)
-
-    path = Path(to)
-    make_folder(path)
-    try:
-        write_whole(path, write)
-    except OSError as error:
-        raise InputError(f"{to}: cannot be written ({error.strerror or error}).") from None
-
-
 def as_bytes(text: str) -> bytes:
     """Text encoded for a results file; a lone surrogate is escaped as in JSON."""
     return text.encode("utf-8", errors="backslashreplace")
 
 
-class Beside:
+class OtherColumns:
     """The other columns of the input table; a column whose name is ``taken`` becomes "given: label"."""
 
     def __init__(self, inputs: Inputs, taken: Collection[str]):
@@ -98,7 +92,7 @@ class ResultsFile:
 
     def __init__(self, use: Command, to: str):
         self.use, self.ending = use, Path(to).suffix
-        self.more = Beside(use.inputs if use.keeps_columns else Inputs(use.inputs.run, ()), [*use.taken])
+        self.more = OtherColumns(use.inputs if use.keeps_columns else Inputs(use.inputs.run, ()), [*use.taken])
 
     def header(self) -> bytes:
         """The content before the first answer."""
@@ -118,3 +112,123 @@ class ResultsFile:
         if self.ending == ".txt":
             return as_bytes("".join(f"{use.line(one)}\n" for one in found))
         return use.content(found)
+
+
+def all_results(use: Command, verb: str, to: str | None, *, as_json: bool, quiet: bool) -> tuple[Command, list[Any]]:
+    """Answer the inputs, to a file, to standard output or for JSON; returns the answers and what counts the results."""
+    from headway.tasks.inputs import told_once
+    from headway.training.monitor.progress import shown_to
+
+    each, most = as_json and not use.gathers, piece_size(use.tokens)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(told_once())
+        output = file = None
+        if to is not None:  # a result computed from all answers needs them all: keep them until the last
+            place = f"{to}.vectors" if use.gathers else to
+            file, name = ResultsFile(use, place), asked_for(verb, use, place, most=most, as_json=each)
+            output = stack.enter_context(OutputFile(place, name, b"" if use.gathers else file.header()))
+        if use.gathers and output is None:
+            parts = (use.content(use.answer(part)) for _, part in pieces(use.inputs.values, most))
+            return _gathered(use, use.restored(b"".join(parts)), to, as_json)
+        results = give_answers(use, most=most, output=output, file=file, as_json=each, progress=shown_to(quiet))
+        if output is not None and use.gathers:
+            use, results = _gathered(use, use.restored(output.read()), to, as_json)
+            output.discard()
+        elif output is not None:
+            output.finish()
+    return use, results
+
+
+def _gathered(use: Command, answers: Any, to: str | None, as_json: bool) -> tuple[Command, list[Any]]:
+    """Write, show or return the result computed from all answers, some rows at a time."""
+    use, found = use.gathered(answers)
+    results: list[Any] = []
+
+    def written(file: ResultsFile | None) -> Iterator[bytes]:
+        if file is not None:
+            yield file.header()
+        for start, texts in pieces(use.inputs.values, GATHERED):
+            part = found[start : start + len(texts)]
+            if as_json:
+                results.extend(use.results(part))
+            elif file is None:
+                show_lines(use.lines(start, part))
+            if file is not None:
+                yield file.content(start, part)
+
+    if to is None:
+        list(written(None))
+    else:
+        write_output(to, written(ResultsFile(use, to)))
+    return use, results
+
+
+def piece_size(tokens_at_once: int) -> int:
+    """How many characters are read before their answers are written, given the tokens of a batch."""
+    import torch
+
+    return CHARACTERS * BATCHES * torch.get_num_threads() * tokens_at_once
+
+
+def give_answers(
+    use: Command, *, most: int, output: OutputFile | None, file: ResultsFile | None, as_json: bool, progress: Any
+) -> list[Any]:
+    """Answer the inputs of a command in order, and write or show each chunk when it is answered.
+
+    ``most`` is the size of a chunk in characters.  With ``as_json`` all answers are returned, including those that
+    ``output`` holds from an earlier command; otherwise none.
+    """
+    from headway.tasks.inputs import lost_characters
+
+    inputs = use.inputs.values
+    started, said = time.monotonic(), time.monotonic()
+    results: list[Any] = []
+    before = 0
+    if output is not None:
+        results, before = output.results, output.inputs
+        if before:
+            progress.say(f"{output.to}: resuming after {before:,} of {len(inputs):,} inputs")
+    with interruptible() if output is not None else contextlib.nullcontext():
+        try:
+            for start, part in pieces(inputs, most):
+                stop = start + len(part)
+                if stop <= before:
+                    continue
+                if start == before and use.inputs.several and use.spec.reads == "text":
+                    tokenizer = getattr(use.pipe, "tokenizer", None)
+                    if tokenizer is not None and (line := lost_characters(part, tokenizer)):
+                        warnings.warn(line, stacklevel=2)
+                found = use.answer(part)
+                if output is not None and file is not None:
+                    output.add(file.content(start, found), stop, use.results(found) if as_json else None)
+                elif as_json:
+                    results += use.results(found)
+                else:
+                    show_lines(use.lines(start, found))
+                if stop < len(inputs) and time.monotonic() - said >= EVERY:
+                    said = time.monotonic()
+                    left = (said - started) / (stop - before) * (len(inputs) - stop)
+                    progress.say(f"{stop:,} of {len(inputs):,} inputs, about {duration(left)} left")
+        except KeyboardInterrupt:
+            if output is None or not output.inputs:
+                raise
+            kept = f"the answers for {output.inputs:,} of {len(inputs):,} inputs are saved"
+            raise KeyboardInterrupt(f"stopped; {kept}; run the same command again to resume") from None
+    return results
+
+
+def asked_for(verb: str, use: Command, to: str, **more: Any) -> str:
+    """A fingerprint of everything that the answers of a command depend on."""
+    import torch
+
+    from headway import __version__
+    from headway.data.batches.cache import key_of
+    from headway.hub.adapters.locate import locate_model
+    from headway.hub.fingerprint import full_fingerprint
+
+    model = full_fingerprint(locate_model(use.inputs.run).path)
+    options = sorted({**use.depends_on, **more}.items())
+    runtime = use.pipe.runtime
+    by = (runtime.precision, *("" if engine is None else engine.name for engine in (runtime.few, runtime.many)))
+    kind = (verb, Path(to).suffix, model, __version__, torch.get_num_threads(), *by, options)
+    return key_of(chain(kind, use.inputs.known_by or use.inputs.values))

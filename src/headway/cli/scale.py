@@ -1,16 +1,23 @@
 """``headway scale``: train a grid of language models, fit a scaling law to their losses and predict larger runs."""
 
 import time as clock
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.cli.common import emit, output_options, threads_option
+from headway.cli.common import Answer, aligned, resumable, threads_option, verb
 from headway.cli.plan import quantity
-from headway.errors import InputError, RunFailed
+from headway.cli.train import default_out
+from headway.errors import InputError
+from headway.io.atomic_write import write_json
+from headway.io.quantities import duration, parse_seconds
+from headway.tasks.registry import named, spec
+from headway.training.options import TrainOptions
+
+if TYPE_CHECKING:
+    from headway.science.scaling.points import Run
 
 HELP_TIME = "Time for the whole command, such as 40m or 2h. [default: 1h]"
 TIME = "1h"
@@ -20,7 +27,7 @@ PROBING = 0.5
 """Seconds reserved for each probe of each model."""
 
 
-@click.command(short_help="Train language models of several sizes, fit a scaling law and predict a larger run.")
+@verb()
 @click.argument("inputs", nargs=-1, metavar="INPUT...")
 @click.option("--time", help=HELP_TIME)
 @click.option("--plan", "planning", is_flag=True, help="Print the grid of runs without training.")
@@ -41,7 +48,6 @@ PROBING = 0.5
 @click.option("--seed", type=int, default=0, help="Random seed.", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Output directory. [default: runs/scale-NAME]")
 @threads_option
-@output_options
 def command(
     inputs: tuple[str, ...],
     time: str | None,
@@ -53,10 +59,9 @@ def command(
     validation: tuple[str, ...],
     seed: int,
     out: Path | None,
-    as_json: bool,
-    quiet: bool,
+    progress: Any,
     **options: Any,
-) -> None:
+) -> Answer:
     """Train language models, or masked ones with --task, of several sizes on several numbers of tokens of INPUT, and
     fit L = E + A / N^alpha + B / D^beta to their losses, each constant with an interval. The largest run is left out
     of the fit, and its prediction is compared with its measured loss, unless fewer than three sizes would remain.
@@ -64,36 +69,43 @@ def command(
     INPUT may also be the directory of an earlier study; --predict then answers for a larger budget. --points fits
     runs from a table. Run the same command again to resume a study.
     """
-    from headway.cli.main import STARTED
-    from headway.science.scaling.probes import wanted_probes
-    from headway.training.monitor.progress import shown_to
+    from headway.science.scaling.analysis import analyse
+    from headway.science.scaling.probes import probe_runs, wanted_probes
+    from headway.science.scaling.study import RUNS, check_for_points, counted, keep_points, points_of, task_of
 
     if bool(inputs) == (points is not None):
         raise InputError("name a text to train on, the directory of an earlier study, or a CSV file with --points.")
     if seed < 0:
         raise InputError(f"--seed is {seed}; it must be 0 or more.")
-    budgets = [_flops(text) for text in predict]
-    names = wanted_probes(probe)
+    budgets, probes = [_flops(text) for text in predict], wanted_probes(probe)
     place = points or (Path(inputs[0]) if len(inputs) == 1 else None)
-    progress = shown_to(quiet)
-    options["seed"] = seed
-    wanted = StudyOptions(inputs, validation, time or TIME, options, out, budgets, names, progress, STARTED)
-    try:
-        if points is not None or _is_study(place):
-            if planning:
-                raise InputError("--plan is for a text; these runs are already trained.")
-            if names and points is not None:
-                raise InputError("--probe needs the models: name the directory of a study instead of --points.")
-            found = _of_points(place or Path(), count, wanted)
-        elif planning:
-            found = _planned(wanted)
-            emit(found, as_json, _plan_lines(found))
-            return
-        else:
-            found = _of_text(wanted, count or "total")
-    finally:
-        progress.close()
-    emit(found, as_json, _lines(found))
+    study = place if points is not None or _is_study(place) else None
+    if study is not None:
+        if planning:
+            raise InputError("--plan is for a text; these runs are already trained.")
+        if probes and points is not None:
+            raise InputError("--probe needs the models: name the directory of a study instead of --points.")
+        if out is not None:
+            check_for_points(out, study)
+        runs, count = points_of(study, count)
+        fitted, task, notes = runs, task_of(study), []
+    else:
+        chosen = TrainOptions(seed=seed, **options)
+        given: dict[str, Any] = {"validation": validation, "progress": progress}
+        if planning:
+            return _planned(inputs, chosen, time or TIME, out, given)
+        usual = default_out(inputs)
+        count, out = count or "total", out or usual.with_name(f"scale-{usual.name}")
+        runs, task, notes = _trained(inputs, chosen, time or TIME, out, len(probes), given)
+        fitted = counted(runs, count)
+    found = analyse(fitted, count, budgets=budgets, seed=seed)
+    if probes:
+        progress.phase("probing")
+        found["probes"] = probe_runs((study or out or Path()) / RUNS, runs, probes, seed=seed)
+    found = _finished(found, task, out, notes)
+    if study is not None and out is not None:
+        keep_points(study, out)
+    return Answer(found, _lines(found))
 
 
 def _is_study(place: Path | None) -> bool:
@@ -112,101 +124,49 @@ def _flops(text: str) -> float:
     return value
 
 
-@dataclass(frozen=True)
-class StudyOptions:
-    """The arguments and options of the command."""
-
-    inputs: tuple[str, ...]
-    validation: tuple[str, ...]
-    time: str
-    options: dict[str, Any]
-    """of TrainOptions"""
-    out: Path | None
-    budgets: list[float]
-    """FLOPs to predict for"""
-    probes: list[str]
-    progress: Any
-    started: float
-
-
-def _planned(wanted: StudyOptions) -> dict[str, Any]:
-    from headway.io.quantities import parse_seconds
+def _planned(
+    inputs: tuple[str, ...], chosen: "TrainOptions", time: str, out: Path | None, given: dict[str, Any]
+) -> Answer:
+    """The grid of runs, without training."""
+    from headway.cli.main import STARTED
     from headway.science.scaling.study import PLAN, TASK, decide
-    from headway.training.options import TrainOptions
 
-    kept = wanted.out if wanted.out is not None and (wanted.out / PLAN).is_file() else None
-    chosen = TrainOptions(**wanted.options)
-    given: dict[str, Any] = {"validation": wanted.validation, "started": wanted.started, "progress": wanted.progress}
-    grid = decide(wanted.inputs, chosen, parse_seconds(wanted.time), out=kept, **given)
-    return {
+    kept = out if out is not None and (out / PLAN).is_file() else None
+    grid = decide(inputs, chosen, parse_seconds(time), out=kept, started=STARTED, **given)
+    found = {
         "task": chosen.data.task or TASK,
-        "seconds": clock.monotonic() - wanted.started,
         "planned_seconds": grid.seconds,
         **{name: getattr(grid, name) for name in ("length", "batch_tokens", "precision")},
         "notes": list(grid.notes),
         "rows": [vars(cell) for cell in grid.cells],
     }
+    return Answer(found, _plan_lines(found))
 
 
-def _of_points(place: Path, count: str | None, wanted: StudyOptions) -> dict[str, Any]:
-    """The fit to finished runs; written to ``out`` if it is given."""
-    from headway.science.scaling.analysis import analyse
-    from headway.science.scaling.probes import probe_runs
-    from headway.science.scaling.study import RUNS, check_for_points, keep_points, points_of, task_of
-
-    out, seed = wanted.out, wanted.options["seed"]
-    if out is not None:
-        check_for_points(out, place)
-    runs, kind = points_of(place, count)
-    found = analyse(runs, kind, budgets=wanted.budgets, seed=seed)
-    if wanted.probes:
-        found["probes"] = probe_runs(place / RUNS, runs, wanted.probes, seed=seed)
-    found = _finished(found, task_of(place), out, [], wanted.started)
-    if out is not None:
-        keep_points(place, out)
-    return found
-
-
-def _of_text(wanted: StudyOptions, count: str) -> dict[str, Any]:
-    from headway.cli.train import default_out
-    from headway.io.quantities import duration, parse_seconds
-    from headway.science.scaling.analysis import analyse
+def _trained(
+    inputs: tuple[str, ...], chosen: "TrainOptions", time: str, out: Path, n_probes: int, given: dict[str, Any]
+) -> tuple[list["Run"], str, list[str]]:
+    """The runs, trained within a time that leaves some for probes; their task, and notes."""
+    from headway.cli.main import STARTED
     from headway.science.scaling.grid import SNAPSHOTS
-    from headway.science.scaling.probes import probe_runs
-    from headway.science.scaling.study import RUNS, TASK, counted, decide, run_study
-    from headway.tasks.registry import named, spec
-    from headway.training.loop.trainer import Interrupted
-    from headway.training.options import TrainOptions
+    from headway.science.scaling.study import TASK, decide, run_study
 
-    usual, names, progress = default_out(wanted.inputs), wanted.probes, wanted.progress
-    place = wanted.out if wanted.out is not None else usual.with_name(f"scale-{usual.name}")
-    chosen, limit = TrainOptions(**wanted.options), parse_seconds(wanted.time)
-    if names and not spec(named(chosen.data.task or TASK)).writes:
+    task, limit, say = chosen.data.task or TASK, parse_seconds(time), given["progress"].say
+    if n_probes and not spec(named(task)).writes:
         raise InputError(f"--probe is for models that generate text; leave it out with --task {chosen.data.task}.")
-    given: dict[str, Any] = {"out": place, "validation": wanted.validation, "progress": progress}
-    grid = decide(wanted.inputs, chosen, limit, started=wanted.started, **given)
-    training = f"{len(grid.cells)} runs, about {duration(grid.seconds)} of training"
-    progress.say(f"{training}; {wanted.time} in total (--time to change)")
+    grid = decide(inputs, chosen, limit, out=out, started=STARTED, **given)
+    say(f"{len(grid.cells)} runs, about {duration(grid.seconds)} of training; {time} in total (--time to change)")
     for note in grid.notes:
-        progress.say(note)
-    end = wanted.started + limit - PROBING * len(names) * (len(grid.cells) + SNAPSHOTS)
-    try:
-        runs, notes = run_study(wanted.inputs, grid, chosen, end=end, **given)
-    except RunFailed as error:
-        goes_on = f"Run the same command again to resume the study in {place}."
-        raise click.ClickException(f"{str(error).removesuffix('.')}. {goes_on}") from None
-    except Interrupted:
-        raise KeyboardInterrupt(f"stopped and saved in {place}; run the same command again to resume") from None
-    found = analyse(counted(runs, count), count, budgets=wanted.budgets, seed=wanted.options["seed"])
-    if names:
-        progress.phase("probing")
-        found["probes"] = probe_runs(place / RUNS, runs, names, seed=wanted.options["seed"])
-    return _finished(found, chosen.data.task or TASK, place, [*grid.notes, *notes], wanted.started)
+        say(note)
+    end = STARTED + limit - PROBING * n_probes * (len(grid.cells) + SNAPSHOTS)
+    with resumable(f"the study in {out}"):
+        runs, notes = run_study(inputs, grid, chosen, end=end, out=out, **given)
+    return runs, task, [*grid.notes, *notes]
 
 
-def _finished(found: dict[str, Any], task: str, out: Path | None, notes: list[str], started: float) -> dict[str, Any]:
+def _finished(found: dict[str, Any], task: str, out: Path | None, notes: list[str]) -> dict[str, Any]:
     """The result, with its plots if it is saved."""
-    from headway.io.atomic_write import write_json
+    from headway.cli.main import STARTED
     from headway.reports.plots import MISSING
     from headway.reports.scaling_plots import Lines, draw_study
     from headway.science.scaling.frontier import best_sizes
@@ -226,35 +186,24 @@ def _finished(found: dict[str, Any], task: str, out: Path | None, notes: list[st
                 if str(error) != MISSING:
                     raise
                 found["plots"], found["notes"] = [], [*notes, MISSING]
-            found["seconds"] = clock.monotonic() - started
+            found["seconds"] = clock.monotonic() - STARTED
             write_json(out / REPORT, found)
         except OSError as error:
             raise InputError(f"{out}: results cannot be written there ({error.strerror or error}).") from None
-    found["seconds"] = clock.monotonic() - started
+    found["seconds"] = clock.monotonic() - STARTED
     return found
 
 
 def _plan_lines(found: dict[str, Any]) -> list[str]:
-    from headway.io.quantities import duration
-
-    header = ("parameters", "width", "layers", "tokens", "tokens/par.", "rate", "seconds")
-    rows = [
-        (
-            f"{row['parameters']:,}",
-            str(row["width"]),
-            str(row["layers"]),
-            f"{row['tokens']:,}",
-            f"{row['tokens'] / row['parameters']:.1f}",
-            f"{row['learning_rate']:.2g}",
-            f"{row['seconds']:.0f}" + ("  not in the fit" if row["held_out"] else ""),
-        )
-        for row in found["rows"]
-    ]
+    table = [["parameters", "width", "layers", "tokens", "tokens/par.", "rate", "seconds", ""]]
+    for row in found["rows"]:
+        sizes = [f"{row[name]:,}" for name in ("parameters", "width", "layers", "tokens")]
+        costs = [f"{row['tokens'] / row['parameters']:.1f}", f"{row['learning_rate']:.2g}", f"{row['seconds']:.0f}"]
+        table.append([*sizes, *costs, "not in the fit" if row["held_out"] else ""])
     return [
-        f"{len(rows)} runs of {found['batch_tokens']:,} tokens per step in sequences of {found['length']}, "
+        f"{len(found['rows'])} runs of {found['batch_tokens']:,} tokens per step in sequences of {found['length']}, "
         f"{found['precision']}: about {duration(found['planned_seconds'])}",
-        "  ".join(f"{name:>11}" for name in header),
-        *("  ".join(f"{cell:>11}" for cell in row) for row in rows),
+        *aligned(table, slice(7)),
         *found["notes"],
     ]
 

@@ -10,8 +10,10 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from headway.cli.common import device_option, engine_option, precision_option, threads_option
+from headway.cli.common import device_option, engine_option, interruptible, precision_option, threads_option
 from headway.errors import InputError
+from headway.io.quantities import size
+from headway.io.strict_json import read_text
 
 KEY = "HEADWAY_API_KEY"
 
@@ -117,8 +119,6 @@ def _check_differ(names: list[str]) -> None:
 
 def _keys(file: str | None) -> tuple[str, ...]:
     """The keys of a file, or of the environment."""
-    from headway.io.strict_json import read_text
-
     if file is not None:
         lines = (line.strip() for line in read_text(Path(file), advice="expected a key on each line").splitlines())
         found = tuple(line for line in lines if line and not line.startswith("#"))
@@ -138,8 +138,6 @@ AT_START = {
 
 def _write_container(named: list[tuple[str, str]], out: str, how: dict[str, Any], limits: dict[str, Any]) -> None:
     """Write the directory of an image with the options that were given, and say how to build it."""
-    from headway.cli.common import interruptible
-    from headway.io.quantities import size
     from headway.serving.container.write import write_container
     from headway.serving.settings import Settings
 

@@ -1,6 +1,8 @@
 """``headway train``: from a file to a run directory."""
 
 import contextlib
+import shlex
+import sys
 import time as clock
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -13,19 +15,21 @@ import click
 from click.core import ParameterSource
 
 from headway.cli.aliases import in_our_names
-from headway.cli.common import SEVERAL, emit, output_options
-from headway.cli.headed_help import Headed, HeadedCommand
+from headway.cli.common import SEVERAL, Answer, Headed, HeadedCommand, verb
 from headway.cli.plan import PLANNED, lines, plan, plan_options
 from headway.cli.watching import watched
 from headway.errors import InputError, RunFailed
-from headway.io.quantities import duration, metric
+from headway.io.quantities import duration, metric, size
 from headway.io.regular_file import check_name
+from headway.reports.record import read_record
+from headway.reports.verdict import interval, kept_in_words, verdict
 from headway.tasks.registry import spec, values
 from headway.training.grouped import groups
 from headway.training.keywords import TrainKeywords
-from headway.training.monitor.progress import NoProgress
+from headway.training.monitor.progress import NoProgress, shown_to
 from headway.training.option_fields import flag, kind_of
 from headway.training.options import OPTIONS, TrainOptions
+from headway.training.store.sizes import sizes
 
 
 def train(
@@ -73,7 +77,6 @@ def _train(
     from headway.training.distributed.ranks import is_first
     from headway.training.hardware.memory import out_of_memory
     from headway.training.loop.trainer import Interrupted
-    from headway.training.monitor.progress import shown_to
     from headway.workflows.train.outcome import result
     from headway.workflows.train.run import run_training
     from headway.workflows.train.seeds import run_seeds
@@ -134,8 +137,6 @@ def default_out(inputs: Sequence[Any]) -> Path:
 
 def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> list[str]:
     """The summary of a run, as lines for a person; ``info`` is headway.json."""
-    from headway.reports.verdict import interval, kept_in_words
-
     task = spec(result["task"])
     names = {one.key: one.name if one.key == "accuracy" else one.key for one in task.metrics}
     judged, data = (found if isinstance(found := info.get(key), dict) else {} for key in ("verdict", "data"))
@@ -158,9 +159,6 @@ def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> li
 
 
 def _disk(run: Path) -> list[str]:
-    from headway.io.quantities import size
-    from headway.training.store.sizes import sizes
-
     found = sizes(run)
     if not found.resume:
         return [f"on disk: {size(found.total)}"] if found.total else []
@@ -277,33 +275,28 @@ def repeated(words: Sequence[str], option: str) -> list[str]:
     return found
 
 
-@click.command(cls=Train, short_help="Train a model on your file.")
+@verb(Train)
 @click.argument("inputs", nargs=-1, metavar="INPUT...")
 @out_option("Run directory. [default: runs/ and the input's name, or both names of two aligned files]")
 @validation_option
 @training_options
 @watch_option
 @plan_options
-@output_options
 def command(
     inputs: tuple[str, ...],
     out: str | None,
     validation: tuple[str, ...],
-    as_json: bool,
     quiet: bool,
     planning: bool,
     watch: bool,
     **options: Any,
-) -> None:
+) -> Answer | None:
     """Train a model on INPUT: .txt, .csv, .tsv, .jsonl, each also as .gz, .parquet, two aligned files, a folder of
     such files, of texts or images by class, .npz, or a data set of the hub (owner/name, owner/name@revision:split).
 
     The task, the columns, the tokenizer and the size are chosen automatically and printed, each with the option that
     changes it.  Run the same command again to resume a run that was stopped.
     """
-    import shlex
-    import sys
-
     from headway.cli.main import STARTED
 
     asked = {name: options.pop(name) for name in PLANNED}
@@ -312,19 +305,17 @@ def command(
         if watch:
             raise InputError("--watch shows a training, and --plan does not train; leave one of them out.")
         planned = plan(inputs, validation, quiet, asked, options, STARTED)
-        emit(planned, as_json, lines(planned))
-        return
+        return Answer(planned, lines(planned))
     for name, value in asked.items():
         if value is not None:
             raise InputError(f"--{flag(name)} is for --plan, which does not train; leave it out or add --plan.")
     line = ["headway", *(shlex.quote(word) for word in sys.argv[1:])]
-    from headway.reports.record import read_record
-    from headway.reports.verdict import verdict
 
     with watched(Path(out) if out is not None else default_out(inputs), watch):
         found = _train(inputs, out, validation, quiet, options, STARTED, line)
     from headway.training.distributed.ranks import is_first
 
-    if is_first():
-        record = read_record(Path(found["out"]))
-        emit(found, as_json, summary(found, verdict(record), record.info))
+    if not is_first():
+        return None
+    record = read_record(Path(found["out"]))
+    return Answer(found, summary(found, verdict(record), record.info))

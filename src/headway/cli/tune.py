@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from headway.cli.common import aligned, emit, output_options
-from headway.cli.headed_help import Headed
+from headway.cli.common import Answer, Headed, aligned, verb
 from headway.cli.train import (
     HEADINGS,
     Train,
@@ -22,6 +21,8 @@ from headway.cli.train import (
 )
 from headway.errors import InputError
 from headway.io import quantities
+from headway.reports.record import read_record
+from headway.reports.verdict import interval, kept_in_words, verdict
 from headway.tasks.registry import spec
 from headway.training.option_fields import flag
 from headway.training.options import TrainOptions
@@ -35,7 +36,7 @@ SHOWN = 5
 """Number of trials in the final table."""
 
 
-@click.command(cls=Train, short_help="Search the training options, and keep the best model.")
+@verb(Train)
 @click.argument("inputs", nargs=-1, metavar="INPUT...")
 @click.option(
     "--trials",
@@ -49,16 +50,14 @@ SHOWN = 5
 @out_option("Output directory. [default: runs/ and the input's name, -tuned]")
 @validation_option
 @(lambda function: training_options(function, TEXTS))
-@output_options
 def command(
     inputs: tuple[str, ...],
     trials: int,
     out: str | None,
     validation: tuple[str, ...],
-    as_json: bool,
-    quiet: bool,
+    progress: Any,
     **options: Any,
-) -> None:
+) -> Answer:
     """Train on INPUT with different learning rates, sizes, dropout, batches and so on, and keep the best model.
 
     Each trial is its own run in OUT/trials, with an equal part of the time and the same held-out data; the first is
@@ -67,25 +66,19 @@ def command(
     search; raise --trials and --time to extend a complete one.  Needs Optuna: pip install 'headway[tune]'.
     """
     from headway.cli.main import STARTED
-    from headway.reports.record import read_record
     from headway.reports.tuning_plots import plot_tuning
-    from headway.reports.verdict import kept_in_words, verdict
     from headway.science.tune import tune
     from headway.training.loop.trainer import Interrupted
-    from headway.training.monitor.progress import shown_to
 
     chosen = TrainOptions(**given_options(options))
     usual = default_out(inputs)
     place = Path(out) if out is not None else usual.with_name(f"{usual.name}-tuned")
-    progress = shown_to(quiet)
     line = ["headway", *(shlex.quote(word) for word in sys.argv[1:])]
     given: dict[str, Any] = {"validation": validation, "started": STARTED, "progress": progress, "command": line}
     try:
         found = tune(inputs, chosen, trials=trials, out=place, **given)
     except Interrupted:
         raise KeyboardInterrupt(f"stopped; run the same command again to resume the search in {place}") from None
-    finally:
-        progress.close()
     report_of(place, progress)
     try:
         found["plots"] = [str(path) for path in plot_tuning(found, place)]
@@ -95,7 +88,7 @@ def command(
     record = read_record(place)
     said = [verdict(record), *kept_in_words(record.info.get("kept"))]
     words = (*inputs, *(word for path in validation for word in ("--validation", path)))
-    emit(found, as_json, lines(found, words, said))
+    return Answer(found, lines(found, words, said))
 
 
 def lines(found: dict[str, Any], inputs: Sequence[str], verdict: Sequence[str] = ()) -> list[str]:
@@ -133,8 +126,6 @@ def lines(found: dict[str, Any], inputs: Sequence[str], verdict: Sequence[str] =
 
 def _how_sure(found: dict[str, Any]) -> list[str]:
     """How much better the best trial is, and how certain that is."""
-    from headway.reports.verdict import interval
-
     best, noise, measure = found["best"], found["noise"], found["measure"]
     said = [f"measured on {noise['held_out']}"]
     if noise["accuracy_error"]:

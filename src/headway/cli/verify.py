@@ -1,20 +1,18 @@
 """``headway verify``: check that a saved model works correctly on this machine."""
 
 import signal
-import time
 from typing import Any
 
 import click
 
-from headway.cli.common import aligned, device_option, emit, interruptible, output_options, threads_option
+from headway.cli.common import Answer, aligned, device_option, interruptible, threads_option, verb
 
 
-@click.command(short_help="Check that a saved model works correctly on this machine.")
+@verb()
 @click.argument("run")
 @device_option
 @threads_option
-@output_options
-def command(run: str, device: str, as_json: bool, quiet: bool) -> None:
+def command(run: str, device: str, progress: Any) -> Answer:
     """Check the model in RUN (a run, a Hugging Face directory or a hub id) for correctness.
 
     cache: generation with the KV cache gives the same logits as without it.  batch: texts in one padded batch get the
@@ -23,21 +21,14 @@ def command(run: str, device: str, as_json: bool, quiet: bool) -> None:
     training, killed by SIGKILL and resumed, equal uninterrupted ones, bit for bit.  Checks that do not apply to the
     model are skipped.  RUN is not changed.  If a check fails, the exit status is 1.
     """
-    started = time.monotonic()
-    from headway.training.monitor.progress import shown_to
     from headway.workflows.verify.verify import verify
 
-    progress = shown_to(quiet)
-    try:
-        with interruptible(signal.SIGTERM):
-            found = verify(run, progress, device=device)
-    finally:
-        progress.close()
-    result = {"task": found["task"], "seconds": time.monotonic() - started, "checks": found["checks"]}
-    emit(result, as_json, _lines(found["checks"]))
-    if not found["passed"]:
-        failed = [check["name"] for check in found["checks"] if check["passed"] is False]
-        raise click.ClickException(f"{run}: failed: {', '.join(failed)}.")
+    with interruptible(signal.SIGTERM):
+        found = verify(run, progress, device=device)
+    checks = found["checks"]
+    failed = ", ".join(check["name"] for check in checks if check["passed"] is False)
+    problem = "" if found["passed"] else f"{run}: failed: {failed}."
+    return Answer({"task": found["task"], "checks": checks}, _lines(checks), problem)
 
 
 def _lines(checks: list[dict[str, Any]]) -> list[str]:
