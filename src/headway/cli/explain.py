@@ -1,15 +1,26 @@
 """``headway explain``: the parts of a model, the shapes of a text on its way through it, and the code of its block."""
 
+import inspect
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 import click
+import torch
+from torch import nn
 
 from headway.cli.common import Answer, aligned, verb
 from headway.errors import InputError
 from headway.io.quantities import size
+from headway.models.adapt.ensemble import Ensemble
+from headway.models.analysis.maps import attention_maps, stacks_of
+from headway.models.baselines import BaselineConfig
 from headway.models.heads import gives
+from headway.models.own import OwnConfig
+from headway.models.size import cache_bytes, forward_flops, parameters, weight_bytes
+from headway.models.transformer import Decoder, EncoderDecoder
+from headway.nn.block import Block, Residual
+from headway.nn.kernels.window import window_scores
 
 EXAMPLE = "to be or not to be"
 IMAGE = "a grey image"
@@ -39,11 +50,6 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
     per token, for a forward pass over ``length`` tokens.  Everything is checked against the formulas of
     ``models.size``; RuntimeError means that the two disagree.  Of an ensemble of ``members``, the first is shown.
     """
-    from headway.models.adapt.ensemble import Ensemble
-    from headway.models.baselines import BaselineConfig
-    from headway.models.own import OwnConfig
-    from headway.models.size import cache_bytes, forward_flops, parameters, weight_bytes
-
     members = len(pipe.model.members) if isinstance(pipe.model, Ensemble) else 1
     model = pipe.model.members[0] if members > 1 else pipe.model
     if isinstance(model.config, BaselineConfig | OwnConfig):
@@ -73,8 +79,6 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
 
 def wiring_of(model: Any) -> dict[str, Any]:
     """The arguments of ``models.size`` for this model."""
-    from headway.models.transformer import Decoder, EncoderDecoder
-
     head = None if model.head is None else model.head.size()
     if isinstance(model, EncoderDecoder):
         return {"wiring": "encoder-decoder", "encoder": model.encoder_config, "head": head}
@@ -106,39 +110,32 @@ def _parts(model: Any) -> Iterable[tuple[str, str, Any, float]]:
 
 
 def _rows(model: Any) -> Iterable[Row]:
-    """One row per part; a relative bias, which all blocks of a stack share, counts with the embedding."""
+    """One row per part: the shapes of its tensors, and the number of parameters that no earlier part has.
+
+    A relative bias, which all blocks of a stack share, counts with the embedding.
+    """
     seen: set[int] = set()
     biases = {f"{prefix}embedding": stack.relative for prefix, stack in _stacks(model)}
     for name, kind, part, flops in _parts(model):
-        yield _row(name, kind, [part, biases.get(name)], flops, seen)
+        modules = [module for module in (part, biases.get(name)) if module is not None]
+        tensors = [(n, p) for module in modules for n, p in module.named_parameters()]
+        shapes = {n.removesuffix(".weight").removeprefix("layer."): list(p.shape) for n, p in tensors}
+        count = sum(p.numel() for _, p in tensors if id(p) not in seen)
+        seen.update(id(p) for _, p in tensors)
+        yield {"name": name, "kind": kind, "shapes": shapes, "parameters": count, "flops_per_token": flops}
 
 
 def _stacks(model: Any) -> list[tuple[str, Any]]:
-    if hasattr(model, "stack"):
-        return [("", model.stack)]
-    return [("encoder ", model.encoder), ("decoder ", model.decoder)]
-
-
-def _row(name: str, kind: str, modules: list[Any], flops: float, seen: set[int]) -> Row:
-    """A part: the shapes of its tensors, and the number of parameters that no earlier part has."""
-    tensors = [(n, p) for module in modules if module is not None for n, p in module.named_parameters()]
-    shapes = {n.removesuffix(".weight").removeprefix("layer."): list(p.shape) for n, p in tensors}
-    count = sum(p.numel() for _, p in tensors if id(p) not in seen)
-    seen.update(id(p) for _, p in tensors)
-    return {"name": name, "kind": kind, "shapes": shapes, "parameters": count, "flops_per_token": flops}
+    return [("" if name == "self" else f"{name} ", stack) for name, stack in stacks_of(model).items()]
 
 
 def _weights(module: Any) -> int:
     """The number of matrix entries of a part: each is one multiply-add per token."""
-    from torch import nn
-
     return sum(layer.weight.numel() for layer in module.modules() if isinstance(layer, nn.Linear))
 
 
 def _scores(config: Any, window: int | None, length: int, causal: bool) -> float:
     """FLOPs per token of q kᵀ and of the weighted sum of values, in one layer."""
-    from headway.nn.kernels.window import window_scores
-
     width = config.n_heads * config.head_width
     by_mask = config.position.kind in ("alibi", "relative")  # these two bring a whole mask
     return 4 * width * window_scores(length, None if by_mask else window, causal) / length
@@ -146,10 +143,6 @@ def _scores(config: Any, window: int | None, length: int, causal: bool) -> float
 
 def _path(model: Any, tokenizer: Any, text: str) -> dict[str, Any]:
     """The output shape of each part when the model reads ``text``, the tokens, and the shapes of the attention."""
-    import torch
-
-    from headway.models.analysis.maps import attention_maps
-
     path: list[Row] = []
 
     def note(name: str, _module: Any, _given: Any, result: Any) -> None:
@@ -246,9 +239,5 @@ def _way(found: dict[str, Any]) -> list[str]:
 
 def _source() -> list[str]:
     """The source code of the residual and of the block's forward."""
-    import inspect
-
-    from headway.nn.block import Block, Residual
-
     residual, forward = inspect.getsource(Residual), inspect.getsource(Block.forward)
     return f"{residual}\n\nclass Block(nn.Module):\n    ...\n\n{forward}".rstrip().split("\n")

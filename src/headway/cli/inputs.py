@@ -96,15 +96,15 @@ def _pieces(inputs: Iterable[Any], most: int) -> Iterator[tuple[int, list[Any]]]
 
 
 def read_inputs(
-    room: type[Command], run: str, words: Sequence[str], text_column: str | None, encoding: str | None
+    command: type[Command], run: str, words: Sequence[str], text_column: str | None, encoding: str | None
 ) -> Inputs:
     """The inputs that words stand for; for a task of ``one_input``, "-" is all of standard input as one.
 
     Raises InputError for what cannot be read.
     """
-    if room.one_input and list(words) == ["-"]:
+    if command.one_input and list(words) == ["-"]:
         return Inputs(run, [standard_input(encoding)])
-    if room.spec.reads == "picture":
+    if command.spec.reads == "picture":
         if text_column is not None or encoding is not None:
             raise InputError("--text-column and --encoding are for texts, and this model reads images.")
         files = [file for word in words for file in _images(word)]
@@ -119,7 +119,7 @@ def read_inputs(
     else:
         blank = [number for number, text in enumerate(texts) if not text.strip()]
         n_blank, first = len(blank), next(iter(blank), None)
-    if room.blank_means_nothing and first is not None:
+    if command.blank_means_nothing and first is not None:
         of = f"{n_blank:,} of {len(texts):,} texts are blank (the first is {_place(words, texts, first)})"
         what = of if len(texts) > 1 else "the text is blank"
         warnings.warn(f"{what}: answers to blank texts are meaningless", stacklevel=2)

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -14,7 +13,7 @@ from headway.errors import InputError
 from headway.io.memory import total_bytes
 from headway.io.quantities import count, counted, short_duration, size_unit
 from headway.tasks.registry import supporting
-from headway.training.monitor.progress import shown_to
+from headway.training.monitor.progress import Progress
 from headway.training.option_fields import flag
 from headway.training.options import OPTIONS, TrainOptions
 
@@ -54,7 +53,7 @@ def plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def plan(
     inputs: Sequence[str],
     validation: Sequence[str],
-    quiet: bool,
+    progress: Progress,
     asked: dict[str, Any],
     options: dict[str, Any],
     started: float,
@@ -81,12 +80,8 @@ def plan(
     from headway.workflows.train.dry_run import decided, work_of, work_without_data
 
     if inputs:
-        progress = shown_to(quiet)
-        try:
-            prepared = decided(inputs, chosen, validation=validation, started=started, progress=progress)
-            work = work_of(prepared, chosen, numbers.get("tokens"))
-        finally:
-            progress.close()
+        prepared = decided(inputs, chosen, validation=validation, started=started, progress=progress)
+        work = work_of(prepared, chosen, numbers.get("tokens"))
         task, decisions, wiring = prepared.task, prepared.plan.decisions, wiring_of(prepared.model)
         exports = refusals(prepared.model, prepared.data.processor, prepared.data)
         if gpus is not None:
@@ -105,7 +100,6 @@ def plan(
     sizes = ("vocab_size", "d_model", "n_layers", "n_heads")
     return {
         "task": task,
-        "seconds": time.monotonic() - started,
         "parameters": layout.parameters,
         "model": {name: getattr(work.config, name) for name in sizes},
         "decisions": decisions,

@@ -26,7 +26,7 @@ from headway.reports.verdict import interval, kept_in_words, verdict
 from headway.tasks.registry import spec, values
 from headway.training.grouped import groups
 from headway.training.keywords import TrainKeywords
-from headway.training.monitor.progress import NoProgress, shown_to
+from headway.training.monitor.progress import NoProgress, Progress, shown_to
 from headway.training.option_fields import flag, kind_of
 from headway.training.options import OPTIONS, TrainOptions
 from headway.training.store.sizes import sizes
@@ -287,6 +287,7 @@ def command(
     out: str | None,
     validation: tuple[str, ...],
     quiet: bool,
+    progress: Progress,
     planning: bool,
     watch: bool,
     **options: Any,
@@ -304,7 +305,7 @@ def command(
     if planning:
         if watch:
             raise InputError("--watch shows a training, and --plan does not train; leave one of them out.")
-        planned = plan(inputs, validation, quiet, asked, options, STARTED)
+        planned = plan(inputs, validation, progress, asked, options, STARTED)
         return Answer(planned, lines(planned))
     for name, value in asked.items():
         if value is not None:

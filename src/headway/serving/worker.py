@@ -76,9 +76,9 @@ class Worker:
         """what makes it impossible to go on"""
         self.failures = 0
         """steps and jobs that raised an exception"""
-        self.on_failure: Callable[[], None] | None = None
+        self.on_failure: Callable[[], None] = lambda: None
         """called in the thread after a failure"""
-        self.on_idle: Callable[[], None] | None = None
+        self.on_idle: Callable[[], None] = lambda: None
         """called in the thread now and then while there is no work"""
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -174,7 +174,7 @@ class Worker:
             try:
                 asked = self._given.get(timeout=IDLE) if wait else self._given.get_nowait()
             except Empty:
-                if wait and self.on_idle is not None:
+                if wait:
                     self.on_idle()
                 return True
             if asked is None:
@@ -328,8 +328,7 @@ class Worker:
         self._end_texts(Delta(finish="error", error=error))
         if _is_fatal(error):
             raise error
-        if self.on_failure is not None:
-            self.on_failure()
+        self.on_failure()
 
     def _log(self, error: Exception) -> None:
         self.failures += 1
