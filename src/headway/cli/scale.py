@@ -88,7 +88,7 @@ def command(
         if out is not None:
             check_for_points(out, study)
         runs, count = points_of(study, count)
-        fitted, task, notes = runs, task_of(study), []
+        fitted, task, notes = runs, task_of(study), list[str]()
     else:
         chosen = TrainOptions(seed=seed, **options)
         given: dict[str, Any] = {"validation": validation, "progress": progress}

@@ -7,9 +7,8 @@ app = create_app(models, settings)
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 from headway.errors import InputError
@@ -21,7 +20,7 @@ from headway.serving.openai.completions import completions
 from headway.serving.openai.embeddings import embeddings
 from headway.serving.openapi import document
 from headway.serving.responses import RequestError, answer
-from headway.serving.routes import GET, add_routes
+from headway.serving.routes import GET, Handler, add_routes
 from headway.serving.settings import Settings
 from headway.serving.state import State
 from headway.serving.training import training
@@ -57,7 +56,7 @@ def create_app(models: Models, settings: Settings) -> Any:
 
     app = FastAPI(title="Headway", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     app.state.headway = state
-    add_routes(app, state, ((path, partial(handler, state=state), methods) for path, handler, methods in ROUTES))
+    add_routes(app, state, ROUTES)
     return app
 
 
@@ -103,7 +102,7 @@ async def _typed(request: Any, state: State) -> Any:
 
 
 POST = ("POST",)
-ROUTES: tuple[tuple[str, Callable[[Any, State], Awaitable[Any]], tuple[str, ...]], ...] = (
+ROUTES: tuple[tuple[str, Handler, Sequence[str]], ...] = (
     ("/v1/models", _models, GET),
     ("/v1/models/{name:path}", _model, GET),
     ("/v1/completions", completions, POST),

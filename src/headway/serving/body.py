@@ -24,6 +24,8 @@ LARGE = 1 << 14
 """Bytes of a body from which it is read outside the event loop."""
 READ = "headway.body"
 """Where a request keeps its JSON object, for the second schema that it is checked by."""
+CLOSED, OPEN = {"additionalProperties": False}, {"additionalProperties": True}
+"""Of an object: whether it may have other fields."""
 STRING, INTEGER, NUMBER, BOOLEAN = ({"type": kind} for kind in ("string", "integer", "number", "boolean"))
 
 
@@ -56,10 +58,9 @@ def one_of(*values: str) -> Schema:
     return {"type": "string", "enum": [*values]}
 
 
-def record(*required: str, others: bool | None = None, **properties: Schema) -> Schema:
-    """An object; without names of fields that are ``required``, all are.  ``others``: whether it may have more."""
-    found = {"type": "object", "properties": properties, "required": [*(required or properties)]}
-    return found if others is None else {**found, "additionalProperties": others}
+def record(*required: str, **properties: Schema) -> Schema:
+    """An object; without names of fields that are ``required``, all are."""
+    return {"type": "object", "properties": properties, "required": [*(required or properties)]}
 
 
 def optional(schema: Schema, default: Any = None) -> Schema:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from headway.errors import InputError
-from headway.serving.body import BOOLEAN, STRING, array, integer, one_of, optional, read_body, record, string
+from headway.serving.body import BOOLEAN, CLOSED, STRING, array, integer, one_of, optional, read_body, record, string
 from headway.serving.jobs import answered
 from headway.serving.models import Served
 from headway.serving.responses import answer_in_pieces, invalid, unless_gone
@@ -14,18 +14,15 @@ LONGEST_TEXT = 4000
 MOST_TOKENS = 256
 MAPS = 1_500_000
 """Characters of all maps together."""
-HEAD = record(
-    kind=one_of("self", "encoder", "decoder", "cross"), layer=integer(0, 1000), head=integer(0, 1000), others=False
-)
-SCHEMA = record(
+HEAD = record(kind=one_of("self", "encoder", "decoder", "cross"), layer=integer(0, 1000), head=integer(0, 1000))
+SCHEMA = CLOSED | record(
     "text",
     model=optional(STRING),
     text=string(1, LONGEST_TEXT),
     target=optional(string(most=LONGEST_TEXT)),
     at=optional(integer(0, MOST_TOKENS)),
-    off={**array(HEAD, most=256), "default": []},
+    off={**array(HEAD | CLOSED, most=256), "default": []},
     maps={**BOOLEAN, "default": True},
-    others=False,
 )
 """``maps`` false leaves the maps out, which a page has already when it only asks for another token or other heads."""
 

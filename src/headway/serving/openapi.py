@@ -51,7 +51,9 @@ RUN = record(
     *("model", "run", "finished", "verdict", "steps", "evaluations", "samples", "snapshots"),
     **dict.fromkeys(("model", "run", "part", "health", "verdict", "kept", "serve"), STRING),
     here={**BOOLEAN, "description": "whether the commands are for the server's own folder"},
-    **{"begun": BOOLEAN, "finished": BOOLEAN, "last_step": {"type": ["integer", "null"]}},
+    begun=BOOLEAN,
+    finished=BOOLEAN,
+    last_step={"type": ["integer", "null"]},
     **{"steps": POINTS, "evaluations": POINTS, "samples": array(OBJECT), "snapshots": array(SNAPSHOT)},
 )
 JSON = "application/json"

@@ -85,14 +85,9 @@ def server_config(app: Any, settings: Settings, **more: Any) -> Any:
     """How uvicorn serves an application with such connections, and without a log of its own."""
     import uvicorn
 
-    return uvicorn.Config(
-        app,
-        http=protocol(settings),
-        **dict.fromkeys(("access_log", "server_header", "proxy_headers"), False),
-        **{"ws": "none", "log_config": None, "timeout_keep_alive": 5},
-        h11_max_incomplete_event_size=settings.header_bytes,
-        **more,
-    )
+    more |= dict.fromkeys(("access_log", "server_header", "proxy_headers"), False)
+    more |= {"http": protocol(settings), "ws": "none", "log_config": None, "timeout_keep_alive": 5}
+    return uvicorn.Config(app, h11_max_incomplete_event_size=settings.header_bytes, **more)
 
 
 def end_stalled(connections: Iterable[Any], counter: int) -> None:

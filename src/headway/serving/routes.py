@@ -10,7 +10,8 @@ from headway.serving.gate import ROUTE, Gate
 from headway.serving.responses import ClientGone, RequestError, failed, invalid, refusal
 from headway.serving.state import Shared
 
-Handler = Callable[[Any], Awaitable[Any]]
+Handler = Callable[[Any, Any], Awaitable[Any]]
+"""Answers a request, given what all routes share."""
 GET = ("GET",)
 KINDS = {
     **{"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"},
@@ -24,10 +25,10 @@ def add_routes(app: Any, state: Shared, routes: Iterable[tuple[str, Handler, Seq
     """Give an application of starlette, or of FastAPI, the gate and these routes: (path, handler, methods) each."""
     from starlette.exceptions import HTTPException
 
-    async def front(_request: Any) -> Any:
+    async def front(_request: Any, _state: Shared) -> Any:
         return page("index.html")
 
-    async def file(request: Any) -> Any:
+    async def file(request: Any, _state: Shared) -> Any:
         return page(request.path_params["name"])
 
     async def shown(_request: Any, error: Exception) -> Any:
@@ -38,15 +39,15 @@ def add_routes(app: Any, state: Shared, routes: Iterable[tuple[str, Handler, Seq
     app.add_middleware(Gate, state=state)
     app.router.redirect_slashes = False
     for path, handler, methods in (("/", front, GET), ("/playground/{name}", file, GET), *routes):
-        app.router.add_route(path, _named(path, handler), methods=list(methods))
+        app.router.add_route(path, _named(path, handler, state), methods=list(methods))
 
 
-def _named(path: str, handler: Handler) -> Handler:
+def _named(path: str, handler: Handler, state: Shared) -> Callable[[Any], Awaitable[Any]]:
     """A handler whose request keeps the route as the server writes it."""
 
     async def named(request: Any) -> Any:
         request.scope.setdefault(ROUTE, path)
-        return await handler(request)
+        return await handler(request, state)
 
     return named
 

@@ -106,13 +106,13 @@ class WatchApp:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
 
-    async def _models(self, _request: Any) -> Any:
+    async def _models(self, _request: Any, _shared: Shared) -> Any:
         return answer({"object": "list", "data": [self.run.described()]})
 
-    async def _health(self, _request: Any) -> Any:
-        return answer({"status": "ok", "seconds": round(time.monotonic() - self.shared.started, 3)})
+    async def _health(self, _request: Any, shared: Shared) -> Any:
+        return answer({"status": "ok", "seconds": round(time.monotonic() - shared.started, 3)})
 
-    async def _training(self, request: Any) -> Any:
+    async def _training(self, request: Any, _shared: Shared) -> Any:
         name = request.query_params.get("model", self.run.name)
         if name != self.run.name:
             raise RequestError(404, f"there is no run {name[:80]!r}; there is {self.run.name}", "model_not_found")

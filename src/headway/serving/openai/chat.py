@@ -5,7 +5,7 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
-from headway.serving.body import BOOLEAN, STRING, array, integer, one_of, optional, record, string
+from headway.serving.body import BOOLEAN, OPEN, STRING, array, integer, one_of, optional, record, string
 from headway.serving.capture_warnings import capture_warnings
 from headway.serving.generation import Generation, check_fits
 from headway.serving.models import Served
@@ -25,7 +25,7 @@ MESSAGE = record(
     content={"anyOf": [STRING, array(PART, 1, 64)]},
     name=optional(string(most=64)),
 )
-SCHEMA = record(
+SCHEMA = OPEN | record(
     "model",
     "messages",
     model=STRING,
@@ -35,7 +35,6 @@ SCHEMA = record(
     logprobs=optional(BOOLEAN, False),
     top_logprobs=optional(integer(0, 20)),
     **SAMPLING,
-    others=True,
 )
 
 

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
-from headway.serving.body import BOOLEAN, STRING, Schema, array, integer, optional, read_body, record
+from headway.serving.body import BOOLEAN, OPEN, STRING, Schema, array, integer, optional, read_body, record
 from headway.serving.generation import Generation, check_fits
 from headway.serving.models import Served
 from headway.serving.openai.fields import SAMPLING, check_count, generation_options, unread, unsupported
@@ -19,7 +19,7 @@ MOST_PROMPTS = 64
 MAX_TOKENS = 16
 """OpenAI's default."""
 PROMPT = {"anyOf": [STRING, array(STRING, 1, MOST_PROMPTS), array(ID, 1), array(array(ID, 1), 1, MOST_PROMPTS)]}
-SCHEMA = record(
+SCHEMA = OPEN | record(
     "model",
     "prompt",
     model=STRING,
@@ -29,7 +29,6 @@ SCHEMA = record(
     echo=optional(BOOLEAN, False),
     best_of=optional(integer(1, 8)),
     **SAMPLING,
-    others=True,
 )
 
 

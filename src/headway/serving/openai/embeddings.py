@@ -4,7 +4,7 @@ import base64
 from math import isfinite
 from typing import Any
 
-from headway.serving.body import STRING, array, one_of, optional, read_body, record, string
+from headway.serving.body import OPEN, STRING, array, one_of, optional, read_body, record, string
 from headway.serving.capture_warnings import capture_warnings, of_part
 from headway.serving.jobs import answered, characters, parts
 from headway.serving.models import Served
@@ -16,13 +16,12 @@ from headway.serving.state import State
 MOST = 2048
 """Inputs of a request, as with OpenAI."""
 TEXT, IDS = string(1, 1 << 16), array(ID, 1, 1 << 16)
-SCHEMA = record(
+SCHEMA = OPEN | record(
     "model",
     "input",
     model=STRING,
     input={"anyOf": [TEXT, array(TEXT, 1, MOST), IDS, array(IDS, 1, MOST)]},
     encoding_format=optional(one_of("float", "base64"), "float"),
-    others=True,
 )
 
 
