@@ -5,7 +5,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from headway.cli.output_file import OutputFile, write_output
 from headway.errors import InputError
 from headway.io.csv_text import as_csv
 from headway.io.quantities import duration
-from headway.tasks.command import Command, Inputs
+from headway.tasks.command import Command
 
 BATCHES = 16
 """Batches per thread in a chunk.  With fewer, more batches are partly filled; with more, a kill loses more."""
@@ -62,56 +62,44 @@ def as_bytes(text: str) -> bytes:
     return text.encode("utf-8", errors="backslashreplace")
 
 
-class OtherColumns:
-    """The other columns of the input table; a column whose name is ``taken`` becomes "given: label"."""
-
-    def __init__(self, inputs: Inputs, taken: Collection[str]):
-        self.texts = inputs.values if isinstance(inputs.values, Texts) else None
-        others = () if self.texts is None else self.texts.others
-        self.names: dict[str, str] = {}
-        for column in others:
-            name = column
-            while name in taken or name in self.names.values():
-                name = f"given: {name}"
-            self.names[column] = name
-
-    @property
-    def header(self) -> list[str]:
-        return list(self.names.values())
-
-    def of(self, number: int) -> dict[str, str]:
-        """The other columns of a text of the present piece, by its number from 0."""
-        if self.texts is None or not self.names:
-            return {}
-        row = self.texts.row(number)
-        return {name: row[column] for column, name in self.names.items()}
-
-
 class ResultsFile:
     """The content of a file of answers, by its ending: .csv, .jsonl, .txt, or an ending of the command's own."""
 
     def __init__(self, use: Command, to: str):
         self.use, self.ending = use, Path(to).suffix
-        self.more = OtherColumns(use.inputs if use.keeps_columns else Inputs(use.inputs.run, ()), [*use.taken])
+        texts, taken = use.inputs.values, [*use.taken]
+        self.texts = texts if use.keeps_columns and isinstance(texts, Texts) else None
+        self.others: dict[str, str] = {}
+        """the other columns of the input table by their names here: "given: label" where "label" is taken"""
+        for column in () if self.texts is None else self.texts.others:
+            name = column
+            while name in taken or name in self.others:
+                name = f"given: {name}"
+            self.others[name] = column
 
     def header(self) -> bytes:
         """The content before the first answer."""
         if self.ending == ".csv":
-            return as_bytes(as_csv([[*self.use.columns, *self.more.header]]))
+            return as_bytes(as_csv([[*self.use.columns, *self.others]]))
         return b"" if self.ending in (".jsonl", ".txt") else self.use.header()
 
     def content(self, start: int, found: Sequence[Any]) -> bytes:
         """Some answers, from input number ``start`` on."""
         use, numbered = self.use, enumerate(found, start)
         if self.ending == ".csv":
-            rows = ([*row, *self.more.of(at).values()] for at, one in numbered for row in use.rows(at, one))
+            rows = ([*row, *self._others_of(at).values()] for at, one in numbered for row in use.rows(at, one))
             return as_bytes(as_csv(rows))
         if self.ending == ".jsonl":
-            objects = ({**each, **self.more.of(at)} for at, one in numbered for each in use.objects(at, one))
+            objects = ({**each, **self._others_of(at)} for at, one in numbered for each in use.objects(at, one))
             return as_bytes("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in objects))
         if self.ending == ".txt":
             return as_bytes("".join(f"{use.line(one)}\n" for one in found))
         return use.content(found)
+
+    def _others_of(self, number: int) -> dict[str, str]:
+        """The other columns of a text of the present piece, by its number from 0."""
+        row = {} if self.texts is None or not self.others else self.texts.row(number)
+        return {name: row[column] for name, column in self.others.items()}
 
 
 def all_results(use: Command, verb: str, to: str | None, *, as_json: bool, quiet: bool) -> tuple[Command, list[Any]]:

@@ -10,23 +10,14 @@ Leaving the block cancels what is not over.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from headway.serving.models import Served
 from headway.serving.responses import RequestError, failed, invalid, too_late, unavailable
 from headway.serving.state import State
-from headway.serving.text_stream import Delta, GenerationOptions, TextStream, Token
+from headway.serving.text_stream import Delta, GenerationOptions, TextStream
 from headway.tasks.inputs import Prompt
-
-
-@dataclass(frozen=True)
-class Whole:
-    """The texts of a request that are over, each with its tokens and why it ended."""
-
-    texts: list[str]
-    tokens: list[list[Token]]
-    finish: list[str | None]
 
 
 class Generation:
@@ -125,16 +116,16 @@ class Generation:
             over += pair[1].finish is not None
             yield pair
 
-    async def whole(self) -> "Whole":
-        """All that is written, from the first piece to the last; the block around it is this function's."""
-        found = Whole([""] * len(self.texts), [[] for _ in self.texts], [None] * len(self.texts))
+    async def whole(self) -> list[Delta]:
+        """All that is written of each text; the block around it is this function's."""
+        found = [Delta() for _ in self.texts]
         async with self:
             async for pair in self:
                 if pair is not None:
                     number, piece = pair
-                    found.texts[number] += piece.text
-                    found.tokens[number] += piece.tokens
-                    found.finish[number] = piece.finish
+                    found[number].text += piece.text
+                    found[number].tokens += piece.tokens
+                    found[number].finish = piece.finish
         return found
 
     async def _next(self, seconds: float) -> tuple[int, Delta]:

@@ -16,9 +16,8 @@ from headway.hub.fingerprint import full_fingerprint
 from headway.models.baselines import RecurrentDecoder
 from headway.models.transformer import Decoder
 from headway.runtime.batcher import Batcher
-from headway.serving.body import Schema
+from headway.serving.body import MOST_INPUTS, Schema, request_schema
 from headway.serving.one_by_one import OneByOne
-from headway.serving.options import MOST_INPUTS, request_schema
 from headway.serving.responses import RequestError, busy, invalid, unavailable
 from headway.serving.settings import Settings
 from headway.serving.worker import Worker

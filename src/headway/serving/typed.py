@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from headway.errors import InputError
-from headway.serving.body import STRING, optional, read_body
+from headway.serving.body import STRING, given_options, optional, read_body
 from headway.serving.capture_warnings import capture_warnings, of_part
 from headway.serving.gate import ROUTE
 from headway.serving.generation import Generation
 from headway.serving.jobs import AT_ONCE, answered, characters, parts
 from headway.serving.models import Served
 from headway.serving.openai.fields import typed_options
-from headway.serving.options import given_options
 from headway.serving.responses import RequestError, answer_in_pieces, in_thread, invalid, unless_gone
 from headway.serving.state import State
 from headway.tasks import registry
@@ -64,8 +63,8 @@ async def _written(served: Served, body: dict[str, Any], state: State) -> dict[s
 
     with served.places.held(len(body["inputs"])):
         given = await in_thread(prompts)
-    texts = (await Generation(served, given, typed_options(body), state).whole()).texts
-    return {"answers": texts, **({"warnings": said} if said else {})}
+    texts = await Generation(served, given, typed_options(body), state).whole()
+    return {"answers": [one.text for one in texts], **({"warnings": said} if said else {})}
 
 
 async def _answered(served: Served, body: dict[str, Any], state: State) -> dict[str, list[Any]]:

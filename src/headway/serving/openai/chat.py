@@ -89,11 +89,11 @@ class _Reply:
         choices = [
             {
                 "index": number,
-                "message": {"role": "assistant", "content": text, "refusal": None},
-                "logprobs": self._logprobs(found.tokens[number]),
-                "finish_reason": found.finish[number],
+                "message": {"role": "assistant", "content": one.text, "refusal": None},
+                "logprobs": self._logprobs(one.tokens),
+                "finish_reason": one.finish,
             }
-            for number, text in enumerate(found.texts)
+            for number, one in enumerate(found)
         ]
         return {**self._head("chat.completion"), "choices": choices, "usage": self.generation.usage()}
 

@@ -117,8 +117,8 @@ class _Reply:
         """The whole answer."""
         found = await self.generation.whole()
         choices = [
-            self._choice(number, self.echoes[number] + text, found.tokens[number], found.finish[number])
-            for number, text in enumerate(found.texts)
+            self._choice(number, self.echoes[number] + one.text, one.tokens, one.finish)
+            for number, one in enumerate(found)
         ]
         return {**self.head, "choices": choices, "usage": self.generation.usage(), "system_fingerprint": None}
 
