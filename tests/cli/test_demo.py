@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from headway.cli import demo as module
 from headway.cli.demo import MARKER, PARTS, command, demo, report
 from headway.errors import InputError
+from headway.io.atomic_write import write_json
 
 MODULE = '''"""What this module does is said here, in a sentence or two, for whoever reads it."""
 
@@ -61,7 +62,7 @@ def test_the_report_is_short_and_names_what_was_measured(made):
 
 def test_parts_that_are_complete_are_not_made_again(made):
     place, found = made
-    module._mark(place / "out", {"made_by": module.MADE_BY, "time": "5s", "seed": 0, "finished": False})
+    write_json(place / "out" / MARKER, {"made_by": module.MADE_BY, "time": "5s", "seed": 0, "finished": False})
     before = (place / "out" / "code" / "log.jsonl").read_text()
     assert demo(place / "out", "5s", quiet=True, folder=place / "source") == found
     assert (place / "out" / "code" / "log.jsonl").read_text() == before

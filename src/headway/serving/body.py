@@ -213,7 +213,7 @@ def _number(value: Any, kind: str, schema: Schema, where: str) -> Any:
 
 def _object(value: dict[str, Any], schema: Schema, where: str) -> dict[str, Any]:
     known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
-    found = {key: one["default"] for key, one in known.items() if "default" in one}
+    found: dict[str, Any] = {}
     prefix = f"{where}." if where else ""
     for key, one in value.items():
         place = prefix + key
@@ -227,7 +227,7 @@ def _object(value: dict[str, Any], schema: Schema, where: str) -> dict[str, Any]
     for key in schema.get("required", ()):
         if key not in value:
             raise invalid(f"{prefix}{key} is missing", prefix + key, "missing_required_parameter")
-    return found
+    return found | {key: one["default"] for key, one in known.items() if key not in found and "default" in one}
 
 
 def _any_of(value: Any, schema: Schema, where: str) -> Any:

@@ -43,7 +43,7 @@ def serve(models: Models, settings: Settings, said: Callable[[str], None], reloa
     _allow_files(settings.connections + 64)
     place: dict[str, Any] = {"host": settings.host, "port": settings.port}
     config = server_config(app, settings, **place, timeout_graceful_shutdown=int(AFTER), lifespan="on")
-    server = draining_server(config, models, settings, app.state.headway, said)
+    server = draining_server(config, app.state.headway, said)
     _on_hangup(reload)
     try:
         server.run()
@@ -86,7 +86,7 @@ def _allow_files(count: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, hard), hard))
 
 
-def draining_server(config: Any, models: Models, settings: Settings, state: State, said: Callable[[str], None]) -> Any:
+def draining_server(config: Any, state: State, said: Callable[[str], None]) -> Any:
     """A server of uvicorn that finishes what it answers; ``said`` is told the address once it listens."""
     import uvicorn
 
@@ -98,10 +98,7 @@ def draining_server(config: Any, models: Models, settings: Settings, state: Stat
 
         def handle_exit(self, sig: int, frame: Any) -> None:
             self.signals += 1
-            if self.signals == 1:
-                self.stop_at = time.monotonic() + settings.drain_seconds
-            else:
-                self.stop_at = time.monotonic()
+            self.stop_at = time.monotonic() + (state.settings.drain_seconds if self.signals == 1 else 0.0)
 
         async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets)
@@ -111,8 +108,8 @@ def draining_server(config: Any, models: Models, settings: Settings, state: Stat
 
         async def on_tick(self, counter: int) -> bool:
             end_stalled(self.server_state.connections, counter)
-            if any(one.worker.fatal for one in models) and not self.stop_at:
-                self.stop_at = time.monotonic() + settings.drain_seconds
+            if any(one.worker.fatal for one in state.models) and not self.stop_at:
+                self.stop_at = time.monotonic() + state.settings.drain_seconds
             if self.stop_at and not state.draining:
                 state.drain()
             if state.draining and (not state.active or time.monotonic() >= self.stop_at):
@@ -125,7 +122,7 @@ def draining_server(config: Any, models: Models, settings: Settings, state: Stat
 
             What cannot be told to end, such as a long part of a pipeline, ends with the process.
             """
-            status = int(any(one.worker.fatal for one in models))
+            status = int(any(one.worker.fatal for one in state.models))
             last = threading.Timer(LAST, os._exit, [status])
             last.daemon = True
             last.start()

@@ -91,7 +91,7 @@ def _written(run: Path) -> int:
 
 
 class WatchApp:
-    """The ASGI application; ``ending`` is set when the training has ended."""
+    """What the ASGI ``application`` asks and tells; ``ending`` is set when the training has ended."""
 
     def __init__(self, directory: Path, settings: Settings):
         from starlette.applications import Starlette
@@ -99,12 +99,9 @@ class WatchApp:
         self.run, self.shared, self.ending = Watched(directory), Shared(settings), asyncio.Event()
         self.asked_at: float | None = None
         """when a page last asked"""
-        self._app = Starlette()
+        self.application = Starlette()
         routes = {"/v1/models": self._models, "/training": self._training, "/health": self._health}
-        add_routes(self._app, self.shared, ((path, handler, GET) for path, handler in routes.items()))
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self._app(scope, receive, send)
+        add_routes(self.application, self.shared, ((path, handler, GET) for path, handler in routes.items()))
 
     async def _models(self, _request: Any, _shared: Shared) -> Any:
         return answer({"object": "list", "data": [self.run.described()]})
@@ -166,7 +163,8 @@ def main(directory: str, parent: int, listening: socket.socket) -> None:
                     return True
             return await super().on_tick(counter)
 
-    config = server_config(app, settings, log_level="critical", timeout_graceful_shutdown=1, lifespan="off")
+    how: dict[str, Any] = {"log_level": "critical", "timeout_graceful_shutdown": 1, "lifespan": "off"}
+    config = server_config(app.application, settings, **how)
     Server(config).run(sockets=[listening])
 
 
