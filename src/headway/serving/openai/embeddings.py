@@ -64,15 +64,9 @@ async def embeddings(request: Any, state: State) -> Any:
 def _count(served: Served, given: list[Any]) -> int:
     """How many tokens of the inputs are read.  Raises RequestError for ids that the model cannot read."""
     if isinstance(given[0], str):
-        return _read(served, served.pipe.tokenizer.encode_batch(given, special=True))
-    if not hasattr(served.pipe, "of_ids"):
+        given = served.pipe.tokenizer.encode_batch(given, special=True)
+    elif not hasattr(served.pipe, "of_ids"):
         raise invalid(f"{served.name} reads no ids of tokens: send texts", "input")
-    rows = served.pipe.model.config.vocab_size
-    if (largest := max(map(max, given))) >= rows:
-        raise invalid(f"input: {largest} is no id of a token; ids are 0 to {rows - 1:,}", "input")
-    return _read(served, given)
-
-
-def _read(served: Served, rows: list[list[int]]) -> int:
-    """How many ids are left of those that the model is given."""
-    return sum(min(len(row), served.context) for row in rows)
+    elif (largest := max(map(max, given))) >= (size := served.pipe.model.config.vocab_size):
+        raise invalid(f"input: {largest} is no id of a token; ids are 0 to {size - 1:,}", "input")
+    return sum(min(len(ids), served.context) for ids in given)
