@@ -211,23 +211,15 @@ def _write(part: Part, place: Path, size: int, seed: int, folder: Path | None) -
     from headway.data.samples.toy_pairs import dates
 
     if part.name == "dates":
-        write_whole(place / part.file, lambda new: _write_rows(new, [("source", "target"), *dates(size, seed)]))
-        return
-    if part.name == "slips":
-        rows = lines_with_slips(size, folder=folder, seed=seed)
-        write_whole(place / part.file, lambda new: _write_rows(new, [("line", "label"), *rows]))
-        return
-    if part.held_out is None:
-        raise ValueError(f"{part.name} is not running text")
-    text = (documentation if part.name == "docs" else source_code)(size, folder=folder, seed=seed)
-    cut = len(text) - min(HELD_OUT, len(text) // 10)
-    for name, piece in ((part.held_out, text[cut:]), (part.file, text[:cut])):
-        write_whole(place / name, partial(Path.write_text, data=piece, encoding="utf-8", newline=""))
-
-
-def _write_rows(path: Path, rows: list[tuple[str, str]]) -> None:
-    separator = "\t" if ".tsv" in path.name else ","
-    path.write_text(as_csv(rows, separator), encoding="utf-8", newline="")
+        texts = {part.file: as_csv([("source", "target"), *dates(size, seed)], "\t")}
+    elif part.name == "slips":
+        texts = {part.file: as_csv([("line", "label"), *lines_with_slips(size, folder=folder, seed=seed)])}
+    else:
+        text = (documentation if part.name == "docs" else source_code)(size, folder=folder, seed=seed)
+        cut = len(text) - min(HELD_OUT, len(text) // 10)
+        texts = {str(part.held_out): text[cut:], part.file: text[:cut]}
+    for name, content in texts.items():
+        write_whole(place / name, partial(Path.write_text, data=content, encoding="utf-8", newline=""))
 
 
 def _samples(part: Part, path: Path, seed: int) -> tuple[list[dict[str, Any]], list[str]]:

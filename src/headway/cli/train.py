@@ -90,17 +90,14 @@ def _train(
                 run = run_seeds(list(inputs), chosen, **given)
             else:
                 run = run_training(list(inputs), chosen, started=started, **given)
-    except Interrupted:
-        with contextlib.suppress(InputError):  # the first part of --adapt has a directory of its own
+    except (Interrupted, RunFailed) as error:
+        with contextlib.suppress(InputError):  # a run directory may not be there yet, or only that of a part of it
             if is_first():
                 report_of(place, progress)
+        if isinstance(error, RunFailed):
+            raise
         model = "" if (place / "config.json").exists() else "; there is no model to use before its first evaluation"
         raise KeyboardInterrupt(f"stopped and saved in {place}; run the same command again to resume{model}") from None
-    except RunFailed:
-        with contextlib.suppress(InputError):  # there may be no run directory yet
-            if is_first():
-                report_of(place, progress)
-        raise
     finally:
         progress.close()
     if is_first():
