@@ -40,16 +40,12 @@ class Between:
 SHARE = Between(0, 1, below=True)
 
 
-def up_to(most: int) -> Between:
-    """From 1 to ``most``, which is far above any useful value."""
-    return Between(1, most)
-
-
 def option(
     default: Any,
     text: str,
     choices: tuple[str, ...] = (),
     *,
+    most: int | None = None,
     allowed: Between | None = None,
     duration: bool = False,
     common: bool = False,
@@ -61,23 +57,17 @@ def option(
 ) -> Any:
     """A field of a group of options.
 
-    ``text`` is its help, ``choices`` or ``allowed`` its values; a ``duration`` is a text such as 5m, or a number of
-    seconds.  ``common``: the short help shows it.  ``change``: "free" where a resumed run may change it,
-    "allowed" where that needs --allow-changes, else "no".  ``loop``: it belongs to training step by step, which a
-    linear classifier on a model's vectors does not have.  ``base``: whether --from is "needed" or "excluded".
-    ``excludes``: names of options that conflict with it, each with the reason.  ``several``: it can be given several
-    times, or a list from Python; its value is all of them, with commas between them.
+    ``text`` is its help, ``choices`` or ``allowed`` its values, or it is a number from 1 to ``most``, which is far
+    above any useful value; a ``duration`` is a text such as 5m, or a number of seconds.  ``common``: the short help
+    shows it.  ``change``: "free" where a resumed run may change it, "allowed" where that needs --allow-changes, else
+    "no".  ``loop``: it belongs to training step by step, which a linear classifier on a model's vectors does not have.
+    ``base``: whether --from is "needed" or "excluded".  ``excludes``: names of options that conflict with it, each with
+    the reason.  ``several``: it can be given several times, or a list from Python; its value is all of them, with
+    commas between them.
     """
-    told: dict[str, Any] = {"help": text, "choices": choices, "allowed": allowed, "duration": duration}
-    told |= {
-        "common": common,
-        "change": change,
-        "loop": loop,
-        "base": base,
-        "excludes": excludes or {},
-        "several": several,
-    }
-    return field(default=default, metadata=told)
+    told: dict[str, Any] = {"help": text, "choices": choices, "duration": duration, "common": common, "change": change}
+    told |= {"allowed": allowed if most is None else Between(1, most), "loop": loop, "base": base}
+    return field(default=default, metadata={**told, "excludes": excludes or {}, "several": several})
 
 
 def flag(name: str) -> str:

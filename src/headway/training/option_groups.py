@@ -1,9 +1,10 @@
 """The options of ``headway train`` in groups.  Each field is an option; its text is its help."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from headway.data.images.image_table import AUGMENT
-from headway.training.option_fields import SHARE, Between, option, up_to
+from headway.training.option_fields import SHARE, Between, option
 from headway.training.sizing.layouts import DEFAULT, ENCODER_DEFAULT, ENCODER_LAYOUTS, LAYOUTS
 
 MODELS = ("transformer", "encoder-decoder", "decoder", "rnn", "lstm", "gru", "cnn", "bow")
@@ -11,6 +12,14 @@ MODELS = ("transformer", "encoder-decoder", "decoder", "rnn", "lstm", "gru", "cn
 ONE_WAY = "they are two ways to train: choose one"
 WHOLE = "--adapt trains the whole model: choose one"
 RANDOM = Between(0, 2**63 - 1)
+
+free = partial(option, change="free")
+of_loop = partial(option, change="allowed", loop=True)
+of_new_model = partial(option, base="excluded")
+of_base = partial(option, base="needed")
+of_tuning = partial(option, base="needed", loop=True)
+"""Options that a resumed run may change, of the training loop, of a new model, of a pretrained one, and of its training
+step by step."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +38,9 @@ class DataOptions:
     delimiter: str | None = option(None, "column separator [default: detected]")
     on_bad_row: str = option("error", "stop at bad rows, or skip them (malformed: 1 % or 5 at most)", ("error", "skip"))
     stream: bool = option(False, "read Parquet files during training: they can be larger than memory or disk")
-    tokenizer: str | None = option(
-        None, "kind of tokenizer", ("char", "word", "wordpiece", "bpe"), common=True, base="excluded"
-    )
-    vocab: int | None = option(None, "maximum vocabulary size", allowed=up_to(2**22), base="excluded")
-    length: int | None = option(None, "maximum sequence length in tokens", allowed=up_to(2**24))
+    tokenizer: str | None = of_new_model(None, "kind of tokenizer", ("char", "word", "wordpiece", "bpe"), common=True)
+    vocab: int | None = of_new_model(None, "maximum vocabulary size", most=2**22)
+    length: int | None = option(None, "maximum sequence length in tokens", most=2**24)
     split_seed: int | None = option(
         None, "seed of the held-out rows (not of running text, whose end is held out) [default: --seed]", allowed=RANDOM
     )
@@ -52,147 +59,87 @@ class RunOptions:
         change="allowed",
         excludes={"steps": "a run is limited by one of them"},
     )
-    steps: int | None = option(
-        None,
-        "number of optimizer steps, instead of a time",
-        allowed=up_to(10**9),
-        common=True,
-        change="allowed",
-        loop=True,
-    )
-    more_time: str | None = option(
+    steps: int | None = of_loop(None, "number of optimizer steps, instead of a time", most=10**9, common=True)
+    more_time: str | None = free(
         None,
         "continue the run in --out for so long, with a new learning rate schedule",
         duration=True,
-        change="free",
         excludes={"more_steps": "a run is continued by one of them"},
     )
-    more_steps: int | None = option(
-        None, "continue the run in --out for so many steps", allowed=up_to(10**9), change="free"
-    )
-    epochs: int | None = option(
-        None, "maximum number of epochs", allowed=up_to(10**6), common=True, change="allowed", loop=True
-    )
+    more_steps: int | None = free(None, "continue the run in --out for so many steps", most=10**9)
+    epochs: int | None = of_loop(None, "maximum number of epochs", most=10**6, common=True)
     seed: int = option(0, "random seed", allowed=RANDOM, common=True)
-    seeds: int = option(
-        1, "train so many classifiers with different seeds and average their answers", allowed=up_to(10**3)
+    seeds: int = option(1, "train so many classifiers with different seeds and average their answers", most=10**3)
+    keep: str = of_loop("best", "weights to keep: those of the best evaluation, or the last", ("best", "last"))
+    patience: int = of_loop(
+        0, "stop after so many evaluations without improvement; 0: the task decides", allowed=Between(0, 10**6)
     )
-    keep: str = option(
-        "best",
-        "weights to keep: those of the best evaluation, or the last",
-        ("best", "last"),
-        change="allowed",
-        loop=True,
-    )
-    patience: int = option(
-        0,
-        "stop after so many evaluations without improvement; 0: the task decides",
-        allowed=Between(0, 10**6),
-        change="allowed",
-        loop=True,
-    )
-    evaluations: int | None = option(
-        None, "number of evaluations during the run", allowed=up_to(10**6), change="allowed", loop=True
-    )
+    evaluations: int | None = of_loop(None, "number of evaluations during the run", most=10**6)
     snapshots: bool = option(False, "save the model of each evaluation in snapshots/", change="free", loop=True)
     on_spike: str = option(
         "report", "what to do with a step whose loss is a spike", ("report", "skip"), change="allowed"
     )
-    on_save_error: str = option(
-        "continue", "what to do when a checkpoint cannot be saved", ("continue", "stop"), change="free"
+    on_save_error: str = free("continue", "what to do when a checkpoint cannot be saved", ("continue", "stop"))
+    save_every: str = free("60s", "time between checkpoints, such as 60s or 10m", duration=True)
+    log_every: int = free(10, "steps between lines of the log", most=10**9)
+    allow_changes: bool = free(
+        False, "resume a run with the options given now, where they may change, and its own otherwise"
     )
-    save_every: str = option("60s", "time between checkpoints, such as 60s or 10m", duration=True, change="free")
-    log_every: int = option(10, "steps between lines of the log", allowed=up_to(10**9), change="free")
-    allow_changes: bool = option(
-        False, "resume a run with the options given now, where they may change, and its own otherwise", change="free"
-    )
-    tensorboard: bool = option(False, "also log to TensorBoard", change="free")
+    tensorboard: bool = free(False, "also log to TensorBoard")
 
 
 @dataclass(frozen=True)
 class ArchitectureOptions:
     """The model of a run from scratch."""
 
-    preset: str | None = option(None, "model size", ("tiny", "small", "medium", "large"), common=True, base="excluded")
+    preset: str | None = of_new_model(None, "model size", ("tiny", "small", "medium", "large"), common=True)
     model: str | None = option(None, "kind of model [default: a Transformer]", MODELS)
-    match_parameters: int | None = option(
-        None,
-        "approximate parameters of a baseline [default: as many as the Transformer]",
-        allowed=up_to(10**12),
-        base="excluded",
+    match_parameters: int | None = of_new_model(
+        None, "approximate parameters of a baseline [default: as many as the Transformer]", most=10**12
     )
-    layout: str | None = option(
+    layout: str | None = of_new_model(
         None,
         f"parts of a published model [default: {DEFAULT}; of an encoder {ENCODER_DEFAULT}]",
         (*LAYOUTS, *ENCODER_LAYOUTS),
-        base="excluded",
     )
-    config_overrides: str | None = option(
-        None, "variants of a Transformer, such as positions=alibi,norm_order=post", base="excluded"
+    config_overrides: str | None = of_new_model(
+        None, "variants of a Transformer, such as positions=alibi,norm_order=post"
     )
-    d_model: int | None = option(None, "width of the model", allowed=up_to(2**17), base="excluded")
-    layers: int | None = option(None, "number of blocks", allowed=up_to(2**12), base="excluded")
-    heads: int | None = option(None, "attention heads per block", allowed=up_to(2**12), base="excluded")
+    d_model: int | None = of_new_model(None, "width of the model", most=2**17)
+    layers: int | None = of_new_model(None, "number of blocks", most=2**12)
+    heads: int | None = of_new_model(None, "attention heads per block", most=2**12)
 
 
 @dataclass(frozen=True)
 class OptimisationOptions:
     """Batches, optimizer and regularisation."""
 
-    learning_rate: float | None = option(
-        None, "maximum learning rate", allowed=Between(0, 10, above=True), common=True, change="allowed", loop=True
+    learning_rate: float | None = of_loop(
+        None, "maximum learning rate", allowed=Between(0, 10, above=True), common=True
     )
-    batch_tokens: int | None = option(None, "tokens per batch", allowed=up_to(2**31), change="allowed", loop=True)
-    batch_size: int | None = option(
-        None,
-        "maximum sequences per batch, for texts of different lengths",
-        allowed=up_to(2**24),
-        change="allowed",
-        loop=True,
-    )
-    accumulate: int = option(1, "batches per step", allowed=up_to(2**20), change="allowed", loop=True)
-    grow_batch: int = option(
-        1,
-        "grow the batch to this many times its size during training",
-        allowed=up_to(2**16),
-        change="allowed",
-        loop=True,
-    )
+    batch_tokens: int | None = of_loop(None, "tokens per batch", most=2**31)
+    batch_size: int | None = of_loop(None, "maximum sequences per batch, for texts of different lengths", most=2**24)
+    accumulate: int = of_loop(1, "batches per step", most=2**20)
+    grow_batch: int = of_loop(1, "grow the batch to this many times its size during training", most=2**16)
     optimizer: str | None = option(None, "optimizer", ("adam", "adamw", "muon"), loop=True)
-    weight_decay: float | None = option(
+    weight_decay: float | None = of_loop(
         None,
         "weight decay of matrices, per unit of learning rate; with --optimizer adam an L2 penalty, added to the "
         "gradient [default: by task; with adam 0]",
         allowed=Between(0, 10**3),
-        change="allowed",
-        loop=True,
     )
-    schedule: str | None = option(
-        None,
-        "learning rate schedule after warm-up",
-        ("cosine", "linear", "inverse_sqrt", "constant_then_decay"),
-        change="allowed",
-        loop=True,
+    schedule: str | None = of_loop(
+        None, "learning rate schedule after warm-up", ("cosine", "linear", "inverse_sqrt", "constant_then_decay")
     )
-    warmup: float | None = option(
-        None,
-        "share of the run for warm-up [default: 0.02; of images 0.05; with --from 0.06]",
-        allowed=SHARE,
-        change="allowed",
-        loop=True,
+    warmup: float | None = of_loop(
+        None, "share of the run for warm-up [default: 0.02; of images 0.05; with --from 0.06]", allowed=SHARE
     )
-    max_grad_norm: float = option(
-        1.0, "maximum gradient norm, 0 to turn clipping off", allowed=Between(0, 10**9), change="allowed", loop=True
-    )
+    max_grad_norm: float = of_loop(1.0, "maximum gradient norm, 0 to turn clipping off", allowed=Between(0, 10**9))
     dropout: float | None = option(
         None, "dropout probability [default: by task; with --from the model's own]", allowed=SHARE, loop=True
     )
-    label_smoothing: float | None = option(
-        None,
-        "label smoothing: share of each target spread over all classes",
-        allowed=SHARE,
-        change="allowed",
-        loop=True,
+    label_smoothing: float | None = of_loop(
+        None, "label smoothing: share of each target spread over all classes", allowed=SHARE
     )
     r_drop: float | None = option(
         None, "R-Drop weight: read batches twice, and penalise different answers", allowed=Between(0, 10**3), loop=True
@@ -209,41 +156,24 @@ class FineTuningOptions:
     from_model: str | None = option(
         None, "pretrained model to start from: a run or a Hugging Face directory", common=True
     )
-    layer_decay: float | None = option(
+    layer_decay: float | None = of_tuning(
         None,
         "layer-wise learning rate decay: each block's rate over the next block's",
         allowed=Between(0, 1, above=True),
-        base="needed",
-        loop=True,
     )
-    freeze: int | None = option(
-        None,
-        "freeze the embeddings and so many of the first blocks",
-        allowed=Between(0, 2**12),
-        base="needed",
-        loop=True,
+    freeze: int | None = of_tuning(
+        None, "freeze the embeddings and so many of the first blocks", allowed=Between(0, 2**12)
     )
-    lora: int | None = option(
-        None,
-        "train low-rank updates of this rank (LoRA) and freeze the weights",
-        allowed=up_to(2**14),
-        base="needed",
-        loop=True,
-    )
-    extend_vocab: int | None = option(
-        None, "first add up to so many new tokens, learnt from the data", allowed=up_to(2**20), base="needed", loop=True
-    )
-    adapt: bool = option(
+    lora: int | None = of_tuning(None, "train low-rank updates of this rank (LoRA) and freeze the weights", most=2**14)
+    extend_vocab: int | None = of_tuning(None, "first add up to so many new tokens, learnt from the data", most=2**20)
+    adapt: bool = of_base(
         False,
         "first train the model to fill in masked tokens of the same texts",
-        base="needed",
         excludes={"frozen": WHOLE, "contrastive": WHOLE},
     )
-    frozen: bool = option(
-        False, "fit only a linear classifier on the model's vectors", base="needed", excludes={"lora": ONE_WAY}
-    )
-    contrastive: bool = option(
-        False, "tune the vectors on pairs of rows (SetFit), then as --frozen", base="needed", excludes={"lora": ONE_WAY}
+    frozen: bool = of_base(False, "fit only a linear classifier on the model's vectors", excludes={"lora": ONE_WAY})
+    contrastive: bool = of_base(
+        False, "tune the vectors on pairs of rows (SetFit), then as --frozen", excludes={"lora": ONE_WAY}
     )
 
 
@@ -251,10 +181,8 @@ class FineTuningOptions:
 class TaskOptions:
     """Options of single tasks; the spec of a task names its own."""
 
-    source_language: str | None = option(
-        None, "language of the sources, for a base of many languages (M2M-100)", base="needed"
-    )
-    target_language: str | None = option(None, "language of the targets, for a base of many languages", base="needed")
+    source_language: str | None = of_base(None, "language of the sources, for a base of many languages (M2M-100)")
+    target_language: str | None = of_base(None, "language of the targets, for a base of many languages")
     merge_labels: str | None = option(
         None, "join labels that differ only in typing: all, or a .csv, .tsv or .json of pairs (found, meant)"
     )
@@ -274,15 +202,13 @@ class TaskOptions:
     validation_windows: int | None = option(
         None,
         "evaluate so many evenly spaced windows of the held-out text during training [default: what the time allows]",
-        allowed=up_to(10**9),
+        most=10**9,
     )
     bpe_dropout: float | None = option(
         None, "BPE dropout: share of merges skipped in each epoch (translation)", allowed=SHARE
     )
-    image_size: int | None = option(
-        None, "side in pixels to which images are resized", allowed=up_to(2**14), base="excluded"
-    )
-    patch_size: int | None = option(None, "side of a patch in pixels (images)", allowed=up_to(2**14), base="excluded")
+    image_size: int | None = of_new_model(None, "side in pixels to which images are resized", most=2**14)
+    patch_size: int | None = of_new_model(None, "side of a patch in pixels (images)", most=2**14)
     augment: str | None = option(None, "image augmentation in training [default: usual]", AUGMENT)
 
 
@@ -308,7 +234,7 @@ class RuntimeOptions:
         ("torch", "onednn"),
         change="allowed",
     )
-    threads: int | None = option(None, "processor threads", allowed=up_to(2**10), change="allowed")
-    workers: int = option(0, "processes that prepare batches during training", allowed=Between(0, 2**8), change="free")
-    shard: bool = option(False, "shard the weights over the processes that torchrun started (FSDP)", change="free")
-    checkpoint_activations: bool = option(False, "activation checkpointing: less memory, more time", change="free")
+    threads: int | None = option(None, "processor threads", most=2**10, change="allowed")
+    workers: int = free(0, "processes that prepare batches during training", allowed=Between(0, 2**8))
+    shard: bool = free(False, "shard the weights over the processes that torchrun started (FSDP)")
+    checkpoint_activations: bool = free(False, "activation checkpointing: less memory, more time")
