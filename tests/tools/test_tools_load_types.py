@@ -16,6 +16,7 @@ import load_types
 
 def test_they_are_what_the_registry_says():
     assert load_types.FILE.read_text() == load_types.written(), "run python tools/load_types.py"
+    assert load_types.KEYWORDS.read_text() == load_types.keywords_written(), "run python tools/load_types.py"
 
 
 def test_no_two_tasks_that_read_the_same_have_a_head_in_common():
