@@ -290,7 +290,7 @@ def test_ctrl_c_before_training_is_status_130(in_process: Callable, corpus: Path
     def pressed(*given: object, **more: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("headway.workflows.train.run.read_input", pressed)
+    monkeypatch.setattr("headway.workflows.train.check.read_input", pressed)
     status, out, err = in_process("train", corpus, "--steps", "2", "--quiet")
     assert status == 130 and out == "" and err.strip() == "headway: interrupted"
 

@@ -65,7 +65,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 def test_the_share_of_time_goes_from_zero_to_one_and_keeps_what_the_end_needs(clock: SimpleNamespace):
     run = TimeBudget(60.0, started=990.0)  # ten seconds were spent reading
-    run.begin(0.0)
     run.keep(evaluation=2.0, ending=4.0)
     run.keep(evaluation=1.0)  # it was measured again
     shares = []
@@ -76,14 +75,11 @@ def test_the_share_of_time_goes_from_zero_to_one_and_keeps_what_the_end_needs(cl
 
 def test_time_already_spent_counts(clock: SimpleNamespace):
     run = TimeBudget(60.0, started=1000.0, spent=40.0)
-    run.begin(40.0)
     assert run.share(0) == pytest.approx(40 / 60)
     clock.now = 1020.0
     assert run.share(0) == 1.0
 
 
 def test_without_time_for_training_the_run_is_over_at_once(clock: SimpleNamespace):
-    run = TimeBudget(3.0, started=1000.0)
-    run.begin(0.0)
-    run.keep(ending=4.0)
+    run = TimeBudget(3.0, started=1000.0, kept={"ending": 4.0})
     assert run.share(0) == 1.0

@@ -104,7 +104,7 @@ def decided_alone(bases: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
         prepared = prepare(*given)
         for decision in prepared.plan.decisions:
             if decision["option"]:
-                given[-1].say(f"({decision['option']} to change)")
+                given[0].progress.say(f"({decision['option']} to change)")
         raise Accepted
 
     monkeypatch.setattr(session, "prepare", and_no_more)

@@ -32,12 +32,11 @@ from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.options import FREE, TrainOptions
 from headway.training.store.facts import read_facts
 from headway.training.store.run_directory import RunDirectory, copy_run
-from headway.workflows.input import read_input, validation_input
-from headway.workflows.train.check import check_effects, check_for_task
+from headway.workflows.train.check import read_checked
 from headway.workflows.train.outcome import result
 from headway.workflows.train.resume import fingerprints, recorded
 from headway.workflows.train.run import run_training
-from headway.workflows.train.setup import Prepared, prepare
+from headway.workflows.train.setup import Prepared, Session, prepare
 
 DEFAULT_TIME, DEFAULT_TRIALS = "30m", 20
 RECORD = "tune.db"
@@ -100,12 +99,9 @@ def _search_of(
 ) -> Search:
     """The search that is kept in ``out``, or one that is decided now; nothing that was read stays in memory."""
     progress.phase("reading")
-    source, found = read_input(inputs, options)
-    check_for_task(options, found.task, found.reasons)
-    check_effects(options, source, found)
-    held_out = validation_input(validation, options, found)
+    data = read_checked(inputs, options, validation)
     theirs = {name: value for name, value in recorded(options).items() if name not in ("time", *FREE)}
-    asked = {"options": theirs, "data": fingerprints(source, held_out)}
+    asked = {"options": theirs, "data": fingerprints(data[0], data[2])}
     facts = Trials(out / RECORD, options.run.seed).facts if (out / RECORD).exists() else {}
     if "search" in facts:
         search = Search.read(facts["search"])
@@ -113,8 +109,7 @@ def _search_of(
         return search
 
     def decided(options: TrainOptions, progress: Progress) -> Prepared:
-        nowhere = RunDirectory(Path())  # only asked for what an earlier run left
-        return prepare(nowhere, None, [], source, held_out, found, options, time.monotonic(), progress)
+        return prepare(Session(options, *data, progress))
 
     each = None if options.run.time is None else time_of_each(options.run.time, trials, started, progress)
     return decide(decided, options.but(time=each), asked, progress)

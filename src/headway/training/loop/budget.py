@@ -25,17 +25,13 @@ class StepBudget:
 class TimeBudget:
     """A run that ends, saving included, ``seconds`` after ``started`` (by time.monotonic), less the time already spent.
 
-    ``keep`` says how many seconds each part of the end of the run will need; training itself ends before them.
+    Training begins now.  ``kept`` are the seconds that each part of the end of the run will need, by its name; training
+    itself ends before them.
     """
 
-    def __init__(self, seconds: float, started: float, spent: float = 0.0):
-        self.end = started + seconds - spent
+    def __init__(self, seconds: float, started: float, spent: float = 0.0, kept: dict[str, float] | None = None):
+        self.end, self.kept = started + seconds - spent, dict(kept or {})
         self.began = time.monotonic() - spent  # of training, as if it had run without a break
-        self.kept: dict[str, float] = {}
-
-    def begin(self, spent: float) -> None:
-        """Training begins now; ``spent`` seconds of it were done by an earlier command."""
-        self.began = time.monotonic() - spent
 
     def share(self, step: int) -> float:
         """The part of the time for training that is done, 0 to 1."""

@@ -1,4 +1,4 @@
-"""Check the options against the task: each task's spec lists the options that it reads.
+"""Read the data, and check the options against their task: each task's spec lists the options that it reads.
 
 To change its decisions a run suggests only options that it would accept.
 """
@@ -17,8 +17,31 @@ from headway.tasks.spec import OF_TEXTS
 from headway.training.option_fields import flag, kind_of
 from headway.training.options import OPTIONS, TrainOptions
 from headway.training.sizing.presets import FITTED_IN
+from headway.workflows.input import read_input, validation_input
 
 BY_FLAG = {flag(field.name): field for field in OPTIONS.values()}
+
+
+def read_checked(
+    inputs: Sequence[Any],
+    options: TrainOptions,
+    validation: Sequence[Any] = (),
+    *,
+    processes: int | None = None,
+    begins: bool = True,
+) -> tuple[Corpus | Table, Detected, Corpus | Table | None]:
+    """The data, what they are for, and the validation data, if any; checked against the options.  Raises InputError.
+
+    The number of ``processes`` is checked where it is given.  A run that ``begins`` takes no option that would have no
+    effect; an earlier version may have taken it.
+    """
+    source, found = read_input(inputs, options)
+    check_for_task(options, found.task, found.reasons)
+    if processes is not None:
+        check_for_ranks(options, found.task, processes)
+    if begins:
+        check_effects(options, source, found)
+    return source, found, validation_input(validation, options, found)
 
 
 def check_for_task(options: TrainOptions, task: str, reasons: Sequence[str] = ()) -> None:

@@ -19,10 +19,8 @@ from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.option_fields import flag
 from headway.training.options import OPTIONS, TrainOptions
 from headway.training.sizing.presets import decoder_config, head_count
-from headway.training.store.run_directory import RunDirectory
-from headway.workflows.input import read_input, validation_input
-from headway.workflows.train.check import check_effects, check_for_task
-from headway.workflows.train.setup import Prepared, prepare
+from headway.workflows.train.check import read_checked
+from headway.workflows.train.setup import Prepared, Session, prepare
 
 VOCABULARY, LENGTH = 32768, 2048
 """Default for a model that is planned without data."""
@@ -66,15 +64,11 @@ def decided(
     """
     started, progress = started if started is not None else time.monotonic(), progress or NoProgress()
     progress.phase("reading")
-    source, found = read_input(inputs, options)
-    check_for_task(options, found.task, found.reasons)
-    check_effects(options, source, found)
-    held_out = validation_input(validation, options, found)
+    data = read_checked(inputs, options, validation)
     if options.fine_tuning.adapt:
         progress.say("the plan does not include pretraining on the texts without labels (--adapt)")
         options = options.but(adapt=False)
-    nowhere = RunDirectory(Path())  # used only to read an earlier run
-    return prepare(nowhere, None, [], source, held_out, found, options, started, progress)
+    return prepare(Session(options, *data, progress, started))
 
 
 def work_of(prepared: Prepared, options: TrainOptions, tokens: float | None) -> Work:

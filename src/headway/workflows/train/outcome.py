@@ -1,7 +1,6 @@
 """The end of a run: the last measurements, the verdict, and the results in headway.json and ``--json``."""
 
 import math
-import time
 from typing import Any
 
 import numpy as np
@@ -10,16 +9,13 @@ from headway.io.quantities import metric
 from headway.tasks.data_profile import data_profile
 from headway.tasks.registry import known, spec
 from headway.tasks.task import SHOWN, Closing
-from headway.training.evaluation.comparison import BEFORE, is_number, judged
-from headway.training.evaluation.metric import REPORTED
+from headway.training.evaluation.comparison import BEFORE, better_over_seeds, is_number, judged, value_of
+from headway.training.evaluation.metric import REPORTED, Metric
 from headway.training.loop.state import State, Training
 from headway.training.loop.trainer import held_out_metrics
 from headway.training.monitor.health import LEARNING
-from headway.training.monitor.progress import Progress
 from headway.training.monitor.run_statistics import DataProfile
-from headway.training.options import TrainOptions
 from headway.training.store.run_directory import RunDirectory, clock
-from headway.workflows.train.continuing import kept
 from headway.workflows.train.setup import Prepared
 
 
@@ -33,48 +29,40 @@ def known_signs(prepared: Prepared) -> DataProfile:
     )
 
 
-def measured(run: RunDirectory, closing: Closing) -> dict[str, Any]:
+def measured(run: RunDirectory, closing: Closing | None) -> dict[str, Any]:
     """The final metrics; entries that only the report shows go to headway.json."""
-    found = closing.measure()
+    found = {} if closing is None else closing.measure()
     if (shown := found.pop(SHOWN, None)) is not None:
         run.update(shown=shown)
     return found
 
 
-def finish_fitted(
-    run: RunDirectory, prepared: Prepared, closing: Closing | None, started: float, progress: Progress
-) -> None:
+def finish_fitted(prepared: Prepared, closing: Closing | None) -> None:
     """Evaluate and save a model that was fitted without a loop."""
+    session, data = prepared.session, prepared.data
+    run, progress = session.run, session.progress
     metrics, units = held_out_metrics(prepared.model, prepared.objective, prepared.batch_source)
     numbers = {key: value for key, value in metrics.items() if isinstance(value, float)}
     run.log("start", time=clock())
     health = State().examined(metrics, 1.0, 0.0, known_signs(prepared))
     said = {"health": health.word, "cause": health.cause}
-    run.log("evaluation", step=0, seconds=round(time.monotonic() - started, 3), tokens=0, best=True, **said, **numbers)
+    run.log("evaluation", step=0, seconds=round(session.seconds, 3), tokens=0, best=True, **said, **numbers)
     progress.say("fitted: " + ", ".join(f"{key} {metric(value)}" for key, value in numbers.items()))
     if health.word != LEARNING:
         progress.warn(str(health))
     progress.evaluated(1.0, prepared.objective.cost(metrics))
-    if closing is not None:
-        metrics |= measured(run, closing)
-    run.update(fitted=prepared.data.fitted)
-    run.save_model(prepared.model, prepared.data.processor, prepared.data.labels)
-    state = State(best_metrics=metrics, seconds=time.monotonic() - started)
+    metrics |= measured(run, closing)
+    run.update(fitted=data.fitted)
+    run.save_model(prepared.model, data.processor, data.labels)
+    state = State(best_metrics=metrics, seconds=session.seconds)
     now = Training(prepared.model, [], None, units={"best": units}, state=state)
-    finish(run, now, prepared, None, prepared.data.baseline_units(prepared.plan), started)
+    finish(prepared, now, data.baseline_units(prepared.plan))
 
 
-def finish(
-    run: RunDirectory,
-    now: Training,
-    prepared: Prepared,
-    options: TrainOptions | None,
-    of_baselines: dict[str, np.ndarray],
-    started: float,
-) -> None:
-    """Record the run's results and verdict; ``options`` are None for a model that was fitted without steps."""
-    state, data = now.state, prepared.data
-    used = time.monotonic() - started
+def finish(prepared: Prepared, now: Training, of_baselines: dict[str, np.ndarray]) -> None:
+    """Record the run's results and verdict."""
+    state, data, run = now.state, prepared.data, prepared.session.run
+    used = prepared.session.seconds
     run.log("end", step=state.step, seconds=round(state.seconds, 3), time=clock())
     baselines, units = list(data.baselines), {name: value.numpy() for name, value in now.units.items()}
     if state.start:
@@ -94,7 +82,7 @@ def finish(
         engines=None,
         baselines=baselines,
         verdict=verdict,
-        kept=None if options is None else kept(now, options.run.keep, metric),
+        kept=kept(now, prepared.session.options.run.keep, metric) if now.optimizers else None,
         metrics=state.best_metrics,
         best_step=state.best_step,
         steps=state.step,
@@ -104,6 +92,39 @@ def finish(
         tokens_per_second=state.tokens / max(state.seconds, 1e-9),
         seconds=used,
     )
+
+
+def kept(now: Training, keep: str, metric: Metric | None) -> dict[str, Any]:
+    """The entry ``kept`` of headway.json: the step whose weights the run keeps, and what came after it.
+
+    ``val_loss`` is on all that is held out, ``evaluated_loss`` on what each evaluation reads, which may be a part.
+    ``last`` is the last evaluation, ``lowest`` the one with the lowest loss.  ``since`` is the step from which an
+    earlier run was continued, 0 for a run that began from a model of its own task, and None for all others; ``before``
+    is the loss there, ``gained`` whether a later step is kept, and ``gain`` by how much that step is better in
+    ``metric`` (95 % interval), and ``gain_of`` that metric's key and its value before and after.
+    """
+    state = now.state
+    evaluations = state.signs.evaluations
+    last = {"step": int(evaluations[-1]["step"]), "val_loss": evaluations[-1]["loss"]} if evaluations else None
+    lowest = state.signs.best
+    known = [one["loss"] for one in (*evaluations, *filter(None, [lowest])) if one["step"] == state.best_step]
+    found: dict[str, Any] = {
+        "by": keep,
+        "step": state.best_step,
+        "val_loss": state.best_metrics.get("val_loss"),
+        "evaluated_loss": known[0] if known else None,
+        "last": last,
+        "lowest": {"step": int(lowest["step"]), "val_loss": lowest["loss"]} if lowest else None,
+        "since": None,
+    }
+    if state.before:
+        gained = state.best_loss < state.before["cost"]
+        found |= {"since": state.since, "before": state.before["val_loss"], "gained": gained, "gain": None}
+        one, other = now.units.get("before"), now.units.get("best")
+        if metric is not None and one is not None and other is not None:
+            found["gain"] = better_over_seeds(metric.units, [other.numpy()], [one.numpy()])
+            found["gain_of"] = [metric.key, *(value_of(metric, units.numpy()) for units in (one, other))]
+    return found
 
 
 def result(run: RunDirectory) -> dict[str, Any]:

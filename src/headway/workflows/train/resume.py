@@ -1,4 +1,11 @@
-"""An earlier run resumes only with its own options, base model and data."""
+"""An earlier run resumes only with its own options, base model and data; or it is continued with a new cycle.
+
+``--more-time`` and ``--more-steps`` are a warm restart (Loshchilov and Hutter 2017): training starts from the weights
+that the run kept; the optimizers, the weight average and the schedule, with its warm-up, start over; the position in
+the data, the log and the kept weights stay.  Before its first step each continuation is recorded in headway.json as an
+entry of ``continued``, and each checkpoint names its continuation (``State.cycle``), so that a continued run that was
+killed resumes exactly.
+"""
 
 from collections.abc import Collection
 from typing import Any
@@ -15,6 +22,10 @@ from headway.training.options import CHANGEABLE, FORMER, FREE, TrainOptions
 from headway.training.plan import OF_OPTIONS, Plan
 from headway.training.sizing.presets import tokens_of_rows
 from headway.training.store.run_directory import RunDirectory
+
+BOUNDS = ("more_time", "more_steps")
+OF_THE_WHOLE = ("time", "steps", "epochs")
+"""Bounds of a whole run, which a continuation does not have."""
 
 
 def fingerprints(source: Corpus | Table, held_out: Corpus | Table | None) -> dict[str, str | None]:
@@ -127,3 +138,47 @@ def check_same_data(
         )
     if before["validation"] != prints["validation"]:
         raise InputError(f"{run.path}: holds a run with other validation data; name another directory with --out.")
+
+
+def as_continued(run: RunDirectory, earlier: dict[str, Any] | None, options: TrainOptions) -> tuple[TrainOptions, bool]:
+    """The options of a run that goes on, and whether this starts another continuation.
+
+    In a continuation and with ``--allow-changes``, options that are not given keep their values.  A continued run that
+    was stopped resumes with its own bound; another continuation starts if the bound differs or if the run had ended.
+    Raises InputError if there is nothing to continue.
+    """
+    asked = {name: options.value(name) for name in BOUNDS}
+    latest = (earlier or {}).get("continued", [])[-1:]
+    stopped = latest[0] if latest and not (earlier or {}).get("finished") else None
+    bound = None if stopped is None else {name: stopped.get(name) for name in BOUNDS}
+    if not any(asked.values()):
+        if options.run.allow_changes and earlier is not None and "members" not in earlier:
+            kept = {name: value for name, value in earlier.get("options", {}).items() if name not in FREE}
+            options = _merged({"options": kept}, options)  # the others say how this command runs
+        return (options if bound is None else options.but(**bound)), False
+    more = "--more-time" if asked["more_time"] else "--more-steps"
+    if earlier is None:
+        raise InputError(f"{more} continues a run, but {run.path} holds none; name its directory with --out.")
+    if "members" in earlier:
+        first = run.path / earlier["members"][0]
+        raise InputError(
+            f"{more} continues one run, but {run.path} holds several; continue each of them: --out {first}."
+        )
+    if earlier["plan"].get("frozen"):
+        raise InputError(
+            f"{more} continues training, but the classifier in {run.path} was fitted without steps. Train the whole "
+            "model in another directory, for example with --epochs 3."
+        )
+    before = earlier.get("options", {})
+    for name in options.given(OF_THE_WHOLE):
+        if not same(name, before.get(name), options.value(name)):
+            raise InputError(f"{more} bounds the continuation, --{flag(name)} a whole run; leave out --{flag(name)}.")
+    return _merged(earlier, options).but(**asked), asked != bound
+
+
+def _merged(earlier: dict[str, Any], options: TrainOptions) -> TrainOptions:
+    """The options of an earlier run, updated by those given now."""
+    before, given = TrainOptions.of_record(earlier.get("options", {})), options.named
+    if {"time", "steps"} & given.keys():
+        before = before.but(time=None, steps=None)
+    return before.but(**{**given, **{name: options.value(name) for name in ("allow_changes", *BOUNDS)}})

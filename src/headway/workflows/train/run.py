@@ -6,14 +6,12 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from headway.data.batches.batch_source import RowBatches
-from headway.data.open.detected import Detected
-from headway.data.records.corpus import Corpus
-from headway.data.records.table import Table
 from headway.data.stream.batch_source import StreamBatches
 from headway.errors import InputError
 from headway.io.quantities import parse_seconds
@@ -28,7 +26,7 @@ from headway.training.distributed.ranks import Ranks
 from headway.training.distributed.sharding import put_together, recompute_activations, shard
 from headway.training.hardware.measure import SAVED_IN_A_SECOND, evaluation_seconds
 from headway.training.hardware.memory import out_of_memory, try_longest
-from headway.training.loop.budget import Load
+from headway.training.loop.budget import Budget, Load, StepBudget, TimeBudget
 from headway.training.loop.trainer import Interrupted, Job, Saved, held_out_metrics, train
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.option_fields import DEFAULT_TIME
@@ -38,13 +36,10 @@ from headway.training.store.cleaning import complete, keep_once
 from headway.training.store.facts import read_facts
 from headway.training.store.run_directory import ReadOnlyRun, RunDirectory, clock
 from headway.training.store.sizes import ADAPTED
-from headway.workflows.input import read_input, validation_input
-from headway.workflows.train.begin import record_start, say_plan, try_saving
-from headway.workflows.train.check import check_effects, check_for_ranks, check_for_task
-from headway.workflows.train.continuing import BOUNDS, as_continued, begin_cycle, budget_of, entry, went_on
+from headway.workflows.train.check import read_checked
 from headway.workflows.train.outcome import finish, finish_fitted, known_signs, measured
-from headway.workflows.train.resume import changes, check_same_data, fingerprints, recorded
-from headway.workflows.train.setup import Prepared, prepare
+from headway.workflows.train.resume import BOUNDS, as_continued, changes, check_same_data, fingerprints, recorded
+from headway.workflows.train.setup import Prepared, Session, prepare, record_start, say_plan, try_saving
 
 COMPLETE = "this run is complete. --more-time 5m continues it; name another directory with --out to start over."
 PREPARED = "prepared"
@@ -79,9 +74,45 @@ def run_training(
     ``started`` is when the command began, by time.monotonic: ``--time`` counts from there.  Raises InputError for
     mistakes in the input, and Interrupted after Ctrl-C, when the run is saved.
     """
-    started, progress = started if started is not None else time.monotonic(), progress or NoProgress()
-    device = device_of(options.runtime.device)
-    ranks = Ranks.joined(device)
+    started = started if started is not None else time.monotonic()
+    session = _opened(inputs, options, out, validation, started, progress or NoProgress(), command)
+    run, ranks, options = session.run, session.ranks, session.options
+    if session.earlier and session.earlier.get("finished") and not session.changed and not session.once_more:
+        session.progress.say(f"{out}: {COMPLETE}")
+        ranks.signal(PREPARED)
+        return run
+    run.create(session.task)
+    run.warn = session.progress.warn
+    if options.fine_tuning.adapt and session.earlier is None:
+        _adapt(session)
+    with run.locked(), contextlib.ExitStack() as stack:
+        prepared = _decided(session, stack)
+        ranks.signal(PREPARED)
+        if options.run.tensorboard:
+            run.open_board()
+        say_plan(prepared)
+        if "cross_validation" not in run.facts:
+            most = None if prepared.seconds_left is None else CROSS_VALIDATING * prepared.seconds_left
+            run.update(cross_validation=prepared.data.cross_validation(prepared.plan, prepared.model, most))
+        if not _fitted(prepared):
+            _train(prepared)
+        ranks.barrier()
+        if not ranks.first:
+            run.read()
+        return run
+
+
+def _opened(
+    inputs: Sequence[str | Path],
+    options: TrainOptions,
+    out: Path,
+    validation: Sequence[str | Path],
+    started: float,
+    progress: Progress,
+    command: Sequence[str],
+) -> Session:
+    """Join the other processes, and read the data and the run that is there; both must belong together."""
+    ranks = Ranks.joined(device_of(options.runtime.device))
     run = RunDirectory(out) if ranks.first else ReadOnlyRun(out)
     if not ranks.first:
         progress = NoProgress()
@@ -96,142 +127,100 @@ def run_training(
         torch.set_num_threads(options.runtime.threads)
     keep_freed_memory()
     progress.phase("reading")
-    source, found = _read(inputs, options, ranks.count, begins=earlier is None)
-    held_out = validation_input(validation, options, found)
-    prints = fingerprints(source, held_out)
+    data = read_checked(inputs, options, validation, processes=ranks.count, begins=earlier is None)
+    session = Session(options, *data, progress, started, run, ranks, inputs, validation, command)
+    session.earlier, session.changed, session.once_more = earlier, changed, once_more
     if earlier is not None:
-        check_same_data(earlier, prints, source, run)
-        if earlier.get("finished") and not changed and not once_more:
-            progress.say(f"{out}: {COMPLETE}")
-            ranks.signal(PREPARED)
-            return run
-    run.create(found.task)
-    run.warn = progress.warn
-    if options.fine_tuning.adapt and earlier is None:
-        try:
-            _adapt(inputs, found, options, out, validation, started, progress)
-        except InputError:
-            run.discard()
-            raise
-    with run.locked(), contextlib.ExitStack() as stack:
-        try:
-            prepared = prepare(run, earlier, changed, source, held_out, found, options, started, progress)
-            stack.enter_context(products_by(prepared.plan.hardware.products))
-            if options.runtime.checkpoint_activations:
-                prepared.plan = prepared.plan.but(shares=1)
-                recompute_activations(prepared.model)
-            if isinstance(prepared.batch_source, StreamBatches):
-                prepared.batch_source.check(ranks.count)
-            # the trial and a step, a gradient and an evaluation each, and all that is held out before and after
-            step = prepared.batch_seconds * (4 + 2 * prepared.batch_source.validation_batches())
-            fits = prepared.limit is None or prepared.limit - (time.monotonic() - started) > step
-            if fits and not (prepared.plan.fine_tuning.frozen or options.runtime.shard):  # sharded may not fit here
-                try_longest(prepared.model, prepared.objective, prepared.batch_source, prepared.plan, ranks)
-            if earlier is None:
-                if ranks.first and prepared.base is None and not options.runtime.shard:
-                    try_saving(run, prepared)
-                record_start(run, prepared, options, found.task, inputs, validation, prints, command)
-            if once_more:
-                run.update(continued=[*run.facts.get("continued", []), entry(options)], finished=False)
-        except BaseException:
-            run.discard()
-            raise
-        ranks.signal(PREPARED)
-        if options.run.tensorboard:
-            run.open_board()
-        say_plan(prepared, options, progress)
-        if "cross_validation" not in run.facts:
-            most = None if prepared.limit is None else CROSS_VALIDATING * (prepared.limit - time.monotonic() + started)
-            run.update(cross_validation=prepared.data.cross_validation(prepared.plan, prepared.model, most))
-        left, closing = None, None
-        if prepared.plan.fine_tuning.frozen:
-            closing, after = _ending(prepared, prepared.model, None)
-            if prepared.limit is not None:
-                left = max(0.0, prepared.limit - (time.monotonic() - started) - sum(after.values()))
-        if _fitted(run, prepared, left, progress):
-            finish_fitted(run, prepared, closing, started, progress)
-        else:
-            _train(run, prepared, options, changed, started, progress, ranks)
-        ranks.barrier()
-        if not ranks.first:
-            run.read()
-        return run
+        check_same_data(earlier, fingerprints(session.source, session.held_out), session.source, run)
+    return session
 
 
-def _read(
-    inputs: Sequence[str | Path], options: TrainOptions, count: int, *, begins: bool
-) -> tuple[Corpus | Table, Detected]:
-    """The files and what they are for, checked against the options and the number of processes.  Raises InputError.
-
-    A run that ``begins`` takes no option that would have no effect; an earlier version may have taken it.
-    """
-    source, found = read_input(inputs, options)
-    check_for_task(options, found.task, found.reasons)
-    check_for_ranks(options, found.task, count)
-    if begins:
-        check_effects(options, source, found)
-    return source, found
-
-
-def _adapt(
-    inputs: Sequence[str | Path],
-    found: Detected,
-    options: TrainOptions,
-    out: Path,
-    validation: Sequence[str | Path],
-    started: float,
-    progress: Progress,
-) -> None:
-    """Train the base on the same texts, without labels, as a separate run in ``out/adapted``.
+def _adapt(session: Session) -> None:
+    """Train the base on the same texts, without labels, as a separate run in ``adapted`` of the run's directory.
 
     The task is the spec's ``pretrain_with``.  The run takes at most the fraction ADAPTING of the time, or as many steps
     as the main run.  One that was stopped keeps its time, unless it may change.
     """
-    time_left, before = None, read_facts(out / ADAPTED)
-    if options.run.steps is None:
-        left = parse_seconds(options.run.time or DEFAULT_TIME) - time.monotonic() + started
-        time_left = f"{max(5.0, ADAPTING * left):.3f}s"
-        if before is not None and not (options.run.allow_changes and options.run.time):
-            time_left = before.get("options", {}).get("time")
-    task = spec(found.task).pretrain_with or found.task
-    theirs = sorted(spec(task).options - spec(found.task).options - {"stream"})
-    alone = TrainOptions(
-        task=task,
-        from_model=options.fine_tuning.from_model,
-        text_column=found.text_column,
-        **{name: value for name, value in options.named.items() if name in (*SHARED, *theirs)},
-        time=time_left,
-        epochs=ADAPTING_EPOCHS,
-        allow_changes=options.run.allow_changes,
-    )
-    progress.say("first: pretraining on the texts without labels (--adapt)")
-    run_training(inputs, alone, out=out / ADAPTED, validation=validation, started=started, progress=progress)
-    progress.say("now: training on the labels")
+    options, progress, out = session.options, session.progress, session.run.path / ADAPTED
+    try:
+        time_left, before = None, read_facts(out)
+        if options.run.steps is None:
+            left = parse_seconds(options.run.time or DEFAULT_TIME) - session.seconds
+            time_left = f"{max(5.0, ADAPTING * left):.3f}s"
+            if before is not None and not (options.run.allow_changes and options.run.time):
+                time_left = before.get("options", {}).get("time")
+        task = spec(session.task).pretrain_with or session.task
+        theirs = sorted(spec(task).options - spec(session.task).options - {"stream"})
+        alone = TrainOptions(
+            task=task,
+            from_model=options.fine_tuning.from_model,
+            text_column=session.found.text_column,
+            **{name: value for name, value in options.named.items() if name in (*SHARED, *theirs)},
+            time=time_left,
+            epochs=ADAPTING_EPOCHS,
+            allow_changes=options.run.allow_changes,
+        )
+        progress.say("first: pretraining on the texts without labels (--adapt)")
+        how = {"out": out, "started": session.started, "progress": progress}
+        run_training(session.inputs, alone, validation=session.validation, **how)
+        progress.say("now: training on the labels")
+    except InputError:
+        session.run.discard()
+        raise
 
 
-def _train(
-    run: RunDirectory,
-    prepared: Prepared,
-    options: TrainOptions,
-    changed: Sequence[str],
-    started: float,
-    progress: Progress,
-    ranks: Ranks,
-) -> None:
+def _decided(session: Session, stack: contextlib.ExitStack) -> Prepared:
+    """Decide the run, see that its longest batch fits, and record its start; ``stack`` holds what lasts as long."""
+    run, ranks, runtime = session.run, session.ranks, session.options.runtime
+    try:
+        prepared = prepare(session)
+        stack.enter_context(products_by(prepared.plan.hardware.products))
+        if runtime.checkpoint_activations:
+            prepared.plan = prepared.plan.but(shares=1)
+            recompute_activations(prepared.model)
+        if isinstance(prepared.batch_source, StreamBatches):
+            prepared.batch_source.check(ranks.count)
+        # the trial and a step, a gradient and an evaluation each, and all that is held out before and after
+        step = prepared.batch_seconds * (4 + 2 * prepared.batch_source.validation_batches())
+        fits = prepared.seconds_left is None or prepared.seconds_left > step
+        if fits and not (prepared.plan.fine_tuning.frozen or runtime.shard):  # sharded may not fit here
+            try_longest(prepared.model, prepared.objective, prepared.batch_source, prepared.plan, ranks)
+        if session.earlier is None:
+            if ranks.first and prepared.base is None and not runtime.shard:
+                try_saving(prepared)
+            record_start(prepared)
+        if session.once_more:
+            run.update(continued=[*run.facts.get("continued", []), _continuation(session)], finished=False)
+    except BaseException:
+        run.discard()
+        raise
+    return prepared
+
+
+def _continuation(session: Session) -> dict[str, Any]:
+    """The entry of a continuation in headway.json."""
+    return {name: session.options.value(name) for name in BOUNDS}
+
+
+def _train(prepared: Prepared) -> None:
     """The training loop, from the newest checkpoint if there is one, and its records."""
-    plan, model, data, batch_source = prepared.plan, prepared.model, prepared.data, prepared.batch_source
+    session, plan, model, data = prepared.session, prepared.plan, prepared.model, prepared.data
+    batch_source = prepared.batch_source
+    run, options, ranks, progress = session.run, session.options, session.ranks, session.progress
     ranks.broadcast(model)
     twin = model  # a complete model if the weights are sharded over ranks
     if options.runtime.shard:
         twin = deepcopy(model)
         shard(model, ranks, plan.precision)
-    saved = _checkpoint(run, prepared, options, changed, progress, ranks)
+    saved = _checkpoint(prepared)
     cycle = len(run.facts["continued"]) if options.given(BOUNDS) else 0
-    since, spent = begin_cycle(run, cycle, options, saved[1] if saved is not None else {}, progress)
+    since, spent = _begin_cycle(session, cycle, saved[1] if saved is not None else {})
     shown = data.sampler(twin)
     sample = None if shown is None else lambda: (put_together(model, twin), shown())[1]
     closing, after = _ending(prepared, twin, sample)
-    budget = budget_of(options, prepared.limit, started, since, spent, after)
+    budget: Budget = StepBudget(options.run.more_steps or options.run.steps or 1, since)
+    if prepared.limit is not None:
+        budget = TimeBudget(prepared.limit, session.started, spent, after)
     of_baselines = data.baseline_units(plan)
 
     def save(write: Callable[..., None], *where: int) -> None:
@@ -268,9 +257,26 @@ def _train(
         progress.phase("measuring")
         with out_of_memory("during the final measurements", plan):
             now.state.best_metrics |= measured(run, closing)
-    finish(run, now, prepared, options, of_baselines, started)
+    finish(prepared, now, of_baselines)
     if ranks.first:
         keep_once(run, progress)
+
+
+def _begin_cycle(session: Session, cycle: int, state: dict[str, Any]) -> tuple[int, float]:
+    """The step at which the budget begins and the seconds already spent, from the state of a checkpoint."""
+    spent = float(state.get("seconds", 0.0))
+    if not cycle or not state:
+        return 0, spent
+    if state.get("cycle", 0) == cycle:
+        return state["since"], spent - state["since_seconds"]
+    run, bounds = session.run, session.options.run
+    step, from_step = state["step"], state["best_step"]
+    bound = bounds.more_time or f"{bounds.more_steps:,} steps"
+    session.progress.say(
+        f"{run.path}: continuing for {bound} from the weights of step {from_step:,}; the learning rate restarts"
+    )
+    run.log("continued", step=step, **_continuation(session))
+    return step, 0.0
 
 
 def _ending(
@@ -287,16 +293,10 @@ def _ending(
     return closing, {"evaluation": evaluation, "saving": saving, "ending": load.ending, "closing": closing_seconds}
 
 
-def _checkpoint(
-    run: RunDirectory,
-    prepared: Prepared,
-    options: TrainOptions,
-    changed: Sequence[str],
-    progress: Progress,
-    ranks: Ranks,
-) -> Saved | None:
+def _checkpoint(prepared: Prepared) -> Saved | None:
     """The checkpoint to resume from, logged; None for a run that begins.  Raises InputError if all are lost."""
-    plan = prepared.plan
+    session, plan, changed = prepared.session, prepared.plan, prepared.session.changed
+    run, options, ranks, progress = session.run, session.options, session.ranks, session.progress
     saved, problems = newest_checkpoint(run.checkpoints, prepared.model)
     if saved is None and (problems or run.facts.get("checkpoints") or run.facts.get("finished")):
         lost = "; ".join(problems) or f"{run.checkpoints} is empty"
@@ -324,22 +324,41 @@ def _checkpoint(
             if regrouped and position["consumed"]:
                 saved[1]["position"] = {"epoch": position["epoch"] + 1, "consumed": 0}
                 progress.warn("the batch size changed: the rest of this epoch is skipped")
-            went_on(saved[1], plan.evaluating.validation_part)
+            _mark_continued(saved[1], plan.evaluating.validation_part)
     if changed:
         run.update(options=recorded(options), plan=plan.flat(), finished=False)
     return saved
 
 
-def _fitted(run: RunDirectory, prepared: Prepared, seconds: float | None, progress: Progress) -> bool:
-    """Fit the model without the loop if the plan says so; returns whether it did."""
-    began = time.monotonic()
+def _mark_continued(state: dict[str, Any], part: int) -> None:
+    """Record in the plain state of a checkpoint that the run continues here with other options.
+
+    Where evaluations read one of every ``part`` batches, the loss there is none of all, with which the last compares.
+    """
+    metrics = state["best_metrics"]
+    if metrics and part == 1:
+        state["before"] = {"step": state["best_step"], "cost": state["best_loss"], "val_loss": metrics["val_loss"]}
+    state["since"] = state["step"]
+
+
+def _fitted(prepared: Prepared) -> bool:
+    """Fit and finish the model without the loop if the plan says so; returns whether it did."""
+    session, began = prepared.session, time.monotonic()
+    closing, seconds = None, None
+    if prepared.plan.fine_tuning.frozen:
+        closing, after = _ending(prepared, prepared.model, None)
+        if prepared.seconds_left is not None:
+            seconds = max(0.0, prepared.seconds_left - sum(after.values()))
 
     def show(share: float, loss: float) -> None:
         used = time.monotonic() - began
-        progress.step(share, 0, loss, used * (1 / max(share, 1e-9) - 1), 0.0)
+        session.progress.step(share, 0, loss, used * (1 / max(share, 1e-9) - 1), 0.0)
 
     try:
-        return prepared.data.fit(prepared.plan, prepared.model, show, seconds)
+        fitted = prepared.data.fit(prepared.plan, prepared.model, show, seconds)
     except KeyboardInterrupt:
-        progress.say(f"{run.path}: interrupted: nothing was saved; run the same command again")
+        session.progress.say(f"{session.run.path}: interrupted: nothing was saved; run the same command again")
         raise
+    if fitted:
+        finish_fitted(prepared, closing)
+    return fitted

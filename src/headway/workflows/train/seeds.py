@@ -15,8 +15,7 @@ from headway.training.store.facts import read_facts, write_facts
 from headway.training.store.run_directory import RunDirectory, copy_run
 from headway.workflows.evaluate import evaluate
 from headway.workflows.input import read_input, validation_input
-from headway.workflows.train.continuing import BOUNDS
-from headway.workflows.train.resume import changes, check_same_data, fingerprints, recorded
+from headway.workflows.train.resume import BOUNDS, changes, check_same_data, fingerprints, recorded
 from headway.workflows.train.run import run_training
 
 
