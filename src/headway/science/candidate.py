@@ -12,7 +12,7 @@ from headway.errors import InputError, RunFailed
 from headway.hub.download import model_name
 from headway.tasks.spec import TaskSpec
 from headway.training.option_fields import flag
-from headway.training.option_groups import MODELS
+from headway.training.options import MODELS
 from headway.training.store.log import read_log
 
 LOOK_EVERY = 0.1
