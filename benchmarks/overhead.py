@@ -30,7 +30,7 @@ from headway.workflows.train import run as session
 from headway.training.loop import state
 from headway.training.loop import trainer
 from headway.training.monitor.health import Health
-from headway.training.monitor.run_statistics import DataProfile
+from headway.training.monitor.health import DataProfile
 
 class Nothing:
     asked, latest = False, None

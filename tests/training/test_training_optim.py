@@ -8,8 +8,8 @@ from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder, Encoder
+from headway.training.loop.state import WeightAverage
 from headway.training.loop.trainer import divide_and_clip
-from headway.training.loop.weight_averaging import WeightAverage
 from headway.training.optim.optimizers import MUON_RATE, Muon, optimizers, orthogonal, set_rate
 
 

@@ -18,7 +18,7 @@ from headway.data.images.batch_source import ImageBatches
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.tasks.baselines import ngram_baselines
 from headway.text.tokenizer import Tokenizer
-from headway.training.monitor.run_statistics import DataProfile
+from headway.training.monitor.health import DataProfile
 
 SPAN = 64
 """Tokens of held-out text that are looked for in the training text; a power of two."""

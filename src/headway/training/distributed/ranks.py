@@ -1,7 +1,7 @@
 """Several processes that train one model together, as ``torchrun`` starts them; or a single one.
 
 Every rank reads the same batches and takes its share of their rows; of a stream it reads only its own rows
-(``training.distributed.rank_slices``).  The sums of losses, targets and gradients are added up over all ranks and
+(``training.loop.prefetch``).  The sums of losses, targets and gradients are added up over all ranks and
 divided once, so that the result does not depend on the number of ranks.
 """
 

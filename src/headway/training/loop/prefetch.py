@@ -1,9 +1,10 @@
-"""Batches prepared by worker processes while training computes."""
+"""Batches prepared by worker processes while training computes; of several ranks, each makes its own rows."""
 
 import os
 import signal
 import warnings
 from collections.abc import Iterator
+from dataclasses import astuple
 from typing import Any
 
 import torch
@@ -13,8 +14,8 @@ from headway.data.batches.batch_source import BatchSource
 from headway.data.batches.batching import Batch
 from headway.data.batches.windows import Position
 from headway.data.stream.batch_source import StreamBatches
+from headway.data.stream.partitions import Cursor, StreamPosition
 from headway.errors import InputError, RunFailed
-from headway.training.distributed.rank_slices import own_part
 from headway.training.distributed.ranks import Ranks
 
 PATIENCE = 300.0
@@ -145,3 +146,30 @@ def _begin_worker(number: int) -> None:
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # else the tokenizer warns that it was forked
+
+
+def own_part(batch_source: BatchSource, position: Position, ranks: Ranks) -> tuple[Batch | None, int, Position]:
+    """This rank's rows of the batch at a position, or None; the tokens of the whole batch; the position after it.
+
+    Each rank reads only its own partitions of a stream, and only knows their positions; see ``together``.
+    """
+    if isinstance(batch_source, StreamBatches):
+        part, moved = batch_source.part(position, ranks.rank, ranks.count)
+        return part, batch_source.batch_tokens, moved
+    batch, after = batch_source.next(position)
+    return ranks.part(batch), batch.tokens, after
+
+
+def together(position: Position, ranks: Ranks) -> Position:
+    """A position with the cursors of all partitions, gathered from all ranks; all ranks take part."""
+    if ranks.count == 1 or not isinstance(position, StreamPosition):
+        return position
+    width = len(astuple(Cursor()))
+    mine = [
+        number if partition % ranks.count == ranks.rank else 0
+        for partition, cursor in enumerate(position.lanes)
+        for number in astuple(cursor)
+    ]
+    found = list(map(int, ranks.all_reduce_sum(*mine)))
+    cursors = tuple(Cursor(*found[at : at + width]) for at in range(0, len(found), width))
+    return StreamPosition(position.epoch, position.consumed, cursors)

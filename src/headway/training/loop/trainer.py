@@ -19,23 +19,20 @@ from headway.data.batches.batch_source import BatchSource
 from headway.data.batches.batching import on_device
 from headway.data.batches.windows import Position
 from headway.io.quantities import metric
-from headway.training.distributed.rank_slices import together
 from headway.training.distributed.ranks import Ranks
 from headway.training.distributed.sharding import whole
 from headway.training.evaluation.comparison import in_order
 from headway.training.hardware.memory import out_of_memory
 from headway.training.loop.budget import Budget, Load
-from headway.training.loop.prefetch import Prefetch
+from headway.training.loop.prefetch import Prefetch, together
 from headway.training.loop.randomness import random_state, set_random_state
 from headway.training.loop.schedule import accumulation, factor
-from headway.training.loop.state import State, Training
+from headway.training.loop.state import State, Training, WeightAverage
 from headway.training.loop.stop import Stop, StopRequested
 from headway.training.loop.thread_parallel import ThreadParallel
-from headway.training.loop.weight_averaging import WeightAverage
-from headway.training.monitor.health import LEARNING, Health
+from headway.training.monitor.health import LEARNING, DataProfile, Health, RunStatistics
 from headway.training.monitor.loss_guard import ADVICE, Diverged, LossGuard
 from headway.training.monitor.progress import Progress
-from headway.training.monitor.run_statistics import DataProfile, RunStatistics
 from headway.training.objective import Objective
 from headway.training.optim.optimizers import optimizers, set_rate
 from headway.training.plan import Plan

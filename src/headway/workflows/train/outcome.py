@@ -13,8 +13,7 @@ from headway.training.evaluation.comparison import BEFORE, better_over_seeds, is
 from headway.training.evaluation.metric import REPORTED, Metric
 from headway.training.loop.state import State, Training
 from headway.training.loop.trainer import held_out_metrics
-from headway.training.monitor.health import LEARNING
-from headway.training.monitor.run_statistics import DataProfile
+from headway.training.monitor.health import LEARNING, DataProfile
 from headway.training.store.run_directory import RunDirectory, clock
 from headway.workflows.train.setup import Prepared
 
