@@ -1,15 +1,14 @@
 """The plan of a run: every decision, with its reason."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
 
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
 from headway.models.own import OwnConfig
 from headway.models.patches import Patches
-from headway.nn.kernels.products import AUTO, TORCH
+from headway.nn.kernels.products import TORCH
 from headway.training.grouped import Grouped
-from headway.training.options import TrainOptions
 
 ADAM_BETAS = (0.9, 0.99)
 """Adam's betas: the decay of the means of gradients and of their squares."""
@@ -148,6 +147,10 @@ class Plan(Grouped):
         kind = BaselineConfig if "kind" in self.model else OwnConfig if "task" in self.model else TransformerConfig
         return kind.from_dict(self.model)
 
+    def decided(self, what: str, value: str, why: str, option: str, **changes: Any) -> Self:
+        """A copy with one more decision, and with some values changed, by flat names."""
+        return self.but(decisions=[*self.decisions, asdict(Decision(what, value, why, option))], **changes)
+
     @property
     def cut(self) -> Patches:
         """The patches of images.  Raises ValueError for a plan of a text model."""
@@ -159,12 +162,3 @@ class Plan(Grouped):
 
 OF_OPTIONS = {"max_grad_norm": "clip", "mlm_probability": "mask_share", "batch_size": "max_examples"}
 """Options whose fields in a plan have another name."""
-
-
-def as_asked(options: TrainOptions) -> dict[str, Any]:
-    """The fields that every plan copies from the options; "auto" and 0 are measured later."""
-    names = ("max_grad_norm", "accumulate", "grow_batch", "patience", "seed", "on_spike", "log_every")
-    asked = {OF_OPTIONS.get(name, name): options.value(name) for name in names}
-    asked |= {name: options.value(name) or 0.0 for name in ("average", "r_drop", "bpe_dropout")}
-    evaluations, precision = options.run.evaluations or 0, options.runtime.precision or "auto"
-    return {**asked, "evaluations": evaluations, "precision": precision, "products": options.runtime.products or AUTO}

@@ -12,7 +12,7 @@ From a pretrained model (``--from``): its own sizes, a small rate that is smalle
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -24,12 +24,13 @@ from headway.io.quantities import duration, figure
 from headway.models.config import TransformerConfig
 from headway.models.device import device_of
 from headway.models.size import flops_per_token, parameters
+from headway.nn.kernels.products import AUTO
 from headway.nn.lora import SCALE
 from headway.training.distributed.ranks import Ranks
 from headway.training.hardware.precision import training_rate
 from headway.training.loop.schedule import mean_accumulation
 from headway.training.options import TrainOptions
-from headway.training.plan import Decision, Plan, as_asked
+from headway.training.plan import OF_OPTIONS, Decision, Plan
 from headway.training.sizing.layouts import encoder_fields, layout_fields
 
 PRESETS = {"tiny": (64, 2), "small": (128, 4), "medium": (256, 6), "large": (512, 8)}
@@ -40,6 +41,11 @@ TEXT_EPOCHS = 30
 """Maximum number of epochs of a language model trained for a time: more would only memorise the text."""
 WARMUP, FINE_TUNE_WARMUP = 0.02, 0.06
 """The share of a run for warm-up: of a new model, and from a pretrained one."""
+USUAL: dict[str, Any] = {
+    **{"optimizer": "adamw", "schedule": "linear", "warmup": WARMUP, "label_smoothing": 0.0},
+    **{"evaluations": 0, "precision": "auto", "products": AUTO},
+}
+"""What plans have where neither the options nor the kind of model say otherwise."""
 FITTED_IN = "float32"
 """The precision of a linear classifier on a model's vectors."""
 FREE_OF_DECAY, DECAY_PASSES, MOST_DECAY = 3.0, 57.0, 0.1
@@ -68,8 +74,8 @@ LORA_RATE = 10.0
 at 1e-5 to 5e-5, LoRA at 1e-4 to 5e-4 (Hu et al. 2021, appendix D; Biderman et al. 2024)."""
 MOST_LOGITS = 1 << 27
 """Tokens of a batch times the size of the vocabulary, which a pretrained model brings: 512 MiB of logits."""
-FINE_TUNE_EPOCHS = 4
-"""Epochs of a pretrained model over its rows or text."""
+FINE_TUNE_EPOCHS, NEEDS_FEW = 4, "a pretrained model needs few"
+"""Epochs of a pretrained model over its rows or text, and why."""
 READINGS = 12_000
 """A classifier is fine-tuned on so many rows in all, each two to eight times; more would memorise them."""
 STEADY_ROWS = 20_000
@@ -155,38 +161,40 @@ def decoder_plan(
     size = f"width {width}, {layers} layers, {config.n_heads} heads, {length} tokens"
     decisions = [Decision("model", size, why, "--preset, --d-model, --layers, --heads, --length")]
     if options.run.epochs is None and steps is None and seen > TEXT_EPOCHS * n_tokens:
-        why_passes = "more would memorise the text; the run may end before its time"
-        decisions.append(Decision("passes", f"at most {TEXT_EPOCHS}", why_passes, "--epochs"))
-    plan = _plan(
+        decisions.append(passes(f"at most {TEXT_EPOCHS}", "more would memorise the text"))
+    plan = new_plan(
         options,
         config.but(dropout=chosen.dropout or 0.0),
         decisions,
-        length=length,
-        batch_tokens=batch_tokens,
-        optimizer=chosen.optimizer or "muon",
-        learning_rate=chosen.learning_rate or 3e-3,
-        momentum=MOMENTUM,
-        embedding_rate=EMBEDDING_RATE,
-        betas=BETAS,
-        weight_decay=given_or(chosen.weight_decay, 0.0),
-        schedule=chosen.schedule or "constant_then_decay",
-        epochs=most,
+        {"optimizer": "muon", "learning_rate": 3e-3, "weight_decay": 0.0, "schedule": "constant_then_decay"},
+        **{"length": length, "batch_tokens": batch_tokens, "epochs": most},
+        **{"momentum": MOMENTUM, "embedding_rate": EMBEDDING_RATE, "betas": BETAS},
     )
     return regularised(plan, options, epochs, f"about {epochs:.1f} passes over the text")
 
 
-def _plan(options: TrainOptions, config: TransformerConfig, decisions: Sequence[Decision], **values: Any) -> Plan:
-    """A plan with these values; of the others, what the options say, or else what is usual."""
-    chosen = options.optimisation
-    usual = {
-        "optimizer": chosen.optimizer or "adamw",
-        "schedule": chosen.schedule or "linear",
-        "warmup": given_or(chosen.warmup, WARMUP),
-        "token_dropout": 0.0,
-        "label_smoothing": chosen.label_smoothing or 0.0,
-        "decisions": [asdict(decision) for decision in decisions],
-    }
-    return Plan(**{**as_asked(options), "model": asdict(config), **usual, **values})
+def new_plan(
+    options: TrainOptions,
+    config: TransformerConfig,
+    decisions: Sequence[Decision],
+    usual: Mapping[str, Any],
+    **values: Any,
+) -> Plan:
+    """A plan with these values; of the others, what the options say, or else what is ``usual``.
+
+    "auto" and 0 are measured later.
+    """
+    copied = ("max_grad_norm", "accumulate", "grow_batch", "patience", "seed", "on_spike", "log_every")
+    found: dict[str, Any] = {OF_OPTIONS.get(name, name): options.value(name) for name in copied}
+    found |= {name: options.value(name) or 0.0 for name in ("average", "r_drop", "bpe_dropout")}
+    usual = {**USUAL, **usual}
+    found |= {name: given_or(options.value(name), value) for name, value in usual.items()} | {"token_dropout": 0.0}
+    return Plan(**{**found, "model": asdict(config), "decisions": list(map(asdict, decisions)), **values})
+
+
+def passes(value: str, why: str) -> Decision:
+    """The decision on the number of epochs."""
+    return Decision("passes", value, f"{why}; the run may end before its time", "--epochs")
 
 
 def given_or(value: float | None, usual: float) -> float:
@@ -256,19 +264,18 @@ def encoder_plan(options: TrainOptions, vocab_size: int, lengths: Sequence[int] 
     bounded = options.run.epochs is not None or options.run.steps is not None
     if not bounded:
         value = f"at most {ROW_EPOCHS}, and {ROW_PATIENCE:g} after the lowest validation loss"
-        decisions.append(Decision("passes", value, "more rarely helps; the run may end before its time", "--epochs"))
-    return _plan(
+        decisions.append(passes(value, "more rarely helps"))
+    return new_plan(
         options,
         config,
         decisions,
+        {"learning_rate": 1e-3, "label_smoothing": 0.1},
         length=longest,
         batch_tokens=tokens_of_rows(options, longest, 1024 if len(lengths) < 20_000 else 2048),
         max_examples=chosen.batch_size,
-        learning_rate=chosen.learning_rate or 1e-3,
         weight_decay=weight_decay(options, 0.1),
         patience_passes=0.0 if bounded or options.run.patience else ROW_PATIENCE,
         token_dropout=given_or(options.for_tasks.token_dropout, 0.1),
-        label_smoothing=given_or(chosen.label_smoothing, 0.1),
         epochs=_epochs(options, ROW_EPOCHS),
     )
 
@@ -280,18 +287,24 @@ def tokens_of_rows(options: TrainOptions, longest: int, usual: int) -> int:
 
 
 def fine_tune_rows_plan(
-    options: TrainOptions, config: TransformerConfig, lengths: Sequence[int] | np.ndarray, longest: int
+    options: TrainOptions,
+    config: TransformerConfig,
+    lengths: Sequence[int] | np.ndarray,
+    longest: int,
+    epochs: int | None = None,
 ) -> Plan:
-    """The plan of a classifier that starts from a pretrained encoder, on texts with these ``lengths`` in tokens."""
-    epochs = FINE_TUNE_EPOCHS if len(lengths) < 20_000 else 2
-    why_passes = "a pretrained model needs few; the run may end before its time"
-    decision = Decision("passes", f"at most {options.run.epochs or epochs}", why_passes, "--epochs")
-    return _fine_tuned(options, config, [] if options.run.epochs or options.run.steps else [decision]).but(
+    """The plan of a classifier that starts from a pretrained encoder, on texts with these ``lengths`` in tokens.
+
+    Without a bound from the options it reads them for ``epochs``, by default a few.
+    """
+    most = epochs or (FINE_TUNE_EPOCHS if len(lengths) < 20_000 else 2)
+    decisions = [] if options.run.epochs or options.run.steps else [passes(f"at most {most}", NEEDS_FEW)]
+    return _fine_tuned(options, config, decisions).but(
         length=longest,
         batch_tokens=tokens_of_rows(options, longest, 512),
         max_examples=options.optimisation.batch_size,
         token_dropout=options.for_tasks.token_dropout or 0.0,
-        epochs=_epochs(options, epochs),
+        epochs=_epochs(options, most),
     )
 
 
@@ -306,23 +319,15 @@ def fine_tune_classifier_plan(
 
     Batches of few rows are read twice (R-Drop), where the time is enough for it.
     """
-    few = len(lengths) < STEADY_ROWS
-    passes = options.run.epochs or min(8, max(2, math.ceil(READINGS / max(1, len(lengths)))))
-    bounded = options if options.run.steps is not None else options.but(epochs=passes)
-    plan = fine_tune_rows_plan(bounded, config, lengths, longest)
-    decisions = list(plan.decisions)
-    if options.run.epochs is None and options.run.steps is None:
-        why_passes = "a pretrained model needs few; the run may end before its time"
-        decisions.append(asdict(Decision("passes", f"at most {passes}", why_passes, "--epochs")))
-    r_drop = options.optimisation.r_drop or 0.0
-    if few and options.optimisation.r_drop is None and options.run.steps is None:
-        needed = 2 * passes * pass_seconds(config, lengths, device_of(options.runtime.device))
-        if seconds is None or needed < seconds:
-            value = "each batch is read twice, and differences of the two answers are penalised"
-            decisions.append(asdict(Decision("R-Drop", value, f"{len(lengths):,} rows are few", "--r-drop")))
-            r_drop = R_DROP
-    average = AVERAGE if options.optimisation.average is None else options.optimisation.average
-    return plan.but(average=average, r_drop=r_drop, decisions=decisions)
+    epochs = options.run.epochs or min(8, max(2, math.ceil(READINGS / max(1, len(lengths)))))
+    plan = fine_tune_rows_plan(options, config, lengths, longest, epochs)
+    plan = plan.but(average=given_or(options.optimisation.average, AVERAGE))
+    if len(lengths) >= STEADY_ROWS or options.optimisation.r_drop is not None or options.run.steps is not None:
+        return plan
+    if seconds is not None and 2 * epochs * pass_seconds(config, lengths, device_of(options.runtime.device)) >= seconds:
+        return plan
+    value = "each batch is read twice, and differences of the two answers are penalised"
+    return plan.decided("R-Drop", value, f"{len(lengths):,} rows are few", "--r-drop", r_drop=R_DROP)
 
 
 def pass_seconds(config: TransformerConfig, lengths: Sequence[int] | np.ndarray, device: torch.device) -> float:
@@ -372,27 +377,21 @@ def with_lora(plan: Plan, options: TrainOptions) -> Plan:
     ours = options.fine_tuning
     value = f"updates of rank {ours.lora} of every matrix in the blocks, at a learning rate of {rate:g}"
     why = f"the rest is frozen; alpha is {SCALE:g} times the rank"
-    decisions = [*plan.decisions, asdict(Decision("trained", value, why, "--lora, --learning-rate"))]
-    decay = given_or(ours.layer_decay, 1.0)
-    return plan.but(lora=ours.lora, learning_rate=rate, layer_decay=decay, decisions=decisions)
+    changes = {"lora": ours.lora, "learning_rate": rate, "layer_decay": given_or(ours.layer_decay, 1.0)}
+    return plan.decided("trained", value, why, "--lora, --learning-rate", **changes)
 
 
 def _fine_tuned(options: TrainOptions, config: TransformerConfig, decisions: list[Decision]) -> Plan:
     """What every plan from a pretrained model has in common."""
-    chosen, ours = options.optimisation, options.fine_tuning
-    config = config.but(dropout=given_or(chosen.dropout, config.dropout))
+    ours = options.fine_tuning
+    config = config.but(dropout=given_or(options.optimisation.dropout, config.dropout))
     sizes = f"{config.d_model} wide, {config.n_layers} layers, {config.n_heads} heads"
     size = f"{sizes}, dropout {config.dropout:g}"
-    return _plan(
+    return new_plan(
         options,
         config,
         [Decision("model", f"from {ours.from_model}: {size}", "--from", "--from, --dropout"), *decisions],
-        length=config.max_length,
-        batch_tokens=512,
-        learning_rate=chosen.learning_rate or 1e-4,
-        weight_decay=weight_decay(options, 0.01),
-        warmup=given_or(chosen.warmup, FINE_TUNE_WARMUP),
-        base=ours.from_model,
-        layer_decay=given_or(ours.layer_decay, 0.9),
-        freeze=ours.freeze,
+        {"learning_rate": 1e-4, "warmup": FINE_TUNE_WARMUP, "layer_decay": 0.9},
+        **{"length": config.max_length, "batch_tokens": 512, "weight_decay": weight_decay(options, 0.01)},
+        **{"base": ours.from_model, "freeze": ours.freeze},
     )

@@ -24,8 +24,8 @@ from headway.training.distributed.ranks import Ranks
 from headway.training.hardware.precision import training_rate
 from headway.training.loop.schedule import mean_accumulation
 from headway.training.options import TrainOptions
-from headway.training.plan import Decision, Plan, as_asked
-from headway.training.sizing.presets import PRESETS, WARMUP, given_or, head_count, tokens_of_rows
+from headway.training.plan import Decision, Plan
+from headway.training.sizing.presets import PRESETS, given_or, head_count, new_plan, passes, tokens_of_rows
 
 
 @dataclass(frozen=True)
@@ -92,18 +92,14 @@ def translator_plan(
     batch_tokens = options.optimisation.batch_tokens or 4096
     step_tokens = batch_tokens * mean_accumulation(options.optimisation.accumulate, options.optimisation.grow_batch)
     most_passes = options.run.epochs or max(MOST_PASSES, round(LEAST_STEPS * step_tokens / sum(tokens)))
-    passes = float(most_passes)
+    seen = float(most_passes)
     if options.run.steps is not None:
-        passes = min(passes, options.run.steps * step_tokens / sum(tokens))
+        seen = min(seen, options.run.steps * step_tokens / sum(tokens))
     elif seconds is not None:
         steps = max(1.0, sum(tokens) / batch_tokens)
         by_work, by_steps = flops / _pass_flops(width, layers, vocab_size, tokens), seconds / (SHORTEST_STEP * steps)
-        passes = min(passes, by_work, by_steps)
-    dropout = (
-        next(p for most, p in DROPOUTS if passes <= most)
-        if options.optimisation.dropout is None
-        else options.optimisation.dropout
-    )
+        seen = min(seen, by_work, by_steps)
+    dropout = given_or(options.optimisation.dropout, next(p for most, p in DROPOUTS if seen <= most))
     config = TransformerConfig(
         vocab_size=vocab_size,
         d_model=width,
@@ -117,27 +113,23 @@ def translator_plan(
     shape = f"width {config.d_model}, {layers} + {layers} layers, {config.n_heads} heads, {longest} tokens"
     decisions = [
         Decision("model", shape, why, "--preset, --d-model, --layers, --length"),
-        Decision("dropout", f"{dropout:g}", f"about {passes:.0f} passes over the pairs", "--dropout"),
+        Decision("dropout", f"{dropout:g}", f"about {seen:.0f} passes over the pairs", "--dropout"),
     ]
     if options.run.epochs is None and options.run.steps is None:
-        why_passes = "more rarely helps; the run may end before its time"
-        decisions.append(Decision("passes", f"at most {most_passes:,}", why_passes, "--epochs"))
-    return Plan(
-        **as_asked(options),
-        model=asdict(config),
+        decisions.append(passes(f"at most {most_passes:,}", "more rarely helps"))
+    return new_plan(
+        options,
+        config,
+        decisions,
+        {
+            **{"optimizer": "muon", "learning_rate": 6e-3, "weight_decay": 0.0, "schedule": "constant_then_decay"},
+            "label_smoothing": 0.1,
+        },
         length=longest,
         batch_tokens=tokens_of_rows(options, 2 * longest, batch_tokens),
         max_examples=options.optimisation.batch_size,
-        optimizer=options.optimisation.optimizer or "muon",
-        learning_rate=options.optimisation.learning_rate or 6e-3,
         muon_rate=MUON_RATE,
-        weight_decay=given_or(options.optimisation.weight_decay, 0.0),
-        schedule=options.optimisation.schedule or "constant_then_decay",
-        warmup=given_or(options.optimisation.warmup, WARMUP),
-        token_dropout=0.0,
-        label_smoothing=given_or(options.optimisation.label_smoothing, 0.1),
         epochs=options.run.epochs or (most_passes if options.run.steps is None else None),
-        decisions=[asdict(decision) for decision in decisions],
     )
 
 

@@ -15,8 +15,16 @@ from headway.errors import InputError
 from headway.models.config import TransformerConfig
 from headway.models.patches import Patches
 from headway.training.options import TrainOptions
-from headway.training.plan import Decision, Plan, as_asked
-from headway.training.sizing.presets import PRESETS, fine_tune_rows_plan, given_or, tokens_of_rows, weight_decay
+from headway.training.plan import Decision, Plan
+from headway.training.sizing.presets import (
+    PRESETS,
+    fine_tune_rows_plan,
+    given_or,
+    new_plan,
+    passes,
+    tokens_of_rows,
+    weight_decay,
+)
 
 LARGEST = 64
 """Pixels of a side, unless ``--image-size`` says so."""
@@ -94,7 +102,7 @@ def vit_plan(options: TrainOptions, patches: Patches, source: ImageTable, count:
         PRESETS[options.architecture.preset] if options.architecture.preset else FEW if count < MANY else LARGER
     )
     width, layers = options.architecture.d_model or width, options.architecture.layers or layers
-    dropout = 0.1 if options.optimisation.dropout is None else options.optimisation.dropout
+    dropout = given_or(options.optimisation.dropout, 0.1)
     config = vit_config(patches, width, layers, options.architecture.heads or max(1, width // 32), dropout)
     (height, across), (side, _) = patches.image_size, patches.patch_size
     size = f"width {width}, {layers} layers, {config.n_heads} heads"
@@ -108,42 +116,32 @@ def vit_plan(options: TrainOptions, patches: Patches, source: ImageTable, count:
         *_augmented(options),
     ]
     if options.run.epochs is None and options.run.steps is None:
-        decisions.append(
-            Decision("passes", f"at most {PASSES}", "more rarely helps; the run may end earlier", "--epochs")
-        )
-    return Plan(
-        **as_asked(options),
-        model=asdict(config),
+        decisions.append(passes(f"at most {PASSES}", "more rarely helps"))
+    return new_plan(
+        options,
+        config,
+        decisions,
+        {
+            **{"optimizer": "muon", "learning_rate": 1e-3, "schedule": "cosine", "warmup": WARMUP},
+            **{"label_smoothing": 0.1, "augment": AUGMENT[1]},
+        },
         patches=asdict(patches),
-        augment=options.for_tasks.augment or AUGMENT[1],
         length=patches.tokens,
         batch_tokens=tokens_of_rows(options, patches.tokens, BATCH * patches.tokens),
         max_examples=options.optimisation.batch_size,
-        optimizer=options.optimisation.optimizer or "muon",
-        learning_rate=options.optimisation.learning_rate or 1e-3,
         weight_decay=weight_decay(options, 0.1),
-        schedule=options.optimisation.schedule or "cosine",
-        warmup=given_or(options.optimisation.warmup, WARMUP),
-        token_dropout=0.0,
-        label_smoothing=given_or(options.optimisation.label_smoothing, 0.1),
         epochs=options.run.epochs or (PASSES if options.run.steps is None else None),
-        decisions=[asdict(decision) for decision in decisions],
     )
 
 
 def fine_tune_vit_plan(options: TrainOptions, config: TransformerConfig, patches: Patches, count: int) -> Plan:
     """The plan of a classifier that begins from a pretrained ViT, on ``count`` images."""
-    bounded = options if options.run.epochs or options.run.steps is not None else options.but(epochs=FINE_TUNE_PASSES)
-    plan = fine_tune_rows_plan(bounded, config, [patches.tokens] * count, patches.tokens)
-    decisions = _augmented(options)
-    if bounded is not options:
-        why = "a pretrained model needs few; the run may end before its time"
-        decisions.append(Decision("passes", f"at most {FINE_TUNE_PASSES}", why, "--epochs"))
+    plan = fine_tune_rows_plan(options, config, [patches.tokens] * count, patches.tokens, FINE_TUNE_PASSES)
     return plan.but(
         patches=asdict(patches),
         augment=options.for_tasks.augment or AUGMENT[1],
         batch_tokens=tokens_of_rows(options, patches.tokens, FINE_TUNE_BATCH * patches.tokens),
-        decisions=[*plan.decisions, *(asdict(decision) for decision in decisions)],
+        decisions=[*plan.decisions, *map(asdict, _augmented(options))],
     )
 
 
