@@ -24,10 +24,9 @@ from headway.training.monitor.progress import NoProgress
 from headway.training.store.facts import read_facts
 from headway.workflows.verify import resume
 from headway.workflows.verify.check import Check, difference, worst
-from headway.workflows.verify.checks import check_checkpoints
 from headway.workflows.verify.replay import own_data, replay
 from headway.workflows.verify.samples import Subject
-from headway.workflows.verify.verify import verify
+from headway.workflows.verify.verify import check_checkpoints, verify
 
 SKIPPED = {"classifier": {"cache"}, "masked": {"cache"}, "embedder": {"cache", "accumulation"}}
 NAMES = ["cache", "batch", "precision", "engines", "accumulation", "export", "checkpoints", "resume"]

@@ -16,7 +16,7 @@ from headway.tasks.registry import task_named
 from headway.workflows.engines import _compared, best, engines, is_same, speed_of, stored
 from headway.workflows.evaluate import given_for
 from headway.workflows.export.export import export
-from headway.workflows.verify.checks import check_engines
+from headway.workflows.verify.verify import check_engines
 
 
 @pytest.fixture(scope="module")

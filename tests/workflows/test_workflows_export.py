@@ -20,8 +20,8 @@ from headway.models.transformer import Encoder
 from headway.text.train import train_tokenizer
 from headway.workflows.export.export import export
 from headway.workflows.export.parity import own_texts, room
-from headway.workflows.verify.checks import check_export
 from headway.workflows.verify.samples import Subject
+from headway.workflows.verify.verify import check_export
 
 TOKENIZER = train_tokenizer(
     ["the cat sat on a mat while old dogs ran past red doors"] * 9, "wordpiece", 80, role="encoder"

@@ -5,35 +5,65 @@
 
 cache           the KV cache changes the speed of generation, and nothing else
 batch           texts in one padded batch get the same answers as each alone
-engines         and so by each engine whose export lies in the run
-accumulation    the gradient of a batch equals the sum over its parts
-export          the exported model is the same model
+precision       outputs in the precision that a run answers in are near those in float32
+engines         inputs together get the same answers of each engine as each alone
+accumulation    the gradient of a batch equals the sum of the gradients of its parts
+export          the exported model is the same model, read again here and as users of other programs open it
 checkpoints     the files of the run's checkpoints are unchanged
 resume          training that is killed and resumed equals uninterrupted training, bit for bit
 """
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+
+from headway.data.batches.batching import Batch
+from headway.errors import InputError
+from headway.generation.conditional import Conditional
+from headway.generation.decode import decode
+from headway.generation.sampling import Sampling
 from headway.hub.adapters.locate import locate_model
+from headway.hub.directory import has_family, load_model
+from headway.models.baselines import BaselineConfig
+from headway.models.config import TransformerConfig
+from headway.models.device import model_device
+from headway.models.own import OwnConfig
+from headway.models.transformer import Decoder, EncoderDecoder
+from headway.runtime.precision import FLOAT32, resolved
+from headway.tasks.checks import BOUND
+from headway.tasks.registry import spec, task_named
+from headway.training.loop.thread_parallel import ThreadParallel
+from headway.training.loop.trainer import divide_and_clip
 from headway.training.monitor.progress import NoProgress, Progress
+from headway.training.objective import Objective
+from headway.training.store.checkpoint import damaged
+from headway.training.store.facts import read_facts
+from headway.workflows.engines import batch_differences
+from headway.workflows.export.export import export
 from headway.workflows.load import load
-from headway.workflows.verify.cache import check_cache
-from headway.workflows.verify.check import Check
-from headway.workflows.verify.checks import (
-    check_accumulation,
-    check_batch,
-    check_checkpoints,
-    check_engines,
-    check_export,
-    check_precision,
-)
+from headway.workflows.verify.cache import Uncached, beams, check_cache
+from headway.workflows.verify.check import Check, bound_of, difference, worst
 from headway.workflows.verify.resume import check_resume
-from headway.workflows.verify.samples import Subject
+from headway.workflows.verify.samples import Subject, different_lengths, read
+
+NEW, PROMPT = 8, 32
+"""Maximum tokens written and read: without a cache, all of them are read again for each new one."""
+GRADIENT_BOUND = 1e-5
+"""The largest allowed difference between two float32 gradients, as a fraction of the largest entry."""
+PARTS = ([0], [1, 2, 3], [4])
+"""The rows of each part: chosen so that their numbers of targets differ as much as possible."""
+ROWS = sum(map(len, PARTS))
+LEARNT = 48
+"""Tokens of a text: a gradient costs three times as much as an answer."""
+PRECISION_BOUNDS = {"bfloat16": 0.05, "float16": 0.02, "int8": 0.1, "int4": 0.5}
+"""The allowed length of the difference over that of the outputs.  Random models of two to twelve layers were seen to
+reach a third of it; a wrong scale or a wrong order of weights gives more than 1."""
 
 
 def verify(run: str | Path, progress: Progress | None = None, *, device: str = "auto") -> dict[str, Any]:
@@ -69,3 +99,153 @@ def _checks(subject: Subject, place: Path, progress: Progress) -> Iterator[Check
             began = time.monotonic()
             found = check()
             yield replace(found, seconds=round(time.monotonic() - began, 3))
+
+
+def check_batch(subject: Subject) -> Check:
+    """Read texts of 1 to ``samples.LONGEST`` tokens in one padded batch and one by one, and compare the answers.
+
+    Text is generated without the cache, which has its own check.
+    """
+    lengths = different_lengths(subject.longest)
+    texts = subject.inputs(lengths)
+    value, largest = 0.0, 0.0
+    for left in (False, True) if isinstance(subject.model, Decoder) else (False,):
+        together = read(subject, subject.model, texts, left=left)
+        for text, answer in zip(texts, together, strict=True):
+            alone = read(subject, subject.model, [text])[0]
+            value, largest = worst(value, difference(answer, alone)), max(largest, float(alone.abs().max()))
+    asked = f"texts of {min(lengths)} to {max(lengths)} tokens"
+    asked = "images" if subject.pipe.tokenizer is None else asked
+    answers = spec(subject.pipe.task).outputs + (", and greedy generation" if subject.writes else "")
+    what = f"{answers}: {len(texts)} {asked} together"
+    problem, more = None, {}
+    if subject.writes:
+        texts = subject.texts(different_lengths(min(PROMPT, subject.longest)))
+        more["tokens_equal"] = _write(subject, texts) == [_write(subject, [text])[0] for text in texts]
+        problem = None if more["tokens_equal"] else "the generated tokens differ between a batch and each text alone"
+    return Check("batch", f"{what} and one by one", value, bound_of(largest), problem, more=more)
+
+
+@torch.no_grad()
+def _write(subject: Subject, texts: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """Greedy generation for texts in one batch."""
+    pipe: Any = subject.pipe
+    if isinstance(subject.model, EncoderDecoder):
+        room = max(1, min(NEW, pipe.longest_target - len(pipe.rules.start)))
+        return beams(Uncached(Conditional(pipe.model, texts, subject.device)), texts, pipe, 1, room)
+    context = pipe.model.config.max_length
+    prompts = [text[: max(1, context // 2)] for text in texts]
+    found: list[tuple[int, ...]] = [() for _ in texts]
+    greedy, device = Sampling(temperature=0), subject.device
+    for step in decode(Uncached(pipe.model), prompts, greedy, max_tokens=NEW, context=context, device=device):
+        for row, token in step.items():
+            found[row] += (token,)
+    return found
+
+
+def check_accumulation(subject: Subject) -> Check:
+    """Compute the gradient of a batch of five texts, and that of its three parts, each divided once.
+
+    The texts have one length, so that padding, which has its own check, is none of what differs.
+    """
+    what = f"the gradient of a batch against the sum over its {len(PARTS)} parts of different sizes, without dropout"
+    trial = _trial(subject)
+    if trial is None:
+        why = "its loss of a batch is not the sum over its rows, so the parts of a batch are another task"
+        return Check("accumulation", what, skipped=why)
+    task, batch = trial
+    whole = _gradient(subject.one, task, [batch])
+    parts = _gradient(subject.one, task, [batch.rows(torch.tensor(rows)) for rows in PARTS])
+    largest = max(float(gradient.abs().max()) for gradient in whole)
+    apart = torch.tensor([difference(one, other) for one, other in zip(whole, parts, strict=True)]).max()
+    value = float(apart) / largest if largest else float("nan")
+    problem = None if largest else "the gradient is zero"
+    return Check("accumulation", what, value, GRADIENT_BOUND, problem)
+
+
+def _gradient(model: nn.Module, task: Objective, batches: list[Batch]) -> list[Tensor]:
+    """The gradient of each parameter over some batches, divided by all their targets."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    targets = 0
+    with ThreadParallel(1) as shares:
+        for batch in batches:
+            targets += shares.add_gradient(model, task, batch.to(model_device(model)), "float32", parameters)[1]
+    divide_and_clip(parameters, targets, 0.0)
+    found = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    for p in parameters:
+        p.grad = None
+    return found
+
+
+def _trial(subject: Subject) -> tuple[Objective, Batch] | None:
+    """The model's training objective, and five inputs with their targets."""
+    model: Any = subject.one
+    inputs = subject.inputs([min(LEARNT, subject.longest)] * ROWS)
+    written = []
+    if isinstance(model, EncoderDecoder):
+        written = subject.targets([min(LEARNT, model.config.max_length)] * ROWS)
+    return task_named(subject.pipe.task).trial(subject.pipe, inputs, written)
+
+
+def check_precision(subject: Subject, place: Path) -> Check:
+    """Read texts in float32 and in the precision that the run stores, and compare the outputs as wholes."""
+    name = resolved(None, read_facts(place), subject.device)
+    if name == FLOAT32:
+        return Check("precision", "the precision that the run answers in", skipped="it answers in float32")
+    texts = subject.inputs(different_lengths(subject.longest))
+    lower = load(place, device=str(subject.device), precision=name)
+    pairs = zip(read(subject, lower.model, texts), read(subject, subject.model, texts), strict=True)
+    found = [torch.stack([(one - exact).double().norm(), exact.double().norm()]) for one, exact in pairs]
+    apart, whole = torch.stack(found).norm(dim=0).tolist()
+    what = f"{name} and float32: the outputs for {len(texts)} inputs"
+    return Check("precision", what, apart / max(whole, 1e-30), PRECISION_BOUNDS[name])
+
+
+def check_engines(place: Path) -> Check:
+    """Answer inputs together and one by one by each engine whose export lies in the run."""
+    what = "answers of the engines to inputs together and one by one"
+    try:
+        found = batch_differences(str(place))
+    except InputError as error:
+        return Check("engines", what, skipped=str(error))
+    if not found:
+        return Check("engines", what, skipped="no export that an engine here can use lies in it")
+    (name, precision), value = max(found.items(), key=lambda one: one[1])
+    return Check("engines", f"{what}; most apart those of {name} in {precision}", value, BOUND)
+
+
+def check_checkpoints(directory: Path) -> Check:
+    """Compare every file of the checkpoints in a run directory with its recorded size and SHA-256."""
+    found = damaged(directory / "checkpoints")
+    what = f"damaged checkpoints among {len(found)}"
+    if not found:
+        return Check("checkpoints", what, skipped="there are no checkpoints here")
+    problems = [f"{path.name}: {problem}" for path, problem in found.items() if problem is not None]
+    return Check("checkpoints", what, float(len(problems)), 0.0, "; ".join(problems) or None)
+
+
+def check_export(subject: Subject, directory: Path, folder: Path) -> Check:
+    """Export the model in ``directory`` to ``folder``, load the export, and compare the answers with the model's."""
+    what = "answers of the model and of its export"
+    config = getattr(subject.pipe.model, "config", None)
+    if isinstance(config, BaselineConfig | TransformerConfig | OwnConfig) and not has_family(subject.pipe.model):
+        return Check("export", what, skipped="no other program supports this model")
+    try:
+        found = export(directory, folder)
+    except InputError as error:
+        return Check("export", what, None, BOUND, f"it cannot be exported: {error}")
+    parity = found.parity
+    more = {parity.reader: parity.version, "door": parity.door, "tokens_equal": parity.tokens_equal}
+    value = float("nan") if parity.max_difference is None else parity.max_difference
+    by = f"{parity.door} with {parity.reader} {parity.version}"
+    if not found.made:
+        return Check("export", f"{what}, read through {by}", value, BOUND, parity.problem, more=more)
+    texts = subject.inputs(different_lengths(subject.longest))
+    before, after = (read(subject, load_model(place), texts) for place in (directory, folder))
+    own = worst(*(difference(one, other) for one, other in zip(before, after, strict=True)))
+    if not parity.checked:  # reading by Headway alone does not show that other programs can read it
+        skipped = f"not checked: {parity.problem}; Headway reads its own export with the same answers"
+        return Check(
+            "export", f"{what}, read by Headway", own, BOUND, skipped=skipped if own <= BOUND else None, more=more
+        )
+    return Check("export", f"{what}, read by Headway and through {by}", worst(value, own), BOUND, more=more)
