@@ -263,9 +263,7 @@ def speed(pipe: Pipeline, *, limit: float | None = None, progress: Progress | No
             continue
         progress.phase(f"{kind}: {batch} x {length:,} tokens")
         peak = peak_bytes(call, device)
-        times = [seconds(call, device)]
-        while len(times) < REPEATS and (end is None or time.monotonic() + len(rows) * max(LEAST, times[0]) < end):
-            times.append(seconds(call, device))
+        times = repeated(call, device, end, len(rows))
         middle = statistics.median(times)
         each[kind] = middle / (batch * length)
         row = {"kind": kind, "batch": batch, "length": length, "seconds": middle}
@@ -320,6 +318,14 @@ def seconds(call: Callable[[], object], device: torch.device = PROCESSOR) -> flo
         passed = time.perf_counter() - began
         if passed >= LEAST:
             return passed / times
+
+
+def repeated(call: Callable[[], object], device: torch.device, end: float | None, more: int = 1) -> list[float]:
+    """The ``seconds`` of one call, and of up to ``REPEATS`` while there is time for ``more`` of them until ``end``."""
+    times = [seconds(call, device)]
+    while len(times) < REPEATS and (end is None or time.monotonic() + more * max(LEAST, times[0]) < end):
+        times.append(seconds(call, device))
+    return times
 
 
 def peak_bytes(call: Callable[[], object], device: torch.device = PROCESSOR) -> int:

@@ -29,11 +29,10 @@ from headway.tasks.checks import BOUND, apart
 from headway.tasks.registry import task_named
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.store.facts import read_facts
-from headway.training.store.run_directory import RunDirectory
 from headway.workflows.bench import seconds
 from headway.workflows.evaluate import given_for
 from headway.workflows.load import load
-from headway.workflows.precisions import WRITTEN
+from headway.workflows.precisions import WRITTEN, run_to_store
 
 BATCHES, SINGLE = (1, 32), 8
 """Inputs at once; of single ones, several are answered in turn, since their lengths differ."""
@@ -78,27 +77,28 @@ def engines(run: str, *, limit: float, progress: Progress | None = None) -> list
     task = task_named(exact.task)
     inputs = _held_out(run, exact, MOST)
     rows: list[Row] = []
-    opened: list[Engine | None] = []
-    for precision in pipes:
+    measured: list[tuple[Row, Callable[[], Any]]] = []
+    """the row of each engine that opened, and the pipeline that it answers"""
+    for precision, pipe in pipes.items():
         for name in (TORCH, *(name for name, one in found if one == precision)):
             row: Row = {"engine": name, "precision": precision, "speeds": [], "compared": 0, "equal": 0}
-            rows.append(row | {"cosine": None, "problem": None})
+            row |= {"cosine": None, "problem": None}
+            rows.append(row)
             try:
-                opened.append(None if name == TORCH else open_engine(name, directory, exact.model, precision))
+                engine = None if name == TORCH else open_engine(name, directory, exact.model, precision)
+                measured.append((row, partial(_answering, pipe, engine)))
             except InputError as error:
-                rows[-1]["problem"] = str(error)
-                opened.append(None)
-    measured = [number for number, row in enumerate(rows) if row["problem"] is None]
-    ways = [partial(_answering, pipes[rows[number]["precision"]], opened[number]) for number in measured]
+                row["problem"] = str(error)
+    ways = [way for _, way in measured]
     count = _count(task, ways[0], inputs, COMPARING * limit / len(ways))
     reference = task.comparable(ways[0](), inputs[:count])
-    for number, way in zip(measured, ways, strict=True):
-        progress.phase(f"{rows[number]['engine']} {rows[number]['precision']}: answers")
-        rows[number] |= _compared(task.comparable(way(), inputs[:count]), reference)
-        rows[number]["batch_difference"] = batch_difference(way(), inputs[:SINGLE])
+    for row, way in measured:
+        progress.phase(f"{row['engine']} {row['precision']}: answers")
+        row |= _compared(task.comparable(way(), inputs[:count]), reference)
+        row["batch_difference"] = batch_difference(way(), inputs[:SINGLE])
     left = limit - (time.monotonic() - began)
-    for number, speeds in zip(measured, _speeds(task, ways, inputs, left, progress), strict=True):
-        rows[number]["speeds"] = speeds
+    for (row, _), speeds in zip(measured, _speeds(task, ways, inputs, left, progress), strict=True):
+        row["speeds"] = speeds
     return rows
 
 
@@ -171,10 +171,7 @@ def faster(row: Row, own: Row) -> list[float]:
 
 def stored(run: Path, rows: list[Row]) -> None:
     """Write what was measured to the run's headway.json.  Raises InputError for a directory that is no run."""
-    directory = RunDirectory(run)
-    if directory.read() is None:
-        raise InputError(f"{run}: there is no headway.json, so an engine cannot be stored; name it when you load.")
-    directory.update(engines={"best": best(rows), "measured": rows})
+    run_to_store(run, "an engine").update(engines={"best": best(rows), "measured": rows})
 
 
 def speed_of(run: str, few: Engine | None, many: Engine | None) -> str:

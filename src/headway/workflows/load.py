@@ -87,23 +87,22 @@ def load(
 def _opened(name: str, precision: str, pipe: Pipeline, directory: Path, *, measured: bool) -> Engine | None:
     """An engine of a run; None, with a warning, where it was ``measured`` and is not there any more.
 
-    Raises InputError as ``open_engine`` does for one that was named.
+    Raises InputError as ``open_engine`` does for one that was named, without its advice to export the model where no
+    such export can be made.
     """
+    from headway.workflows.export.exportable import refusals
+
     try:
         return open_engine(name, directory, pipe.model, precision)
     except InputError as error:
-        if not measured:
-            raise _unless_refused(error, name, pipe) from None
-        warnings.warn(f"torch answers, since the engine that was measured cannot: {error}", stacklevel=5)
-        return None
-
-
-def _unless_refused(error: InputError, name: str, pipe: Pipeline) -> InputError:
-    """The error of an engine, whose advice to export the model is not given where no such export can be made."""
-    from headway.workflows.export.exportable import refusals
-
-    reason = None if isinstance(pipe.model, Ensemble) else refusals(pipe.model, pipe.tokenizer)[SPECS[name].target]
-    return error if reason is None else InputError(f"--engine {name} cannot answer by this model: {reason}.")
+        if measured:
+            warnings.warn(f"torch answers, since the engine that was measured cannot: {error}", stacklevel=5)
+            return None
+        if not isinstance(pipe.model, Ensemble) and (
+            reason := refusals(pipe.model, pipe.tokenizer)[SPECS[name].target]
+        ):
+            raise InputError(f"--engine {name} cannot answer by this model: {reason}.") from None
+        raise
 
 
 def load_model(directory: Path, precision: str | None = None) -> nn.Module:

@@ -17,7 +17,7 @@ from torch import nn
 
 from headway.errors import InputError
 from headway.hub.adapters.locate import locate_model
-from headway.models.device import device_of, wait_for
+from headway.models.device import device_of
 from headway.runtime.precision import FLOAT32, available
 from headway.tasks.registry import spec, task_named
 from headway.training.evaluation.comparison import too_few
@@ -25,11 +25,12 @@ from headway.training.evaluation.metric import Metric
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.store.facts import read_facts
 from headway.training.store.run_directory import RunDirectory
+from headway.workflows.bench import repeated
 from headway.workflows.evaluate import evaluate, reading_options
 from headway.workflows.input import known_columns, read_input
 from headway.workflows.load import load
 
-BATCHES, ROUNDS = (1, 8, 32), 5
+BATCHES = (1, 8, 32)
 WRITTEN = 32
 """Tokens that a language model writes for each text."""
 INPUTS = 256
@@ -126,13 +127,19 @@ def stored(run: Path, rows: list[dict[str, Any]], chosen: str | None) -> None:
 
     Raises InputError for a directory that is no run, and where it cannot be written.
     """
-    directory = RunDirectory(run)
-    if directory.read() is None:
-        raise InputError(f"{run}: there is no headway.json, so a precision cannot be stored; name it when you load.")
+    directory = run_to_store(run, "a precision")
     before = directory.facts.get("precision") or {}
     directory.update(
         precision={"chosen": chosen or before.get("chosen", FLOAT32), "best": best(rows), "measured": plain(rows)}
     )
+
+
+def run_to_store(run: Path, what: str) -> RunDirectory:
+    """A run to whose headway.json something that was measured is written.  Raises InputError for anything else."""
+    directory = RunDirectory(run)
+    if directory.read() is None:
+        raise InputError(f"{run}: there is no headway.json, so {what} cannot be stored; name it when you load.")
+    return directory
 
 
 def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -186,26 +193,13 @@ def _speeds(pipe: Any, inputs: list[Any], seconds: float) -> Iterator[dict[str, 
             torch.set_num_threads(count)
             for batch in BATCHES:
                 many = [timed.inputs[i % len(timed.inputs)] for i in range(batch)]
-                took = _median(partial(timed.answer, many), device, each)
+                answer = partial(timed.answer, many)
+                answer()  # what is allocated once does not count
+                took = statistics.median(repeated(answer, device, time.monotonic() + each))
                 speed = {"threads": count, "batch": batch, "latency_ms": 1e3 * took}
                 yield speed | {"per_second": timed.each * batch / took}
     finally:
         torch.set_num_threads(threads)
-
-
-def _median(call: Callable[[], Any], device: torch.device, seconds: float) -> float:
-    """The median time of a call in seconds, after one that does not count."""
-    times: list[float] = []
-    ends = time.perf_counter() + seconds
-    for number in range(1 + ROUNDS):
-        began = time.perf_counter()
-        call()
-        wait_for(device)
-        if number:
-            times.append(time.perf_counter() - began)
-            if time.perf_counter() > ends:
-                break
-    return statistics.median(times)
 
 
 def _measured(run: str, precision: str, device: str, most: int | None) -> dict[str, Any]:

@@ -90,8 +90,8 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
     parameters = [p for p in job.model.parameters() if p.requires_grad]
     watch = LossGuard(state, batch_source, job.run, progress, skip=plan.on_spike == "skip")
     spread = any(isinstance(p, DTensor) for p in parameters)
-    path = job.run.checkpoints
-    saver = SharedSaver(path, ranks) if spread else Saver(path, progress.warn, job.on_save_error)
+    path, warn = job.run.checkpoints, progress.warn
+    saver = SharedSaver(path, warn, ranks) if spread else Saver(path, warn, job.on_save_error)
     state.evaluations = min(state.evaluations, int(_share(job, budget, state) * plan.evaluating.evaluations + 1e-9))
     began, last_save, shown = time.monotonic() - state.seconds, time.monotonic(), 0.0
     with (
@@ -232,7 +232,7 @@ def _log_step(job: Job, state: State, rate: float, norm: float) -> None:
     job.run.log("step", step=state.step, seconds=round(state.seconds, 3), tokens=state.tokens, **values)
 
 
-def _check_end(job: Job, now: Training, saver: Saver | SharedSaver, progress: Progress) -> None:
+def _check_end(job: Job, now: Training, saver: Saver, progress: Progress) -> None:
     """Wait for the last checkpoint.  Raises Diverged if no evaluation gave a finite loss."""
     saver.wait()
     _note_checkpoints(job, saver)
@@ -332,7 +332,7 @@ def _tell(health: Health, signs: RunStatistics, progress: Progress) -> None:
         (progress.say if health.word == LEARNING else progress.warn)(str(health))
 
 
-def _note_checkpoints(job: Job, saver: Saver | SharedSaver) -> None:
+def _note_checkpoints(job: Job, saver: Saver) -> None:
     """Record that there are checkpoints: if they are lost, the run must not start over by itself."""
     if saver.latest is not None and not job.run.facts.get("checkpoints"):
         job.run.update(checkpoints=True)

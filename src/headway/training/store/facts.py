@@ -60,11 +60,21 @@ def _list_of(kind: Kind, what: str) -> Kind:
     return lambda value: isinstance(value, list) and all(map(kind[0], value)), what
 
 
+def _entries(kinds: Mapping[str, Kind], what: str = "an object") -> Kind:
+    """An object that has these entries, and perhaps others."""
+    return lambda value: isinstance(value, dict) and all(kind[0](value.get(key)) for key, kind in kinds.items()), what
+
+
+def _filled(kind: Kind) -> Kind:
+    return lambda value: kind[0](value) and len(value) > 0, kind[1]
+
+
 TEXT: Kind = lambda value: isinstance(value, str), "a text"
 FLAG: Kind = lambda value: isinstance(value, bool), "true or false"
 COUNT = _whole(0, 2**53)
 NUMBER: Kind = lambda value: type(value) in (int, float) and math.isfinite(value), "a number"
 MEASURED: Kind = lambda value: isinstance(value, dict | list) or NUMBER[0](value), "a number"
+ABOVE_ZERO: Kind = lambda value: NUMBER[0](value) and value > 0, "a number above 0"
 POSITIVE: Kind = lambda value: NUMBER[0](value) and value >= 0, "a number from 0"
 OBJECT: Kind = lambda value: isinstance(value, dict), "an object"
 MEMBER: Kind = lambda value: TEXT[0](value) and re.fullmatch(r"seed-\d+", value) is not None, "a name such as seed-0"
@@ -79,48 +89,22 @@ BETAS: Kind = (
     "two numbers from 0 to below 1",
 )
 PRODUCTS: Kind = lambda value: value in KINDS, f"one of {', '.join(KINDS)}"
-
-
-def _is_precision(value: Any) -> bool:
-    """Whether these are the entries that ``workflows.precisions`` writes."""
-    if not OBJECT[0](value) or not all(TEXT[0](value.get(name)) for name in ("chosen", "best")):
-        return False
-    rows = value.get("measured")
-    return OBJECTS[0](rows) and all(
-        TEXT[0](row.get("precision"))
-        and _or_none(TEXT)[0](row.get("metric"))
-        and _or_none(NUMBER)[0](row.get("value"))
-        and OBJECTS[0](row.get("speeds"))
-        and row["speeds"]
-        and all(POSITIVE[0](speed.get("per_second")) and speed["per_second"] > 0 for speed in row["speeds"])
-        for row in rows
-    )
-
-
-def _is_engines(value: Any) -> bool:
-    """Whether these are the entries that ``workflows.engines`` writes."""
-    if not OBJECT[0](value) or not OBJECT[0](value.get("best")) or not OBJECTS[0](value.get("measured")):
-        return False
-    if not all(map(TEXTS_BY_NAME[0], value["best"].values())):
-        return False
-    return all(
-        TEXT[0](row.get("engine"))
-        and TEXT[0](row.get("precision"))
-        and OBJECTS[0](row.get("speeds"))
-        and all(POSITIVE[0](speed.get("per_second")) and speed["per_second"] > 0 for speed in row["speeds"])
-        for row in value["measured"]
-    )
-
-
-PRECISION: Kind = _is_precision, "what `headway bench RUN --store` writes"
-MEASURED_ENGINES: Kind = _is_engines, PRECISION[1]
+SPEEDS = _list_of(_entries({"per_second": ABOVE_ZERO}), "a list of speeds")
+BENCH = "what `headway bench RUN --store` writes"
+ROW = _entries({"precision": TEXT, "metric": _or_none(TEXT), "value": _or_none(NUMBER), "speeds": _filled(SPEEDS)})
+PRECISION = _entries({"chosen": TEXT, "best": TEXT, "measured": _list_of(ROW, BENCH)}, BENCH)
+"""The entries that ``workflows.precisions`` writes."""
+ROW_OF_ENGINE = _entries({"engine": TEXT, "precision": TEXT, "speeds": SPEEDS})
+BEST: Kind = lambda value: OBJECT[0](value) and all(map(TEXTS_BY_NAME[0], value.values())), BENCH
+ENGINES = _entries({"best": BEST, "measured": _list_of(ROW_OF_ENGINE, BENCH)}, BENCH)
+"""The entries that ``workflows.engines`` writes."""
 
 FACTS: dict[str, Kind] = {
     **dict.fromkeys(("headway", "task", "started"), TEXT),
     **dict.fromkeys(("command", "validation", "labels"), TEXTS),
     **{"members": _list_of(MEMBER, "names such as seed-0"), "best_member": MEMBER},
     **dict.fromkeys(("options", "plan", "data", "machine", "metrics", "seeds", "tuning", FILES), OBJECT),
-    **{"precision": _or_none(PRECISION), "engines": _or_none(MEASURED_ENGINES)},
+    **{"precision": _or_none(PRECISION), "engines": _or_none(ENGINES)},
     **dict.fromkeys(("parameters", "trained_parameters", "best_step", "steps", "tokens", "snapshot"), COUNT),
     **dict.fromkeys(("training_seconds", "tokens_per_second", "seconds"), POSITIVE),
     **{"finished": FLAG, "checkpoints": FLAG, "versions": TEXTS_BY_NAME},

@@ -88,27 +88,15 @@ class Saver:
             )
 
 
-class SharedSaver:
+class SharedSaver(Saver):
     """Saves a model that is sharded over ``ranks``: all write at once, before training continues."""
 
-    def __init__(self, directory: Path, ranks: Ranks):
-        self.directory, self.ranks = directory, ranks
-        self.latest: int | None = None
-
-    def __enter__(self) -> "SharedSaver":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Nothing is being written."""
+    def __init__(self, directory: Path, warn: Callable[[str], None], ranks: Ranks):
+        super().__init__(directory, warn, "stop")
+        self.ranks = ranks
 
     def save(self, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Save now; all ranks take part.  Raises SaveFailed."""
         with out_of_memory(f"while step {step} was saved"):
             save_shared(self.directory, step, tensors, state, self.ranks)
         self.latest = step
-
-    def check(self) -> None:
-        """Do nothing: errors were raised by ``save``."""
-
-    def wait(self) -> None:
-        """Nothing is being written."""
