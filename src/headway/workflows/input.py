@@ -46,63 +46,50 @@ def read_input(
     a chat template.  ``known`` are the columns of a run's training data, by the names of ``COLUMNS``: they are the
     default if the table has them.
     """
-    columns = {name: options.value(name) for name in COLUMNS}
+    columns, task = {name: options.value(name) for name in COLUMNS}, options.data.task
+    reading: dict[str, Any] = {name: options.value(name) for name in ("encoding", "delimiter", "on_bad_row")}
+    source: Corpus | Table
     if inputs and isinstance(inputs[0], Table):
-        return _read_held(inputs[0], options, columns, known, chat)
-    if options.data.stream:
-        return _streamed(inputs, options.data.task, columns)
-    inputs = fetched(inputs)
-    if are_aligned(inputs, options.data.task):
-        first, second = inputs
-        for name in COLUMNS:
-            if options.value(name) is not None:
-                raise InputError(f"{first}: it has lines and no columns; leave out --{flag(name)}.")
-        otherwise = "" if options.data.task else " (use --task language_modeling if they are parts of one text)"
-        table = read_aligned(first, second, encoding=options.data.encoding, otherwise=otherwise)
-        return table, detect(table, task=options.data.task)
-    if options.data.task is None and are_files_of_lines(inputs) and not are_images(inputs):
-        _check_one_text(inputs, options.data.encoding)
-    reading = {name: options.value(name) for name in ("encoding", "delimiter", "on_bad_row")}
-    as_text = options.data.task is not None and recogniser(named(options.data.task)).running_text
-    source = _large_text(inputs, options.data.task, columns) or read(inputs, as_text=as_text, **reading)
-    return _recognised(source, options, columns, known, chat)
-
-
-def _read_held(
-    table: Table,
-    options: TrainOptions,
-    columns: dict[str, str | None],
-    known: Mapping[str, str | None] | None,
-    chat: bool,
-) -> tuple[Corpus | Table, Detected]:
-    """Data in memory, and their task."""
-    for name in ("stream", "encoding", "delimiter"):
-        if options.value(name):
-            raise InputError(f"{table.name}: this is already in memory; --{flag(name)} is for files.")
-    is_table = len(table.columns) > 1 or holds_messages(table)
-    source = table if is_table else table_corpus(table, table.columns[0])
-    return _recognised(source, options, columns, known, chat)
-
-
-def _recognised(
-    source: Corpus | Table,
-    options: TrainOptions,
-    columns: dict[str, str | None],
-    known: Mapping[str, str | None] | None,
-    chat: bool,
-) -> tuple[Corpus | Table, Detected]:
-    """The data in the form of their task, and the task."""
+        source = _held(inputs[0], options)
+    elif options.data.stream:
+        return _streamed(inputs, task, columns)
+    else:
+        inputs = fetched(inputs)
+        if are_aligned(inputs, task):
+            return _aligned(inputs, options)
+        if task is None and are_files_of_lines(inputs) and not are_images(inputs):
+            _check_one_text(inputs, options.data.encoding)
+        as_text = task is not None and recogniser(named(task)).running_text
+        source = _large_text(inputs, task, columns) or read(inputs, as_text=as_text, **reading)
     if isinstance(source, Table) and not isinstance(source, Dialogues | ImageTable):
         source, columns = _conversations(source, options, columns, chat)
     if known and isinstance(source, Table):
         columns |= _as_known(source, columns, known)
-    talk = isinstance(source, Dialogues) and chat
-    found = detect(source, task=None if talk else options.data.task, **columns)
+    found = detect(source, task=None if isinstance(source, Dialogues) and chat else task, **columns)
     if isinstance(source, Table) and not isinstance(source, Dialogues) and recogniser(found.task).running_text:
         column = found.text_column or ""
-        reading: dict[str, Any] = {name: options.value(name) for name in ("encoding", "delimiter", "on_bad_row")}
         source = table_corpus(source, column) if source.held else text_corpus(source, column, **reading)
     return source, replace(found, warnings=[*found.warnings, *rows_left_out(source)])
+
+
+def _held(table: Table, options: TrainOptions) -> Corpus | Table:
+    """Data in memory; a single column of texts is running text."""
+    for name in ("stream", "encoding", "delimiter"):
+        if options.value(name):
+            raise InputError(f"{table.name}: this is already in memory; --{flag(name)} is for files.")
+    is_table = len(table.columns) > 1 or holds_messages(table)
+    return table if is_table else table_corpus(table, table.columns[0])
+
+
+def _aligned(inputs: Sequence[Any], options: TrainOptions) -> tuple[Table, Detected]:
+    """Two files whose lines belong together, and their task."""
+    first, second = inputs
+    for name in COLUMNS:
+        if options.value(name) is not None:
+            raise InputError(f"{first}: it has lines and no columns; leave out --{flag(name)}.")
+    otherwise = "" if options.data.task else " (use --task language_modeling if they are parts of one text)"
+    table = read_aligned(first, second, encoding=options.data.encoding, otherwise=otherwise)
+    return table, detect(table, task=options.data.task)
 
 
 def rows_left_out(source: Corpus | Table) -> list[str]:
