@@ -75,14 +75,14 @@ def test_the_iteration_on_long_matrices_is_the_same_polynomial(shape: tuple[int,
 
 
 def test_muons_rate_over_adams_is_as_asked():
-    muon, adam = optimizers(decoder(), "muon", 0.003, 0.0, muon_rate=2.0, momentum=0.9)
+    muon, adam = optimizers(decoder(), "muon", 0.003, 0.0, muon=MuonPlan(muon_rate=2.0, momentum=0.9))
     assert muon.param_groups[0]["momentum"] == 0.9
     assert muon.param_groups[0]["peak"] == pytest.approx(0.006) and adam.param_groups[0]["peak"] == 0.003
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("muon", (0.8, 0.95)), ("adamw", (0.9, 0.99))])
 def test_adam_beside_muon_has_betas_of_its_own(kind: str, expected: tuple[float, float]):
-    adam = optimizers(decoder(), kind, 0.003, 0.0, betas=(0.8, 0.95))[-1]
+    adam = optimizers(decoder(), kind, 0.003, 0.0, muon=MuonPlan(betas=(0.8, 0.95)))[-1]
     assert isinstance(adam, torch.optim.AdamW) and adam.param_groups[0]["betas"] == expected
 
 
@@ -91,7 +91,7 @@ def test_embeddings_that_are_not_tied_have_a_rate_of_their_own_beside_muon(tied:
     model = decoder(tied=tied)
     rates = {
         id(p): group["peak"]
-        for optimizer in optimizers(model, kind, 0.003, 0.0, muon_rate=1.0, embedding_rate=10.0)
+        for optimizer in optimizers(model, kind, 0.003, 0.0, muon=MuonPlan(muon_rate=1.0, embedding_rate=10.0))
         for group in optimizer.param_groups
         for p in group["params"]
     }

@@ -167,19 +167,16 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
 def _started(job: Job, saved: Saved | None) -> Training:
     """The state of training at its first step, or as a checkpoint saved it."""
     average = WeightAverage(job.model, job.plan.average) if job.plan.average else None
-    plan, muon = job.plan, job.plan.muon
+    plan = job.plan
     chosen = optimizers(
         job.model,
         plan.optimizer,
         plan.learning_rate,
         plan.weight_decay,
+        muon=plan.muon,
         layer_decay=plan.fine_tuning.layer_decay,
         by_rows=plan.fine_tuning.base is not None and job.ranks.count == 1,  # the large tables of a pretrained model
         precision=plan.precision,
-        muon_rate=muon.muon_rate,
-        momentum=muon.momentum,
-        embedding_rate=muon.embedding_rate,
-        betas=(muon.betas[0], muon.betas[1]),
     )
     now = Training(job.model, chosen, average, job.ranks)
     if saved is not None:

@@ -13,7 +13,7 @@ from headway.nn.attention import Attention
 from headway.nn.feedforward import FeedForward
 from headway.nn.recurrent import GATES, Recurrent
 from headway.training.distributed.sharding import like, whole
-from headway.training.plan import ADAM_BETAS, MUON_RATE
+from headway.training.plan import ADAM_BETAS, MuonPlan
 
 
 class Muon(torch.optim.Optimizer):
@@ -126,20 +126,15 @@ def optimizers(
     lr: float,
     weight_decay: float,
     *,
+    muon: MuonPlan = MuonPlan(),
     layer_decay: float = 1.0,
     by_rows: bool = False,
     precision: str = "float32",
-    muon_rate: float = MUON_RATE,
-    momentum: float = 0.95,
-    embedding_rate: float = 1.0,
-    betas: tuple[float, float] = ADAM_BETAS,
 ) -> list[torch.optim.Optimizer]:
     """The optimisers of a model's trained parameters; every group keeps its highest rate in ``peak``.
 
     The matrices inside the blocks decay, and are Muon's when ``kind`` is "muon"; embeddings, heads, norms and biases
-    do not decay and are always Adam's.  ``lr`` is Adam's rate.  Muon has ``muon_rate`` times that, and ``momentum``;
-    with Muon, untied token embeddings have ``embedding_rate`` times Adam's rate, and Adam has
-    ``betas``.
+    do not decay and are always Adam's.  ``lr`` is Adam's rate; ``muon`` says what differs with Muon.
 
     With ``layer_decay`` below 1 the last block and the head have the full rate, each block before ``layer_decay`` times
     that of the next, and the embeddings the least (Howard and Ruder 2018; Sun et al. 2019).  ``by_rows`` gives large
@@ -155,11 +150,9 @@ def optimizers(
             for p in module.parameters():
                 p.stacked = GATES[module.kind]  # type: ignore[attr-defined]
     tables = _large_tables(model) if by_rows else set()
-    embeddings = _untied(model) if kind == "muon" and embedding_rate != 1.0 else set()
+    embeddings = _untied(model) if kind == "muon" and muon.embedding_rate != 1.0 else set()
     hidden = {id(p) for stack in _stacks(model) for p in stack.blocks.parameters() if p.dim() == 2}
-    depth = (
-        _depths(model) if layer_decay < 1 else {}
-    )  # otherwise one group: Muon updates matrices of all blocks together
+    depth = _depths(model) if layer_decay < 1 else {}  # else one group: Muon updates matrices of all blocks together
     groups: dict[tuple[str, int], list[nn.Parameter]] = {}
     for p in (p for p in model.parameters() if p.requires_grad):
         what = "table" if id(p) in tables else "matrix" if id(p) in hidden else "other"
@@ -172,15 +165,15 @@ def optimizers(
         if what == "table":
             result.append(RowAdam(params, lr=rate))
         elif what == "matrix" and kind == "muon":
-            muons.append({"params": params, "lr": rate * muon_rate, "weight_decay": weight_decay})
+            muons.append({"params": params, "lr": rate * muon.muon_rate, "weight_decay": weight_decay})
         else:
-            rate *= embedding_rate if what == "embedding" else 1.0
+            rate *= muon.embedding_rate if what == "embedding" else 1.0
             adams.append({"params": params, "lr": rate, "weight_decay": weight_decay if what == "matrix" else 0.0})
     if muons:
-        result.append(Muon(muons, momentum=momentum, dtype=getattr(torch, precision)))
+        result.append(Muon(muons, momentum=muon.momentum, dtype=getattr(torch, precision)))
     adam = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
     if adams:
-        result.append(adam(adams, betas=betas if muons else ADAM_BETAS, eps=1e-8, fused=True))
+        result.append(adam(adams, betas=tuple(muon.betas) if muons else ADAM_BETAS, eps=1e-8, fused=True))
     for optimizer in result:
         for group in optimizer.param_groups:
             group["peak"] = group["lr"]
