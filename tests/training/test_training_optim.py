@@ -10,7 +10,8 @@ from headway.models.initialise import initialise
 from headway.models.transformer import Decoder, Encoder
 from headway.training.loop.state import WeightAverage
 from headway.training.loop.trainer import divide_and_clip
-from headway.training.optim.optimizers import MUON_RATE, Muon, optimizers, orthogonal, set_rate
+from headway.training.optim.optimizers import Muon, optimizers, orthogonal, set_rate
+from headway.training.plan import MUON_RATE, MuonPlan
 
 
 def decoder(**fields: object) -> Decoder:

@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor
 from headway.data.batches.batch_source import BatchSource
 from headway.data.batches.batching import on_device
 from headway.data.batches.windows import Position
-from headway.io.quantities import metric
+from headway.io.quantities import metric, parse_seconds
 from headway.training.distributed.ranks import Ranks
 from headway.training.distributed.sharding import whole
 from headway.training.evaluation.comparison import in_order
@@ -35,6 +35,7 @@ from headway.training.monitor.loss_guard import ADVICE, Diverged, LossGuard
 from headway.training.monitor.progress import Progress
 from headway.training.objective import Objective
 from headway.training.optim.optimizers import optimizers, set_rate
+from headway.training.options import TrainOptions
 from headway.training.plan import Plan
 from headway.training.store.checkpoint import SaveFailed
 from headway.training.store.run_directory import RunDirectory
@@ -56,30 +57,24 @@ class Job:
     objective: Objective
     batch_source: BatchSource
     plan: Plan
+    options: TrainOptions
     run: RunDirectory
+    ranks: Ranks
+    """the processes that train it together"""
+    cycle: int
+    """how often the run was continued: the budget is the latest one; 0 for a run that never was"""
     keep_best: Callable[[], None]
     """saves the model as it is now"""
-    saved: bool = field(default=False, init=False)
-    """whether this command wrote the weights that are kept"""
-    snapshot: Callable[[int], None] | None = None
+    snapshot: Callable[[int], None]
     """saves a snapshot of an evaluation's model, by its step"""
-    sample: Callable[[], str] | None = None
+    sample: Callable[[], str] | None
     """shows a sample of the model's output"""
-    ranks: Ranks = field(default_factory=Ranks)
-    """the processes that train it together"""
-    workers: int = 0
-    """processes that prepare batches"""
-    save_every: float = 60.0
-    """seconds between checkpoints"""
-    on_save_error: str = "continue"
-    keep: str = "best"
-    """which weights the run ends with: those of its "best" evaluation, or the "last" ones"""
-    careful_below: int = 0
-    """with fewer held-out units, weights are kept only where they are clearly better than the kept ones"""
-    cycle: int = 0
-    """how often the run was continued: the budget is the latest one; 0 for a run that never was"""
     known: DataProfile = field(default_factory=DataProfile)
     """the data profile by which the run is judged"""
+    careful_below: int = 0
+    """with fewer held-out units, weights are kept only where they are clearly better than the kept ones"""
+    saved: bool = field(default=False, init=False)
+    """whether this command wrote the weights that are kept"""
 
 
 def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> Training:
@@ -90,8 +85,9 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
     parameters = [p for p in job.model.parameters() if p.requires_grad]
     watch = LossGuard(state, batch_source, job.run, progress, skip=plan.on_spike == "skip")
     spread = any(isinstance(p, DTensor) for p in parameters)
-    path, warn = job.run.checkpoints, progress.warn
-    saver = SharedSaver(path, warn, ranks) if spread else Saver(path, warn, job.on_save_error)
+    path, warn, bounds = job.run.checkpoints, progress.warn, job.options.run
+    save_every = parse_seconds(bounds.save_every, "--save-every")
+    saver = SharedSaver(path, warn, ranks) if spread else Saver(path, warn, bounds.on_save_error)
     state.evaluations = min(state.evaluations, int(_share(job, budget, state) * plan.evaluating.evaluations + 1e-9))
     began, last_save, shown = time.monotonic() - state.seconds, time.monotonic(), 0.0
     with (
@@ -100,12 +96,12 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
         saver,
         Stop(ranks) as stop,
         ThreadParallel(plan.hardware.shares) as shares,
-        Prefetch(batch_source, ranks, job.workers) as batches,
+        Prefetch(batch_source, ranks, job.options.runtime.workers) as batches,
     ):
         while True:
             share, save_due, stopping = ranks.all_reduce_max(
                 _share(job, budget, state) if ranks.first else 0.0,
-                ranks.first and time.monotonic() - last_save > job.save_every,
+                ranks.first and time.monotonic() - last_save > save_every,
                 stop.asked,
             )
             due = int(share * plan.evaluating.evaluations + 1e-9)
@@ -272,10 +268,10 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Progr
         stop.poll()
         cost = job.objective.cost(metrics)
         careful = len(units) < job.careful_below
-        kept = now.note(cost, metrics, units, last=job.keep == "last", careful=careful, whole=whole)
+        kept = now.note(cost, metrics, units, last=job.options.run.keep == "last", careful=careful, whole=whole)
         if kept:
             job.saved = _saved(job, job.keep_best, progress)
-        if job.snapshot is not None:
+        if job.options.run.snapshots:
             _saved(job, partial(job.snapshot, state.step), progress)
     finally:
         job.model.train()
@@ -341,7 +337,7 @@ def _saved(job: Job, save: Callable[[], None], progress: Progress) -> bool:
         save()
         return True
     except SaveFailed as error:
-        if job.on_save_error == "stop":
+        if job.options.run.on_save_error == "stop":
             raise
         progress.warn(f"{error}. Training continues (--on-save-error)")
         return False

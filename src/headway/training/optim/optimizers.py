@@ -116,6 +116,7 @@ class RowAdam(torch.optim.Optimizer):
                 p.index_add_(0, rows, mean / scale, alpha=-group["lr"] / (1 - first**count))
 
 
+MUON = MuonPlan()
 LARGE_TABLE = 4096
 """Rows from which an untied token embedding is trained row by row."""
 
@@ -126,7 +127,7 @@ def optimizers(
     lr: float,
     weight_decay: float,
     *,
-    muon: MuonPlan = MuonPlan(),
+    muon: MuonPlan = MUON,
     layer_decay: float = 1.0,
     by_rows: bool = False,
     precision: str = "float32",

@@ -228,11 +228,9 @@ def _train(prepared: Prepared) -> None:
             write(*where, put_together(model, twin), data.processor, data.labels)
 
     keep_best = partial(save, run.save_model)
-    snapshot = partial(save, run.save_snapshot) if options.run.snapshots else None
-    job = Job(model, prepared.objective, batch_source, plan, run, keep_best, snapshot, sample)
-    job.ranks, job.workers, job.careful_below = ranks, options.runtime.workers, data.careful_below
-    job.save_every, job.on_save_error = parse_seconds(options.run.save_every, "--save-every"), options.run.on_save_error
-    job.known, job.keep, job.cycle = known_signs(prepared), options.run.keep, cycle
+    snapshot, objective = partial(save, run.save_snapshot), prepared.objective
+    job = Job(model, objective, batch_source, plan, options, run, ranks, cycle, keep_best, snapshot, sample)
+    job.known, job.careful_below = known_signs(prepared), data.careful_below
     model.train()
     try:
         now = train(job, budget, progress, saved)
