@@ -6,9 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from functools import partial
-from typing import Any
 
 from torch import nn
 
@@ -23,7 +21,7 @@ from headway.training.loop.randomness import random_state, set_random_state
 from headway.training.loop.schedule import mean_accumulation
 from headway.training.loop.thread_parallel import ThreadParallel, most_shares, share_count
 from headway.training.objective import Objective
-from headway.training.plan import Decision, Plan
+from headway.training.plan import Plan
 
 LONGEST_EVALUATION = 0.08
 """One evaluation may take this share of the time; of a longer held-out text, a part is measured."""
@@ -68,18 +66,17 @@ def measured(
     search, are compared by the same.
     """
     device = next(model.parameters()).device
-    decisions, timed, asked = list(plan.decisions), limit is not None, plan.evaluating.evaluations > 0
+    timed, asked = limit is not None, plan.evaluating.evaluations > 0
     if plan.hardware.products == AUTO:
         quick, rates = faster() if device.type == "cpu" else (TORCH, {})
         plan = plan.but(products=quick if timed else TORCH)
         if quick != TORCH:
-            decisions.append(_chosen("products", plan.hardware.products, quick, rates))
+            plan = _chosen(plan, "products", plan.hardware.products, quick, rates)
     if plan.precision == "auto":
         quick, rates = faster_precision(plan.config.d_model, device)
         plan = plan.but(precision=quick if timed else built_in_precision(plan.config.d_model, device))
-        decisions.append(_chosen("precision", plan.precision, quick, rates))
-    plan = _timed(plan.but(decisions=decisions), model, batch_source, objective, limit, each, settle)
-    decisions = list(plan.decisions)
+        plan = _chosen(plan, "precision", plan.precision, quick, rates)
+    plan = _timed(plan, model, batch_source, objective, limit, each, settle)
     cost = 0.0 if limit is None else evaluation_seconds(model, batch_source, each)
     shown = 0.0 if limit is None else _seconds_of(sample)
     if isinstance(batch_source, HeldOutText):
@@ -92,7 +89,7 @@ def measured(
         batch_source.every, cost = every, cost / every
         if every > 1:
             value = f"one of every {every} windows of the held-out text"
-            decisions.append(asdict(Decision("validation", value, why, "--time, --validation, --validation-windows")))
+            plan = plan.decided("validation", value, why, "--time, --validation, --validation-windows")
     if limit is not None and plan.evaluating.evaluations == 0:
         samples = _how_many(EVALUATION_SHARE, limit, cost + shown)
         evaluations = max(samples, _how_many(EVALUATION_SHARE / 2, limit, cost))
@@ -103,8 +100,8 @@ def measured(
     if part > 1:
         value = f"{plan.evaluating.evaluations}, each on one of every {part} batches held out"
         why = "all of them would take too large a share of the run; the kept weights are measured on all"
-        decisions.append(asdict(Decision("evaluations", value, why, "--evaluations")))
-    return plan.but(decisions=decisions, validation_part=part)
+        plan = plan.decided("evaluations", value, why, "--evaluations")
+    return plan.but(validation_part=part)
 
 
 def _part(plan: Plan, batch_source: BatchSource, limit: float | None, cost: float, steps: int | None) -> int:
@@ -137,13 +134,13 @@ def _places(batch_source: BatchSource) -> tuple[float, float]:
     return statistics.mean(trained), statistics.mean(held_out)
 
 
-def _chosen(what: str, value: str, quick: str, rates: dict[str, float]) -> dict[str, Any]:
-    """The decision for one of the ways that were timed; a run without a limit of time takes none by its time."""
+def _chosen(plan: Plan, what: str, value: str, quick: str, rates: dict[str, float]) -> Plan:
+    """The plan with one of the ways that were timed; a run without a limit of time takes none by its time."""
     here = ", ".join(f"{name} {figure(rate, 3)}FLOP/s" for name, rate in rates.items())
     why = f"products here: {here}"
     if value != quick:
         why = f"nothing is timed without --time; {quick} would be faster here ({here})"
-    return asdict(Decision(what, value, why, f"--{what}"))
+    return plan.decided(what, value, why, f"--{what}")
 
 
 def _timed(
@@ -169,14 +166,13 @@ def _timed(
     if not times:
         return plan.but(shares=usual)
     best = min(times, key=lambda count: times[count][0])
-    decisions = list(plan.decisions)
+    plan = plan.but(shares=best)
     if len(times) > 1:
         value = "each computes some rows of a batch" if best > 1 else "all in each operation"
         why = ", ".join(
             f"{seconds:.3g} s {'in each operation' if n == 1 else 'by rows'}" for n, (seconds, _) in times.items()
         )
-        decisions.append(asdict(Decision("threads", value, f"seconds for a gradient: {why}", "--threads")))
-    plan = plan.but(shares=best, decisions=decisions)
+        plan = plan.decided("threads", value, f"seconds for a gradient: {why}", "--threads")
     seconds, places_each = times[best]
     return plan if settle is None else settle(plan, places_each / seconds / STEP_OVER_GRADIENT)
 

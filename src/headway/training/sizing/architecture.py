@@ -23,7 +23,7 @@ from headway.models.initialise import initialise
 from headway.models.size import Wiring
 from headway.models.wirings import wired
 from headway.training.options import TrainOptions
-from headway.training.plan import Decision, Plan
+from headway.training.plan import Plan
 from headway.training.sizing.baseline_models import as_baseline, baseline_kind
 from headway.training.sizing.layouts import ENCODER_DEFAULT
 
@@ -78,11 +78,11 @@ def architecture(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: i
         raise InputError(f"--config-overrides {overrides}: {lacks}; leave it out.")
     with torch.device("meta"):
         readable = has_family(wired(config, wiring, n_classes))
-    decisions = [asdict(Decision("parts", overrides, "in place of the preset's", "--config-overrides"))]
+    plan = plan.decided("parts", overrides, "in place of the preset's", "--config-overrides", model=asdict(config))
     if not readable:
         why = "no Hugging Face class matches: only Headway reads it"
-        decisions.append(asdict(Decision("format", "headway-transformer", why, "--config-overrides")))
-    return plan.but(model=asdict(config), decisions=[*plan.decisions, *decisions])
+        plan = plan.decided("format", "headway-transformer", why, "--config-overrides")
+    return plan
 
 
 def read_overrides(text: str) -> dict[str, Any]:
