@@ -200,9 +200,9 @@ class Runtime:
 
         A decoder continues many prompts in turn, as slots become free (``runtime.batcher``).
         """
+        same: dict[str, Any] = {"max_tokens": max_tokens, "forbidden": forbidden, "seed": seed}
         if len(prompts) > 1 and _alone(self._engine_for(len(prompts))):
-            same: dict[str, Any] = {"max_tokens": max_tokens, "end": end, "forbidden": forbidden, "seed": seed}
-            return _in_turn([self.write([prompt], sampling, **same) for prompt in prompts])
+            return _in_turn([self.write([prompt], sampling, end=end, **same) for prompt in prompts])
         ends = () if end is None else (end,) if isinstance(end, int) else end
         context = self.model.config.max_length
         how = Writing(sampling, max_tokens, ends, forbidden, seed, context)
@@ -210,35 +210,15 @@ class Runtime:
         if found is not None:
             return found
         if isinstance(self.model, Decoder) and not isinstance(self.model, RecurrentDecoder):
-            return self._written(prompts, how)
-        return decode(
-            self.model,
-            prompts,
-            sampling,
-            max_tokens=max_tokens,
-            context=context,
-            end=ends,
-            forbidden=forbidden,
-            seed=seed,
-            device=self.device,
-        )
+            return self._written(prompts, sampling, ends=ends, **same)
+        return decode(self.model, prompts, sampling, context=context, end=ends, device=self.device, **same)
 
-    def _written(self, prompts: Sequence[Sequence[int]], how: Writing) -> Steps:
+    def _written(self, prompts: Sequence[Sequence[int]], sampling: Sampling, **how: Any) -> Steps:
         check_threads()
         if not all(prompts):
             raise ValueError(f"prompt {[bool(one) for one in prompts].index(False)} has no tokens: give at least one")
         with self._batcher() as batcher:
-            requests = [
-                batcher.submit(
-                    prompt,
-                    how.sampling,
-                    max_tokens=how.max_tokens,
-                    ends=how.ends,
-                    forbidden=how.forbidden,
-                    seed=how.seed,
-                )
-                for prompt in prompts
-            ]
+            requests = [batcher.submit(prompt, sampling, **how) for prompt in prompts]
             rows = {id(request): row for row, request in enumerate(requests)}
             while batcher.busy:
                 step = {rows[id(request)]: token for request, token in batcher.step() if token is not None}
