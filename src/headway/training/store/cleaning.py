@@ -7,8 +7,8 @@ from pathlib import Path
 from headway.errors import InputError
 from headway.io.atomic_write import remove_left_behind
 from headway.training.monitor.progress import Progress
-from headway.training.store.checkpoint import damaged, newest, remove_checkpoint, remove_older, saving
-from headway.training.store.kept_once import bring_back, leave_out
+from headway.training.store.checkpoint import damaged, newest, remove_checkpoint, remove_older
+from headway.training.store.kept_once import drop_duplicate_weights
 from headway.training.store.run_directory import RunDirectory
 from headway.training.store.sizes import ADAPTED, MEMBER, SNAPSHOTS, sizes
 from headway.training.store.trained_texts import TEXTS
@@ -18,19 +18,12 @@ def keep_once(run: RunDirectory, progress: Progress) -> None:
     """Keep only the newest checkpoint of a finished run, without the weights that the saved model has."""
     try:
         if (last := newest(run.checkpoints)) is not None:
-            leave_out(last)
+            drop_duplicate_weights(last)
             remove_older(run.checkpoints)
     except (OSError, InputError) as error:
         progress.warn(
             f"{run.checkpoints}: unneeded files remain ({error}); run `headway clean {run.path}` to remove them"
         )
-
-
-def complete(checkpoints: Path, step: int) -> None:
-    """Put all weights back into the checkpoint before the run resumes from it.  Raises SaveFailed."""
-    place = checkpoints / f"step-{step}"
-    with saving(place):
-        bring_back(place)
 
 
 def clean(path: Path, *, checkpoints: bool = False, snapshots: bool = False) -> int:
@@ -99,4 +92,4 @@ def _keep_newest(places: Path, *, finished: bool) -> None:
         if path != whole and _is_folder(path):
             remove_checkpoint(path)
     if finished:
-        leave_out(whole)
+        drop_duplicate_weights(whole)

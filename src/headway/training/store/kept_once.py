@@ -1,7 +1,7 @@
 """The weights of a finished run are stored once: a checkpoint omits those that the saved model holds bit for bit.
 
 The manifest of the checkpoint then names them under ELSEWHERE with a SHA-256 of their values, by which they are checked
-when they are read from the saved model.  Before such a run is trained on, ``bring_back`` writes them into the
+when they are read from the saved model.  Before such a run is trained on, ``restore_weights`` writes them into the
 checkpoint again, since training replaces the saved model.
 """
 
@@ -26,7 +26,7 @@ ELSEWHERE = "in_saved_model"
 """The key of a manifest: kind of weights -> the names of their tensors and the SHA-256 of these."""
 
 
-def leave_out(checkpoint: Path) -> None:
+def drop_duplicate_weights(checkpoint: Path) -> None:
     """Remove from a checkpoint the weights that the run's saved model holds bit for bit.
 
     The checkpoint is complete at every moment: its manifest is replaced first, then unlisted files are removed.
@@ -48,8 +48,8 @@ def leave_out(checkpoint: Path) -> None:
             path.unlink()
 
 
-def bring_back(checkpoint: Path) -> None:
-    """Write back into a checkpoint what ``leave_out`` removed.  Raises OSError where the disk is full."""
+def restore_weights(checkpoint: Path) -> None:
+    """Write back into a checkpoint what ``drop_duplicate_weights`` removed.  Raises OSError where the disk is full."""
     manifest = _manifest(checkpoint)
     if not (elsewhere := manifest.get(ELSEWHERE)):
         return

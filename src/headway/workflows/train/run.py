@@ -31,9 +31,10 @@ from headway.training.loop.trainer import Interrupted, Job, Saved, held_out_metr
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.option_fields import DEFAULT_TIME
 from headway.training.options import TrainOptions
-from headway.training.store.checkpoint import newest_checkpoint, put_back, trained
-from headway.training.store.cleaning import complete, keep_once
+from headway.training.store.checkpoint import newest_checkpoint, put_back, saving, trained
+from headway.training.store.cleaning import keep_once
 from headway.training.store.facts import read_facts
+from headway.training.store.kept_once import restore_weights
 from headway.training.store.run_directory import ReadOnlyRun, RunDirectory, clock
 from headway.training.store.sizes import ADAPTED
 from headway.workflows.train.check import read_checked
@@ -311,7 +312,8 @@ def _checkpoint(prepared: Prepared) -> Saved | None:
         progress.say(f"{run.path}: resuming from step {saved[1]['step']:,}")
         run.log("resume", step=saved[1]["step"], time=clock())
         if ranks.first:
-            complete(run.checkpoints, saved[1]["step"])
+            with saving(place := run.checkpoints / f"step-{saved[1]['step']}"):
+                restore_weights(place)
         ranks.barrier()
         if options.run.steps is not None and saved[1]["step"] > options.run.steps and not options.given(BOUNDS):
             progress.warn(f"it is already beyond --steps {options.run.steps:,}, so there is nothing to train")
