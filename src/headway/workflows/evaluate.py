@@ -86,54 +86,50 @@ def given_for(
     ``whole`` measures all of the held-out part, even if training measured only some of its windows.
     """
     facts = read_facts(Path(run)) or {}
+    data, validation = facts.get("data", {}), facts.get("validation")
     named = not isinstance(inputs, list | tuple) or len(inputs) > 0
     files: list[Any] = given_inputs([inputs]) if named else []
     inputs = files = [str(file) if isinstance(file, Path) else file for file in files]
-    files = files or facts.get("validation") or facts.get("data", {}).get("inputs") or []
+    files = files or validation or data.get("inputs") or []
     if not files:
         raise InputError(f"{run}: it does not record its training data; name a file to measure on.")
     if not inputs and (gone := [file for file in files if not (Path(file).exists() or dataset_id(file))]):
-        if facts.get("data", {}).get("in_memory"):
-            raise InputError(
-                f"{run}: it was trained on {gone[0]} in memory; write those rows to a file and name it: "
-                f"headway evaluate {run} FILE."
-            )
-        raise InputError(
-            f"{gone[0]}: the training data of this run no longer exist; name a file: headway evaluate {run} FILE."
-        )
+        what = f"{gone[0]}: the training data of this run no longer exist; name a file"
+        if data.get("in_memory"):
+            what = f"{run}: it was trained on {gone[0]} in memory; write those rows to a file and name it"
+        raise InputError(f"{what}: headway evaluate {run} FILE.")
     options = _options(facts, files, pipe.task, named)
-    given: dict[str, Any] = {key: value for key, value in columns.items() if value is not None}
-    options = options.but(**given)
+    options = options.but(**{key: value for key, value in columns.items() if value is not None})
     check_for_task(options, pipe.task)
     chat = task_named(pipe.task).reads_conversations(pipe)
     source, found = read_input(files, options, known_columns(facts), chat=chat)
     for line in rows_left_out(source):
         warnings.warn(line, stacklevel=2)
-    if not inputs and facts.get("data", {}).get("fingerprint") != source.fingerprint and not facts.get("validation"):
+    trained = source.fingerprint == data.get("fingerprint")
+    validated = source.fingerprint == facts.get("validation_fingerprint")
+    if not inputs and not trained and not validation:
         raise InputError(
             f"{source.name}: it has changed since the run was trained on it, so its held-out part is unknown; "
             f"name a file to measure on: headway evaluate {run} FILE."
         )
-    if not inputs and facts.get("validation") and facts.get("validation_fingerprint") != source.fingerprint:
+    if not inputs and validation and not validated:
         warnings.warn(f"{source.name}: it has changed since the run was measured on it", stacklevel=2)
-    same = not facts.get("validation") and source.fingerprint == facts.get("data", {}).get("fingerprint")
-    if not same and isinstance(source, Corpus) and source.fingerprint == facts.get("data", {}).get("fingerprint"):
+    same, again = trained and not validation, validated and bool(validation)
+    if trained and not same and isinstance(source, Corpus):
         warnings.warn(f"{source.name}: the run was trained on all of this text: its scores are too high", stacklevel=2)
-    learnt = partial(trained_on, facts, options)
-    validation = bool(facts.get("validation")) and source.fingerprint == facts.get("validation_fingerprint")
     texts = read_texts(Path(run))
     own, before = texts.get(pipe.task), texts.get(BEFORE + pipe.task)
-    if before is None and (same or validation) and facts.get("data", {}).get("rows", {}).get("known"):
+    if before is None and (same or again) and data.get("rows", {}).get("known"):
         raise InputError(
             f"{run}: {TEXTS} is gone, so it is not known which rows it held out; name a file that it was not trained "
             f"on: headway evaluate {run} FILE."
         )
     known = np.zeros(0, dtype=np.int64) if before is None else before
     return EvaluationInputs(
-        *(source, found, facts, options, same, whole, most, learnt),
+        *(source, found, facts, options, same, whole, most, partial(trained_on, facts, options)),
         known=known,
         trained_texts=None if own is None else np.union1d(own, known),
-        validation=validation,
+        validation=again,
     )
 
 
