@@ -17,7 +17,7 @@ from headway.models.device import wait_for
 from headway.nn.kernels.products import AUTO, TORCH, faster
 from headway.training.hardware.memory import out_of_memory
 from headway.training.hardware.precision import built_in_precision, faster_precision
-from headway.training.loop.randomness import random_state, set_random_state
+from headway.training.loop.randomness import as_before
 from headway.training.loop.schedule import mean_accumulation
 from headway.training.loop.thread_parallel import ThreadParallel, most_shares, share_count
 from headway.training.objective import Objective
@@ -182,14 +182,11 @@ def batch_seconds(model: nn.Module, batch_source: BatchSource, objective: Object
 
     A quick one is timed again, as the first call takes longer.  Random state and mode are restored.
     """
-    device, training = next(model.parameters()).device, model.training
-    random, (trained, held_out) = random_state(device), batch_source.longest()
-    model.eval()
-    with out_of_memory("at the longest batch, tried before step 1", plan):
+    with out_of_memory("at the longest batch, tried before step 1", plan), as_before(model) as device:
+        trained, held_out = batch_source.longest()
+        model.eval()
         seconds = _seconds_of(evaluate := partial(objective.evaluate, model, [trained.to(device)]))
         seconds = seconds if seconds > SLOW * limit else _seconds_of(evaluate)
-    model.train(training)
-    set_random_state(device, random)
     return seconds * held_out.places / trained.places
 
 
@@ -226,32 +223,29 @@ def gradient_seconds(
     gradients are cleared.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
-    device, training = next(model.parameters()).device, model.training
-    random, position, began = random_state(device), Position(), time.monotonic()
+    position, began = Position(), time.monotonic()
     times: dict[int, list[float]] = {count: [] for count in counts}
     places: list[int] = []
-    with out_of_memory("at the first batch, tried before step 1", plan), ExitStack() as stack:
+    with (
+        out_of_memory("at the first batch, tried before step 1", plan),
+        as_before(model) as device,
+        ExitStack() as stack,
+    ):
         ways = {count: stack.enter_context(ThreadParallel(count)) for count in counts}
-        try:
-            model.train()
-            for number in range(1 + ROUNDS):
-                if number and time.monotonic() - began > most:
-                    break
-                batch, position = batch_source.next(position)
-                batch = batch.to(device)
-                for count, shares in ways.items():
-                    wait_for(device)
-                    start = time.perf_counter()
-                    shares.add_gradient(model, objective, batch, plan.precision, parameters)
-                    wait_for(device)
-                    if number:
-                        times[count].append(time.perf_counter() - start)
-                    for p in parameters:
-                        p.grad = None
-                places += [batch.places] if number else []
-        finally:
-            for p in parameters:
-                p.grad = None
-            model.train(training)
-            set_random_state(device, random)
+        model.train()
+        for number in range(1 + ROUNDS):
+            if number and time.monotonic() - began > most:
+                break
+            batch, position = batch_source.next(position)
+            batch = batch.to(device)
+            for count, shares in ways.items():
+                wait_for(device)
+                start = time.perf_counter()
+                shares.add_gradient(model, objective, batch, plan.precision, parameters)
+                wait_for(device)
+                if number:
+                    times[count].append(time.perf_counter() - start)
+                for p in parameters:
+                    p.grad = None
+            places += [batch.places] if number else []
     return {count: (statistics.median(taken), statistics.mean(places)) for count, taken in times.items() if taken}

@@ -16,7 +16,7 @@ from headway.io.memory import check_fits, ran_out
 from headway.io.quantities import size
 from headway.models.config import TransformerConfig
 from headway.training.distributed.ranks import Ranks
-from headway.training.loop.randomness import random_state, set_random_state
+from headway.training.loop.randomness import as_before
 from headway.training.loop.thread_parallel import ThreadParallel
 from headway.training.objective import Objective
 from headway.training.plan import Plan
@@ -96,22 +96,14 @@ def try_longest(model: nn.Module, objective: Objective, batch_source: BatchSourc
 
     Weights, random state and mode are restored, and gradients are cleared.  Of several ranks, each tries its own part.
     """
-    device = next(model.parameters()).device
     parameters = [p for p in model.parameters() if p.requires_grad]
-    random, training = random_state(device), model.training
-    with out_of_memory("at the longest batch, tried before step 1", plan):
-        try:
-            longest, held_out = batch_source.longest()
-            later = [torch.empty_like(p) for p in parameters for _ in range(LATER)]
-            model.train()
-            if (batch := ranks.part(longest)) is not None:
-                with ThreadParallel(plan.hardware.shares) as shares:
-                    shares.add_gradient(model, objective, batch.to(device), plan.precision, parameters)
-            model.eval()
-            objective.evaluate(model, [held_out.to(device)])
-            del later
-        finally:
-            for p in parameters:
-                p.grad = None
-            model.train(training)
-            set_random_state(device, random)
+    with out_of_memory("at the longest batch, tried before step 1", plan), as_before(model) as device:
+        longest, held_out = batch_source.longest()
+        later = [torch.empty_like(p) for p in parameters for _ in range(LATER)]
+        model.train()
+        if (batch := ranks.part(longest)) is not None:
+            with ThreadParallel(plan.hardware.shares) as shares:
+                shares.add_gradient(model, objective, batch.to(device), plan.precision, parameters)
+        model.eval()
+        objective.evaluate(model, [held_out.to(device)])
+        del later

@@ -1,7 +1,10 @@
-"""The states of the random number generators of training, as tensors."""
+"""The states of the random number generators of training, as tensors; and trials that leave no trace in them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headway.training.distributed.ranks import Ranks
 
@@ -44,3 +47,16 @@ def set_random_state(device: torch.device, state: dict[str, Tensor]) -> None:
     torch.set_rng_state(state[CPU])
     if device.type == "cuda" and GPU in state:
         torch.cuda.set_rng_state(state[GPU], device)
+
+
+@contextmanager
+def as_before(model: nn.Module) -> Iterator[torch.device]:
+    """After a trial on the model's device: the random state and the mode as before it, and no gradients."""
+    device, training = next(model.parameters()).device, model.training
+    random = random_state(device)
+    try:
+        yield device
+    finally:
+        model.zero_grad()
+        model.train(training)
+        set_random_state(device, random)
