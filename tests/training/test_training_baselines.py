@@ -11,7 +11,7 @@ import pytest
 import headway
 from headway.errors import InputError
 from headway.models.baselines import BaselineConfig, RecurrentDecoder, RecurrentEncoderDecoder
-from headway.training.sizing.baseline_models import count_baseline, matched
+from headway.training.sizing.architecture import count_baseline, matched
 from headway.workflows.verify.check import Check
 from headway.workflows.verify.verify import verify
 

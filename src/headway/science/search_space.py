@@ -25,7 +25,7 @@ from headway.nn.recurrent import CELLS
 from headway.tasks.registry import spec
 from headway.training.options import TrainOptions
 from headway.training.plan import Plan
-from headway.training.sizing.baseline_models import baseline_kind
+from headway.training.sizing.architecture import baseline_kind
 
 Value = int | float | str
 

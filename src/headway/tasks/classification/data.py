@@ -51,8 +51,7 @@ from headway.training.evaluation.comparison import FEW
 from headway.training.objective import Objective
 from headway.training.options import OF_THE_LOOP, TrainOptions
 from headway.training.plan import Decision, Plan
-from headway.training.sizing.architecture import architecture, built, family_of_layout
-from headway.training.sizing.baseline_models import reference
+from headway.training.sizing.architecture import architecture, built, family_of_layout, reference
 from headway.training.sizing.presets import (
     FITTED_IN,
     encoder_plan,

@@ -49,8 +49,7 @@ from headway.training.distributed.ranks import Ranks
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 from headway.training.plan import Plan
-from headway.training.sizing.architecture import architecture, built
-from headway.training.sizing.baseline_models import reference
+from headway.training.sizing.architecture import architecture, built, reference
 from headway.training.sizing.presets import decoder_config, decoder_plan, fine_tune_text_plan, regularised
 
 SAMPLE = 80

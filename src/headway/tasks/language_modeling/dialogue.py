@@ -27,8 +27,7 @@ from headway.training.base import base_decoder
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 from headway.training.plan import Plan
-from headway.training.sizing.architecture import architecture
-from headway.training.sizing.baseline_models import reference
+from headway.training.sizing.architecture import architecture, reference
 from headway.training.sizing.presets import decoder_plan, fine_tune_text_plan, tokens_of_rows
 
 FEW_HELD_OUT = 30

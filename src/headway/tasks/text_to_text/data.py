@@ -52,8 +52,7 @@ from headway.training.evaluation.metric import BLEU
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 from headway.training.plan import Plan
-from headway.training.sizing.architecture import architecture, built
-from headway.training.sizing.baseline_models import reference
+from headway.training.sizing.architecture import architecture, built, reference
 from headway.training.sizing.presets import fine_tune_rows_plan, given_or, tokens_of_rows
 from headway.training.sizing.translator import by_pairs, translator_plan
 
