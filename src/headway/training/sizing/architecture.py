@@ -1,7 +1,7 @@
 """The kind of model of a plan: the preset's Transformer, a variant of it, or a baseline.
 
-``--config-overrides positions=alibi,norm_order=post`` changes fields of ``TransformerConfig``.  ``--model lstm`` and the
-like put a baseline of the same size in its place: the width is the even number for which its number of parameters is
+``--config-overrides positions=alibi,norm_order=post`` changes fields of ``TransformerConfig``.  ``--model lstm`` and
+others put a baseline of the same size in its place: its width is the even number for which its number of parameters is
 nearest to the Transformer's.  Everything else stays: the data, the tokenizer, the batches, how long it is trained and
 how that is measured.
 """
@@ -76,8 +76,8 @@ FIELDS: dict[str, Callable[[str], Any]] = {
 def architecture(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: int | None = None) -> Plan:
     """The plan of a preset with the requested model.  Raises InputError for an impossible one."""
     overrides = options.architecture.config_overrides
-    if baseline_kind(options) is not None:
-        return as_baseline(plan, options, wiring, n_classes)
+    if (kind := baseline_kind(options)) is not None:
+        return as_baseline(plan, options, kind, wiring, n_classes)
     if options.architecture.match_parameters is not None:
         raise InputError("--match-parameters is for baselines; for a Transformer choose --d-model and --layers.")
     if overrides is None:
@@ -183,11 +183,9 @@ def reference(options: TrainOptions) -> TrainOptions:
     return options if baseline_kind(options) is None else options.but(d_model=None, layers=None)
 
 
-def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: int | None = None) -> Plan:
-    """The plan with the requested baseline, if any.  Raises InputError for options that it lacks."""
-    kind, asked = baseline_kind(options), options.architecture
-    if kind is None:
-        return plan
+def as_baseline(plan: Plan, options: TrainOptions, kind: str, wiring: Wiring, n_classes: int | None = None) -> Plan:
+    """The plan with a baseline of that kind.  Raises InputError for options that it lacks."""
+    asked = options.architecture
     reasons = {
         "heads": f"is for Transformers; --model {kind} has none, leave it out",
         "layout": f"is for Transformers; --model {kind} has a layout of its own, leave it out",
