@@ -72,7 +72,9 @@ def engines(run: str, *, limit: float, progress: Progress | None = None) -> list
     found = _exports(directory)
     if not found:
         return []
-    pipes = {precision: load(run, device="cpu", precision=precision) for precision in _precisions(found)}
+    exported = {precision for _, precision in found}
+    names = [FLOAT32, *(name for name in available(PROCESSOR)[1:] if name in exported)]  # those that torch has too
+    pipes = {precision: load(run, device="cpu", precision=precision) for precision in names}
     exact = pipes[FLOAT32]
     task = task_named(exact.task)
     inputs = _held_out(run, exact, MOST)
@@ -197,11 +199,6 @@ def _exports(directory: Path) -> list[tuple[str, str]]:
         for precision in spec.precisions
         if place_of(directory, spec.target, precision).is_dir()
     ]
-
-
-def _precisions(found: list[tuple[str, str]]) -> list[str]:
-    """float32, and the other precisions of exports that torch has too."""
-    return [FLOAT32, *(one for one in available(PROCESSOR)[1:] if any(one == precision for _, precision in found))]
 
 
 def _answering(pipe: Any, engine: Engine | None) -> Any:

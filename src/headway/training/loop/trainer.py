@@ -155,7 +155,8 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
                 shown = state.seconds
                 _show_step(job, state, share, _share(job, budget, state), progress)
             if state.step % plan.log_every == 0 or state.step == 1:
-                _log_step(job, state, plan.learning_rate * rate, norm)
+                values = {"loss": state.train_loss, "learning_rate": plan.learning_rate * rate, "norm": norm}
+                job.run.log("step", step=state.step, seconds=round(state.seconds, 3), tokens=state.tokens, **values)
     _check_end(job, now, saver, progress)
     return now
 
@@ -218,11 +219,6 @@ def _show_step(job: Job, state: State, share: float, now: float, progress: Progr
     used = state.seconds - (state.since_seconds if job.cycle else 0.0)
     left = used * (1 / max(now, 1e-9) - 1)
     progress.step(share, state.step, state.train_loss, left, state.tokens / max(state.seconds, 1e-9))
-
-
-def _log_step(job: Job, state: State, rate: float, norm: float) -> None:
-    values = {"loss": state.train_loss, "learning_rate": rate, "norm": norm}
-    job.run.log("step", step=state.step, seconds=round(state.seconds, 3), tokens=state.tokens, **values)
 
 
 def _check_end(job: Job, now: Training, saver: Saver, progress: Progress) -> None:

@@ -42,14 +42,6 @@ OFF = 0.1
 """How far the number of parameters may be from the requested one."""
 
 
-def _truth(text: str) -> bool:
-    return {"true": True, "false": False}[text]
-
-
-def _biases(text: str) -> tuple[str, ...]:
-    return () if text == "none" else tuple(text.split("+"))
-
-
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
@@ -61,14 +53,15 @@ def _or_none(kind: Callable[[str], Any]) -> Callable[[str], Any]:
     return lambda text: None if text == "none" else kind(text)
 
 
+TRUTH = {"true": True, "false": False}
 FIELDS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("positions", "norm", "norm_order", "norm_parameters", "activation"), str),
-    **dict.fromkeys(("gated", "tied", "embedding_norm", "first_norm", "embedding_scale", "qk_norm"), _truth),
+    **dict.fromkeys(("gated", "tied", "embedding_norm", "first_norm", "embedding_scale", "qk_norm"), TRUTH.__getitem__),
     **dict.fromkeys(("n_kv_heads", "d_head", "window"), _or_none(int)),
     "norm_eps": _finite,
     "d_ff": int,
     "logit_softcap": _or_none(_finite),
-    "bias": _biases,
+    "bias": lambda text: () if text == "none" else tuple(text.split("+")),
 }
 """The fields that may be changed, and the parser of each; sizes that have their own option are excluded."""
 

@@ -144,7 +144,11 @@ def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size
     facts = facts | {
         "options": recorded(chosen),
         "plan": plan.flat(),
-        "data": {**joined_before, "inputs": [str(material.file)], "fingerprint": _print(material, chosen)},
+        "data": {
+            **joined_before,
+            "inputs": [str(material.file)],
+            "fingerprint": read_input([material.file], chosen)[0].fingerprint,
+        },
         **{"validation": [], "validation_fingerprint": None, "finished": False, "checkpoints": False},
     }
     if chosen.fine_tuning.from_model is not None:
@@ -186,11 +190,6 @@ def _facts(directory: Path) -> dict[str, Any]:
     return facts or {}
 
 
-def _print(material: Material, options: TrainOptions) -> str:
-    """The fingerprint by which a run recognises these data."""
-    return read_input([material.file], options)[0].fingerprint
-
-
 def own_data(facts: dict[str, Any], length: int, folder: Path) -> Material | None:
     """The beginning of a run's training data; None if they are gone, have changed or are too large to check.
 
@@ -198,7 +197,9 @@ def own_data(facts: dict[str, Any], length: int, folder: Path) -> Material | Non
     """
     data, task = facts.get("data", {}), facts.get("task", "")
     files = [str(file) for file in data.get("inputs", [])]
-    if not files or sum(_file_size(Path(file)) for file in files) > MOST_BYTES:
+    if not files or not all(Path(file).is_file() for file in files):
+        return None
+    if sum(Path(file).stat().st_size for file in files) > MOST_BYTES:
         return None
     try:
         options = reading_options(facts, files, task)
@@ -220,8 +221,3 @@ def made_up(subject: Subject, facts: dict[str, Any], length: int, folder: Path) 
     if made is None:
         raise DoesNotApply("its run has no data, and none can be generated")
     return replace(made, options={"task": pipe.task, **made.options})
-
-
-def _file_size(file: Path) -> int:
-    """Size in bytes; too large to read for a missing file or a folder."""
-    return file.stat().st_size if file.is_file() else MOST_BYTES + 1
