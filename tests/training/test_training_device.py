@@ -59,9 +59,7 @@ def there(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.nn.Module]]:
             monkeypatch.setattr(module, "device_of", lambda asked: torch.device("cpu" if asked == "cpu" else "meta"))
     models: list[torch.nn.Module] = []
     measured = ready.measured
-    monkeypatch.setattr(
-        ready, "measured", lambda plan, model, *rest: (models.append(model), measured(plan, model, *rest))[1]
-    )
+    monkeypatch.setattr(ready, "measured", lambda trial, *rest: (models.append(trial.model), measured(trial, *rest))[1])
     with Somewhere():
         yield models
 

@@ -284,7 +284,7 @@ def _ending(
     """What is measured of the model at the end of the run, and the seconds that the end will need, by what for."""
     load = Load()
     closing = prepared.data.closing(model, prepared.limit)
-    cost = evaluation_seconds(prepared.model, prepared.batch_source, prepared.batch_seconds, sample)
+    cost = evaluation_seconds(prepared, sample)
     part = prepared.plan.evaluating.validation_part
     evaluation = 1.25 * cost * (1 + 1 / part if part > 1 else 1)
     saving = 4 * COPIES * count_parameters(prepared.model)[1] / SAVED_IN_A_SECOND

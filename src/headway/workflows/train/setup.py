@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from headway.data.batches.batch_source import BatchSource
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.dialogues import Dialogues
@@ -32,11 +31,10 @@ from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base, load_base, take_stack
 from headway.training.distributed.ranks import Ranks
-from headway.training.hardware.measure import batch_seconds, measured
+from headway.training.hardware.measure import Trial, batch_seconds, measured
 from headway.training.hardware.memory import check_room
 from headway.training.loop.budget import ENDING
 from headway.training.monitor.progress import NoProgress, Progress
-from headway.training.objective import Objective
 from headway.training.options import TrainOptions, split_seed, time_limit
 from headway.training.plan import Plan
 from headway.training.sizing.presets import with_lora
@@ -101,19 +99,11 @@ class Session:
 
 
 @dataclass
-class Prepared:
+class Prepared(Trial):
     """A run that is set up but not yet trained."""
 
     session: Session
     data: TaskData
-    plan: Plan
-    model: nn.Module
-    batch_source: BatchSource
-    objective: Objective
-    limit: float | None
-    """seconds for the whole command; None when the run is bounded by steps"""
-    batch_seconds: float
-    """what an evaluation takes on a batch"""
     base: str | None
     """the fingerprint of the base model"""
     before: dict[str, np.ndarray]
@@ -151,24 +141,23 @@ def prepare(session: Session) -> Prepared:
     limit = time_limit(options)
     left = None if limit is None else max(1.0, limit - session.seconds - ENDING)
     plan, model = _planned(session, data, left)
-    batch_source, objective = data.batch_source(plan), data.objective(plan)
-    each = 0.0 if limit is None else batch_seconds(model, batch_source, objective, plan, limit)
+    known = base.fingerprint if base is not None else None
+    trial = options, plan, model, data.batch_source(plan), data.objective(plan), limit, 0.0
+    prepared = Prepared(*trial, session, data, known, given.before)
+    if limit is not None:
+        prepared.batch_seconds = batch_seconds(prepared, limit)
     if earlier is None:
-        drawn = plan.model
-        windows, steps = options.for_tasks.validation_windows, options.run.steps
-        shown, settling = data.sampler(model), data.settling(left)
-        plan = measured(plan, model, batch_source, objective, shown, limit, each, settling, windows, steps)
-        if plan.model != drawn:
-            model = data.build(plan).to(device_of(options.runtime.device))
+        plan = measured(prepared, data.sampler(model), data.settling(left))
+        if plan.model != prepared.plan.model:
+            prepared.model = model = data.build(plan).to(device_of(options.runtime.device))
         decisions = [{**one, "option": to_change(options, session.task, one["option"])} for one in plan.decisions]
         for one in decisions:
             if one["what"] == "model" and base is None:
                 one["value"] = f"{count(count_parameters(model)[0])} parameters: {one['value']}"
-        plan = plan.but(decisions=decisions)
+        prepared.plan = plan.but(decisions=decisions)
     if not gives(model).each_token:  # it answers each text once
         limit_sequences(model, plan.length)
-    known = base.fingerprint if base is not None else None
-    return Prepared(session, data, plan, model, batch_source, objective, limit, each, known, given.before)
+    return prepared
 
 
 def _base(session: Session) -> tuple[Base | None, Tokenizer | None]:
