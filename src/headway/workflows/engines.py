@@ -30,9 +30,8 @@ from headway.tasks.registry import task_named
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.store.facts import read_facts
 from headway.workflows.bench import seconds
-from headway.workflows.evaluate import given_for
 from headway.workflows.load import load
-from headway.workflows.precisions import WRITTEN, run_to_store
+from headway.workflows.precisions import WRITTEN, held_out, run_to_store
 
 BATCHES, SINGLE = (1, 32), 8
 """Inputs at once; of single ones, several are answered in turn, since their lengths differ."""
@@ -77,7 +76,7 @@ def engines(run: str, *, limit: float, progress: Progress | None = None) -> list
     pipes = {precision: load(run, device="cpu", precision=precision) for precision in names}
     exact = pipes[FLOAT32]
     task = task_named(exact.task)
-    inputs = _held_out(run, exact, MOST)
+    inputs = held_out(run, exact, MOST)
     rows: list[Row] = []
     measured: list[tuple[Row, Callable[[], Any]]] = []
     """the row of each engine that opened, and the pipeline that it answers"""
@@ -113,7 +112,7 @@ def batch_differences(run: str) -> dict[tuple[str, str], float]:
     if not (found := _exports(directory)):
         return {}
     pipe, differences = load(run, device="cpu", precision=FLOAT32), {}
-    inputs = _held_out(run, pipe, SINGLE)
+    inputs = held_out(run, pipe, SINGLE)
     for name, precision in found:
         with suppress(InputError):
             engine = open_engine(name, directory, pipe.model, precision)
@@ -126,13 +125,6 @@ def batch_difference(pipe: Any, inputs: Sequence[Any]) -> float:
     task = task_named(pipe.task)
     answer = partial(task.comparable, pipe) if task.spec.writes else lambda some: list(pipe(list(some)))
     return apart(answer(inputs), [answer([one])[0] for one in inputs])
-
-
-def _held_out(run: str, pipe: Any, count: int) -> Sequence[Any]:
-    inputs = task_named(pipe.task).held_out_inputs(pipe, given_for(run, pipe), count)
-    if not inputs:
-        raise InputError(f"{run}: has no held-out inputs of which answers could be compared.")
-    return inputs
 
 
 def best(rows: Sequence[Row]) -> dict[str, dict[str, str]]:

@@ -26,15 +26,14 @@ from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.store.facts import read_facts
 from headway.training.store.run_directory import RunDirectory
 from headway.workflows.bench import repeated
-from headway.workflows.evaluate import evaluate, reading_options
-from headway.workflows.input import known_columns, read_input
+from headway.workflows.evaluate import evaluate, given_for
 from headway.workflows.load import load
 
 BATCHES = (1, 8, 32)
 WRITTEN = 32
 """Tokens that a language model writes for each text."""
 INPUTS = 256
-"""Inputs of the run's own data with which the speed is measured."""
+"""Held-out inputs with which the speed is measured."""
 TRIED = 16
 """Rows or windows of the held-out data that are measured first, to see how many there is time for; the fewest."""
 MEASURING = 0.6
@@ -57,15 +56,16 @@ def precisions(
     Raises InputError as ``load`` does, and where the run has no data to measure with.
     """
     progress, began = progress or NoProgress(), time.monotonic()
-    inputs = _inputs(run)
     names = available(device_of(device))
     found: list[dict[str, Any]] = []
+    inputs: list[Any] = []
     for name in names:
         progress.phase(f"{name}: speed")
         start = time.monotonic()
         pipe = load(run, device=device, precision=name)
         row: dict[str, Any] = {"precision": name, "load_seconds": time.monotonic() - start}
         each = (1 - MEASURING) * limit / len(names)
+        inputs = inputs or held_out(run, pipe, INPUTS)
         row |= {"speeds": list(_speeds(pipe, inputs, each))}
         row["bytes"] = weight_bytes(pipe.model)  # with what the first answers laid out
         found.append(row | {"metric": None, "value": None, "interval": None, "examples": 0, "units": None})
@@ -171,15 +171,11 @@ def _fastest(row: dict[str, Any]) -> float:
     return max(speed["per_second"] for speed in row["speeds"])
 
 
-def _inputs(run: str) -> list[Any]:
-    """Some inputs of the run's own data.  Raises InputError where they are not there."""
-    facts = read_facts(Path(run)) or {}
-    files = facts.get("validation") or facts.get("data", {}).get("inputs") or []
-    if not files:
-        raise InputError(f"{run}: it does not record its training data, with which its precisions could be measured.")
-    options = reading_options(facts, files, facts["task"])
-    source, found = read_input(files, options, known_columns(facts))
-    return task_named(facts["task"]).some_inputs(source, found, INPUTS)
+def held_out(run: str, pipe: Any, count: int) -> list[Any]:
+    """At most so many of the inputs that a run holds out.  Raises InputError where there are none."""
+    if not (inputs := task_named(pipe.task).held_out_inputs(pipe, given_for(run, pipe), count)):
+        raise InputError(f"{run}: has no held-out inputs of which answers could be compared.")
+    return inputs
 
 
 def _speeds(pipe: Any, inputs: list[Any], seconds: float) -> Iterator[dict[str, Any]]:
