@@ -30,6 +30,7 @@ ATTEMPTS = 3
 """How often a run may end before it is killed."""
 LIMIT = 1800.0
 """Maximum seconds of one command."""
+LATE = f"it did not end within {duration(LIMIT)}"
 POLL = 0.002
 BEGINNING = 8.0
 """Rough estimate of the seconds in which a command starts."""
@@ -69,10 +70,10 @@ class Command:
 
     def wait(self) -> None:
         """Wait for it to end.  Raises Failed if that takes too long."""
-        began = time.monotonic()
-        while self.status is None:
-            check_time(began)
-            time.sleep(10 * POLL)
+        try:
+            self._process.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            raise Failed(LATE) from None
 
     def kill(self) -> None:
         self._process.kill()
@@ -137,7 +138,8 @@ def _killed(again: Replay, run: Path, folder: Path) -> int:
         try:
             began = time.monotonic()
             while (ended := command.status) is None and not _ready(run):
-                check_time(began)
+                if time.monotonic() - began > LIMIT:
+                    raise Failed(LATE)
                 time.sleep(POLL)
         finally:
             command.kill()
@@ -163,12 +165,6 @@ def _run(words: Sequence[str], folder: Path) -> None:
             raise Failed(command.said)
     finally:
         command.kill()
-
-
-def check_time(began: float) -> None:
-    """Raise Failed if a command that began then takes too long."""
-    if time.monotonic() - began > LIMIT:
-        raise Failed(f"it did not end within {duration(LIMIT)}")
 
 
 def _losses(run: Path) -> dict[int, float]:
