@@ -41,10 +41,10 @@ SHARE = Between(0, 1, below=True)
 
 
 def option(
-    default: Any,
     text: str,
     choices: tuple[str, ...] = (),
     *,
+    default: Any = None,
     most: int | None = None,
     allowed: Between | None = None,
     duration: bool = False,

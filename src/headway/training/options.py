@@ -31,25 +31,27 @@ step by step."""
 class DataOptions:
     """What the data are, and how they are read and split."""
 
-    task: str | None = option(None, "what to train for", common=True)
-    text_column: str | None = option(None, "column of the text", common=True)
+    task: str | None = option("what to train for", common=True)
+    text_column: str | None = option("column of the text", common=True)
     label_column: str | None = option(
-        None, "column of the label, or of a pair's score; of several labels, each", common=True, several=True
+        "column of the label, or of a pair's score; of several labels, each", common=True, several=True
     )
     second_column: str | None = option(
-        None, "column of the second text of each pair (embedding), or of the target", common=True
+        "column of the second text of each pair (embedding), or of the target", common=True
     )
-    encoding: str | None = option(None, "encoding of files that are not UTF-8")
-    delimiter: str | None = option(None, "column separator [default: detected]")
-    on_bad_row: str = option("error", "stop at bad rows, or skip them (malformed: 1 % or 5 at most)", ("error", "skip"))
-    stream: bool = option(False, "read Parquet files during training: they can be larger than memory or disk")
-    tokenizer: str | None = of_new_model(None, "kind of tokenizer", ("char", "word", "wordpiece", "bpe"), common=True)
-    vocab: int | None = of_new_model(None, "maximum vocabulary size", most=2**22)
-    length: int | None = option(None, "maximum sequence length in tokens", most=2**24)
+    encoding: str | None = option("encoding of files that are not UTF-8")
+    delimiter: str | None = option("column separator [default: detected]")
+    on_bad_row: str = option(
+        "stop at bad rows, or skip them (malformed: 1 % or 5 at most)", ("error", "skip"), default="error"
+    )
+    stream: bool = option("read Parquet files during training: they can be larger than memory or disk", default=False)
+    tokenizer: str | None = of_new_model("kind of tokenizer", ("char", "word", "wordpiece", "bpe"), common=True)
+    vocab: int | None = of_new_model("maximum vocabulary size", most=2**22)
+    length: int | None = option("maximum sequence length in tokens", most=2**24)
     split_seed: int | None = option(
-        None, "seed of the held-out rows (not of running text, whose end is held out) [default: --seed]", allowed=RANDOM
+        "seed of the held-out rows (not of running text, whose end is held out) [default: --seed]", allowed=RANDOM
     )
-    known_to: str | None = option(None, "runs, by commas, whose training rows are not held out [default: --from]")
+    known_to: str | None = option("runs, by commas, whose training rows are not held out [default: --from]")
 
 
 @dataclass(frozen=True)
@@ -57,100 +59,96 @@ class RunOptions:
     """How long a run lasts, and what it saves."""
 
     time: str | None = option(
-        None,
         "time for the whole command, such as 90s, 5m or 1h [default: 5m]",
         duration=True,
         common=True,
         change="allowed",
         excludes={"steps": "a run is limited by one of them"},
     )
-    steps: int | None = of_loop(None, "number of optimizer steps, instead of a time", most=10**9, common=True)
+    steps: int | None = of_loop("number of optimizer steps, instead of a time", most=10**9, common=True)
     more_time: str | None = free(
-        None,
         "continue the run in --out for so long, with a new learning rate schedule",
         duration=True,
         excludes={"more_steps": "a run is continued by one of them"},
     )
-    more_steps: int | None = free(None, "continue the run in --out for so many steps", most=10**9)
-    epochs: int | None = of_loop(None, "maximum number of epochs", most=10**6, common=True)
-    seed: int = option(0, "random seed", allowed=RANDOM, common=True)
-    seeds: int = option(1, "train so many classifiers with different seeds and average their answers", most=10**3)
-    keep: str = of_loop("best", "weights to keep: those of the best evaluation, or the last", ("best", "last"))
+    more_steps: int | None = free("continue the run in --out for so many steps", most=10**9)
+    epochs: int | None = of_loop("maximum number of epochs", most=10**6, common=True)
+    seed: int = option("random seed", default=0, allowed=RANDOM, common=True)
+    seeds: int = option(
+        "train so many classifiers with different seeds and average their answers", default=1, most=10**3
+    )
+    keep: str = of_loop("weights to keep: those of the best evaluation, or the last", ("best", "last"), default="best")
     patience: int = of_loop(
-        0, "stop after so many evaluations without improvement; 0: the task decides", allowed=Between(0, 10**6)
+        "stop after so many evaluations without improvement; 0: the task decides", default=0, allowed=Between(0, 10**6)
     )
-    evaluations: int | None = of_loop(None, "number of evaluations during the run", most=10**6)
-    snapshots: bool = option(False, "save the model of each evaluation in snapshots/", change="free", loop=True)
+    evaluations: int | None = of_loop("number of evaluations during the run", most=10**6)
+    snapshots: bool = option("save the model of each evaluation in snapshots/", default=False, change="free", loop=True)
     on_spike: str = option(
-        "report", "what to do with a step whose loss is a spike", ("report", "skip"), change="allowed"
+        "what to do with a step whose loss is a spike", ("report", "skip"), default="report", change="allowed"
     )
-    on_save_error: str = free("continue", "what to do when a checkpoint cannot be saved", ("continue", "stop"))
-    save_every: str = free("60s", "time between checkpoints, such as 60s or 10m", duration=True)
-    log_every: int = free(10, "steps between lines of the log", most=10**9)
+    on_save_error: str = free("what to do when a checkpoint cannot be saved", ("continue", "stop"), default="continue")
+    save_every: str = free("time between checkpoints, such as 60s or 10m", default="60s", duration=True)
+    log_every: int = free("steps between lines of the log", default=10, most=10**9)
     allow_changes: bool = free(
-        False, "resume a run with the options given now, where they may change, and its own otherwise"
+        "resume a run with the options given now, where they may change, and its own otherwise", default=False
     )
-    tensorboard: bool = free(False, "also log to TensorBoard")
+    tensorboard: bool = free("also log to TensorBoard", default=False)
 
 
 @dataclass(frozen=True)
 class ArchitectureOptions:
     """The model of a run from scratch."""
 
-    preset: str | None = of_new_model(None, "model size", ("tiny", "small", "medium", "large"), common=True)
-    model: str | None = option(None, "kind of model [default: a Transformer]", MODELS)
+    preset: str | None = of_new_model("model size", ("tiny", "small", "medium", "large"), common=True)
+    model: str | None = option("kind of model [default: a Transformer]", MODELS)
     match_parameters: int | None = of_new_model(
-        None, "approximate parameters of a baseline [default: as many as the Transformer]", most=10**12
+        "approximate parameters of a baseline [default: as many as the Transformer]", most=10**12
     )
     layout: str | None = of_new_model(
-        None,
         f"parts of a published model [default: {DEFAULT}; of an encoder {ENCODER_DEFAULT}]",
         (*LAYOUTS, *ENCODER_LAYOUTS),
     )
-    config_overrides: str | None = of_new_model(
-        None, "variants of a Transformer, such as positions=alibi,norm_order=post"
-    )
-    d_model: int | None = of_new_model(None, "width of the model", most=2**17)
-    layers: int | None = of_new_model(None, "number of blocks", most=2**12)
-    heads: int | None = of_new_model(None, "attention heads per block", most=2**12)
+    config_overrides: str | None = of_new_model("variants of a Transformer, such as positions=alibi,norm_order=post")
+    d_model: int | None = of_new_model("width of the model", most=2**17)
+    layers: int | None = of_new_model("number of blocks", most=2**12)
+    heads: int | None = of_new_model("attention heads per block", most=2**12)
 
 
 @dataclass(frozen=True)
 class OptimisationOptions:
     """Batches, optimizer and regularisation."""
 
-    learning_rate: float | None = of_loop(
-        None, "maximum learning rate", allowed=Between(0, 10, above=True), common=True
-    )
-    batch_tokens: int | None = of_loop(None, "tokens per batch", most=2**31)
-    batch_size: int | None = of_loop(None, "maximum sequences per batch, for texts of different lengths", most=2**24)
-    accumulate: int = of_loop(1, "batches per step", most=2**20)
-    grow_batch: int = of_loop(1, "grow the batch to this many times its size during training", most=2**16)
-    optimizer: str | None = option(None, "optimizer", ("adam", "adamw", "muon"), loop=True)
+    learning_rate: float | None = of_loop("maximum learning rate", allowed=Between(0, 10, above=True), common=True)
+    batch_tokens: int | None = of_loop("tokens per batch", most=2**31)
+    batch_size: int | None = of_loop("maximum sequences per batch, for texts of different lengths", most=2**24)
+    accumulate: int = of_loop("batches per step", default=1, most=2**20)
+    grow_batch: int = of_loop("grow the batch to this many times its size during training", default=1, most=2**16)
+    optimizer: str | None = option("optimizer", ("adam", "adamw", "muon"), loop=True)
     weight_decay: float | None = of_loop(
-        None,
         "weight decay of matrices, per unit of learning rate; with --optimizer adam an L2 penalty, added to the "
         "gradient [default: by task; with adam 0]",
         allowed=Between(0, 10**3),
     )
     schedule: str | None = of_loop(
-        None, "learning rate schedule after warm-up", ("cosine", "linear", "inverse_sqrt", "constant_then_decay")
+        "learning rate schedule after warm-up", ("cosine", "linear", "inverse_sqrt", "constant_then_decay")
     )
     warmup: float | None = of_loop(
-        None, "share of the run for warm-up [default: 0.02; of images 0.05; with --from 0.06]", allowed=SHARE
+        "share of the run for warm-up [default: 0.02; of images 0.05; with --from 0.06]", allowed=SHARE
     )
-    max_grad_norm: float = of_loop(1.0, "maximum gradient norm, 0 to turn clipping off", allowed=Between(0, 10**9))
+    max_grad_norm: float = of_loop(
+        "maximum gradient norm, 0 to turn clipping off", default=1.0, allowed=Between(0, 10**9)
+    )
     dropout: float | None = option(
-        None, "dropout probability [default: by task; with --from the model's own]", allowed=SHARE, loop=True
+        "dropout probability [default: by task; with --from the model's own]", allowed=SHARE, loop=True
     )
     label_smoothing: float | None = of_loop(
-        None, "label smoothing: share of each target spread over all classes", allowed=SHARE
+        "label smoothing: share of each target spread over all classes", allowed=SHARE
     )
     r_drop: float | None = option(
-        None, "R-Drop weight: read batches twice, and penalise different answers", allowed=Between(0, 10**3), loop=True
+        "R-Drop weight: read batches twice, and penalise different answers", allowed=Between(0, 10**3), loop=True
     )
     average: float | None = option(
-        None, "decay of the weights' moving average (EMA), such as 0.999; 0 for none", allowed=SHARE, loop=True
+        "decay of the weights' moving average (EMA), such as 0.999; 0 for none", allowed=SHARE, loop=True
     )
 
 
@@ -158,27 +156,23 @@ class OptimisationOptions:
 class FineTuningOptions:
     """Training that starts from a pretrained model."""
 
-    from_model: str | None = option(
-        None, "pretrained model to start from: a run or a Hugging Face directory", common=True
-    )
+    from_model: str | None = option("pretrained model to start from: a run or a Hugging Face directory", common=True)
     layer_decay: float | None = of_tuning(
-        None,
-        "layer-wise learning rate decay: each block's rate over the next block's",
-        allowed=Between(0, 1, above=True),
+        "layer-wise learning rate decay: each block's rate over the next block's", allowed=Between(0, 1, above=True)
     )
-    freeze: int | None = of_tuning(
-        None, "freeze the embeddings and so many of the first blocks", allowed=Between(0, 2**12)
-    )
-    lora: int | None = of_tuning(None, "train low-rank updates of this rank (LoRA) and freeze the weights", most=2**14)
-    extend_vocab: int | None = of_tuning(None, "first add up to so many new tokens, learnt from the data", most=2**20)
+    freeze: int | None = of_tuning("freeze the embeddings and so many of the first blocks", allowed=Between(0, 2**12))
+    lora: int | None = of_tuning("train low-rank updates of this rank (LoRA) and freeze the weights", most=2**14)
+    extend_vocab: int | None = of_tuning("first add up to so many new tokens, learnt from the data", most=2**20)
     adapt: bool = of_base(
-        False,
         "first train the model to fill in masked tokens of the same texts",
+        default=False,
         excludes={"frozen": WHOLE, "contrastive": WHOLE},
     )
-    frozen: bool = of_base(False, "fit only a linear classifier on the model's vectors", excludes={"lora": ONE_WAY})
+    frozen: bool = of_base(
+        "fit only a linear classifier on the model's vectors", default=False, excludes={"lora": ONE_WAY}
+    )
     contrastive: bool = of_base(
-        False, "tune the vectors on pairs of rows (SetFit), then as --frozen", excludes={"lora": ONE_WAY}
+        "tune the vectors on pairs of rows (SetFit), then as --frozen", default=False, excludes={"lora": ONE_WAY}
     )
 
 
@@ -186,35 +180,32 @@ class FineTuningOptions:
 class TaskOptions:
     """Options of single tasks; the spec of a task names its own."""
 
-    source_language: str | None = of_base(None, "language of the sources, for a base of many languages (M2M-100)")
-    target_language: str | None = of_base(None, "language of the targets, for a base of many languages")
+    source_language: str | None = of_base("language of the sources, for a base of many languages (M2M-100)")
+    target_language: str | None = of_base("language of the targets, for a base of many languages")
     merge_labels: str | None = option(
-        None, "join labels that differ only in typing: all, or a .csv, .tsv or .json of pairs (found, meant)"
+        "join labels that differ only in typing: all, or a .csv, .tsv or .json of pairs (found, meant)"
     )
     labels_as_text: bool = option(
-        False, "take each label exactly as it is written: NA and null are classes, and so are 1.1 and 1.10"
+        "take each label exactly as it is written: NA and null are classes, and so are 1.1 and 1.10", default=False
     )
-    balance: bool = option(False, "weight the classes equally")
+    balance: bool = option("weight the classes equally", default=False)
     token_dropout: float | None = option(
-        None, "share of tokens masked in training (classification)", allowed=SHARE, loop=True
+        "share of tokens masked in training (classification)", allowed=SHARE, loop=True
     )
     mlm_probability: float | None = option(
-        None,
-        "share of tokens to predict (masked_lm) [default: 0.3, with --from 0.15]",
-        allowed=Between(0, 0.8, above=True),
+        "share of tokens to predict (masked_lm) [default: 0.3, with --from 0.15]", allowed=Between(0, 0.8, above=True)
     )
-    whole_words: bool = option(False, "mask whole words (masked_lm)")
+    whole_words: bool = option("mask whole words (masked_lm)", default=False)
     validation_windows: int | None = option(
-        None,
         "evaluate so many evenly spaced windows of the held-out text during training [default: what the time allows]",
         most=10**9,
     )
     bpe_dropout: float | None = option(
-        None, "BPE dropout: share of merges skipped in each epoch (translation)", allowed=SHARE
+        "BPE dropout: share of merges skipped in each epoch (translation)", allowed=SHARE
     )
-    image_size: int | None = of_new_model(None, "side in pixels to which images are resized", most=2**14)
-    patch_size: int | None = of_new_model(None, "side of a patch in pixels (images)", most=2**14)
-    augment: str | None = option(None, "image augmentation in training [default: usual]", AUGMENT)
+    image_size: int | None = of_new_model("side in pixels to which images are resized", most=2**14)
+    patch_size: int | None = of_new_model("side of a patch in pixels (images)", most=2**14)
+    augment: str | None = option("image augmentation in training [default: usual]", AUGMENT)
 
 
 @dataclass(frozen=True)
@@ -222,27 +213,25 @@ class RuntimeOptions:
     """Device, precision and processes."""
 
     device: str = option(
-        "auto",
         "device: auto, cpu, cuda, cuda:N or mps; auto is a GPU if PyTorch finds one",
+        default="auto",
         common=True,
         change="allowed",
     )
     precision: str | None = option(
-        None,
         "precision [default: the faster one here; without --time bfloat16 where the processor has instructions for it]",
         ("float32", "bfloat16"),
         change="allowed",
     )
     products: str | None = option(
-        None,
         "library of float32 products on a CPU [default: the faster one here; without --time torch's]",
         ("torch", "onednn"),
         change="allowed",
     )
-    threads: int | None = option(None, "processor threads", most=2**10, change="allowed")
-    workers: int = free(0, "processes that prepare batches during training", allowed=Between(0, 2**8))
-    shard: bool = free(False, "shard the weights over the processes that torchrun started (FSDP)")
-    checkpoint_activations: bool = free(False, "activation checkpointing: less memory, more time")
+    threads: int | None = option("processor threads", most=2**10, change="allowed")
+    workers: int = free("processes that prepare batches during training", default=0, allowed=Between(0, 2**8))
+    shard: bool = free("shard the weights over the processes that torchrun started (FSDP)", default=False)
+    checkpoint_activations: bool = free("activation checkpointing: less memory, more time", default=False)
 
 
 @dataclass(frozen=True, init=False)
