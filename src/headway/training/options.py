@@ -9,6 +9,7 @@ from headway.data.images.image_table import AUGMENT
 from headway.errors import InputError
 from headway.io.quantities import parse_seconds, time_text
 from headway.training.grouped import Grouped, entries
+from headway.training.loop.schedule import SCHEDULES
 from headway.training.option_fields import DEFAULT_TIME, SHARE, Between, check_together, check_value, flag, option
 from headway.training.sizing.layouts import DEFAULT, ENCODER_DEFAULT, ENCODER_LAYOUTS, LAYOUTS
 
@@ -129,9 +130,7 @@ class OptimisationOptions:
         "gradient [default: by task; with adam 0]",
         allowed=Between(0, 10**3),
     )
-    schedule: str | None = of_loop(
-        "learning rate schedule after warm-up", ("cosine", "linear", "inverse_sqrt", "constant_then_decay")
-    )
+    schedule: str | None = of_loop("learning rate schedule after warm-up", SCHEDULES)
     warmup: float | None = of_loop(
         "share of the run for warm-up [default: 0.02; of images 0.05; with --from 0.06]", allowed=SHARE
     )
