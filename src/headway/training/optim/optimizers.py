@@ -174,7 +174,7 @@ def optimizers(
         result.append(Muon(muons, momentum=muon.momentum, dtype=getattr(torch, precision)))
     adam = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
     if adams:
-        result.append(adam(adams, betas=tuple(muon.betas) if muons else ADAM_BETAS, eps=1e-8, fused=True))
+        result.append(adam(adams, betas=(muon.betas[0], muon.betas[1]) if muons else ADAM_BETAS, eps=1e-8, fused=True))
     for optimizer in result:
         for group in optimizer.param_groups:
             group["peak"] = group["lr"]

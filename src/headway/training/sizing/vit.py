@@ -137,11 +137,12 @@ def vit_plan(options: TrainOptions, patches: Patches, source: ImageTable, count:
 def fine_tune_vit_plan(options: TrainOptions, config: TransformerConfig, patches: Patches, count: int) -> Plan:
     """The plan of a classifier that begins from a pretrained ViT, on ``count`` images."""
     plan = fine_tune_rows_plan(options, config, [patches.tokens] * count, patches.tokens, FINE_TUNE_PASSES)
+    model, *others = plan.decisions
     return plan.but(
         patches=asdict(patches),
         augment=options.for_tasks.augment or AUGMENT[1],
         batch_tokens=tokens_of_rows(options, patches.tokens, FINE_TUNE_BATCH * patches.tokens),
-        decisions=[*plan.decisions, *map(asdict, _augmented(options))],
+        decisions=[model, *map(asdict, _augmented(options)), *others],
     )
 
 

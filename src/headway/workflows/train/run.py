@@ -162,7 +162,7 @@ def _adapt(session: Session) -> None:
             allow_changes=options.run.allow_changes,
         )
         progress.say("first: pretraining on the texts without labels (--adapt)")
-        how = {"out": out, "started": session.started, "progress": progress}
+        how: dict[str, Any] = {"out": out, "started": session.started, "progress": progress}
         run_training(session.inputs, alone, validation=session.validation, **how)
         progress.say("now: training on the labels")
     except InputError:
