@@ -1,17 +1,9 @@
 """What an encoder-decoder on pairs of texts will be, by a rule.
 
-Few pairs want a small model and few subwords; by their number, the first row that has room for them:
-
-    pairs up to     width   layers   subwords
-          5,000       128     2+2       1,000
-         20,000       128     3+3       4,000
-        100,000       128     4+4       8,000
-      1,000,000       256     5+5      16,000
-              -       512     6+6      32,000
-
-Where the time is not enough for LEAST_PASSES over the pairs, the model is that of an earlier row.  The more often the
-same pairs are read, the more is dropped (DROPOUTS).  The layout is M2M-100's: norms before each layer, sinusoids, ReLU,
-one table of token vectors for source, target and logits.
+Few pairs want a small model and few subwords: by their number, the first of ROWS that has room for them.  Where the
+time is not enough for LEAST_PASSES over the pairs, the model is that of an earlier row.  The more often the same pairs
+are read, the more is dropped (DROPOUTS).  The layout is M2M-100's: norms before each layer, sinusoids, ReLU, one table
+of token vectors for source, target and logits.
 """
 
 from dataclasses import asdict, dataclass
@@ -30,12 +22,14 @@ from headway.training.sizing.presets import PRESETS, given_or, head_count, new_p
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table above."""
+    """A size, for up to so many pairs."""
 
     pairs: float
     width: int
     layers: int
+    """of the encoder, and as many of the decoder"""
     vocab: int
+    """subwords"""
 
 
 ROWS = (
