@@ -4,15 +4,17 @@ A checkpoint is a directory ``step-N``: tensors in ``model.safetensors``, ``best
 and, all others, ``tensors.safetensors``; all else in ``state.json``, and last a ``MANIFEST.json`` with the size and
 SHA-256 of each file.  It is written under a temporary name, flushed to disk and renamed, so a directory of that name
 is complete; the newest one is found by checking, never by a pointer.  Weights that the saved model of a finished run
-also holds are not stored a second time (``training.store.kept_once``).
+holds bit for bit are not stored a second time (``training.store.cleaning``): the manifest names them under ELSEWHERE
+with a SHA-256 of their values, by which they are checked when they are read from the saved model.
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +25,20 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from headway.errors import InputError, RunFailed
+from headway.hub.directory import load_model
+from headway.hub.safe.weights import FILE as MODEL
 from headway.io.atomic_write import flush, new_mode, remove_left_behind, temporary, why_not, write_json
 from headway.io.digest import sha256
 from headway.models.own import OwnConfig
 from headway.training.distributed.ranks import Ranks
-from headway.training.store.kept_once import ELSEWHERE, from_saved_model, problem_elsewhere
 
 FORMAT = 1
 KEPT = 2
 """How many checkpoints are kept: the newest, and one in case it is lost."""
 WEIGHTS = ("model", "best", "average")
 """The kinds of tensors that have a file of their own, each as large as the model."""
+ELSEWHERE = "in_saved_model"
+"""The key of a manifest: kind of weights -> the names of their tensors and the SHA-256 of these."""
 
 
 class SaveFailed(RunFailed):
@@ -240,7 +245,7 @@ def _tensors(path: Path, model: nn.Module | None) -> dict[str, Tensor]:
         from headway.training.distributed.sharding import load_parts
 
         return load_parts(path, model)
-    manifest = json.loads((path / "MANIFEST.json").read_text(encoding="utf-8"))
+    manifest = manifest_of(path)
     names = [name for name in manifest["files"] if name.endswith(".safetensors")]
     found = {key: tensor for name in names for key, tensor in load_file(path / name).items()}
     return found | from_saved_model(path, manifest.get(ELSEWHERE, {}))
@@ -263,7 +268,7 @@ def _problem(path: Path) -> str | None:
         if not file.is_file():  # reading a pipe would block, reading a device never ends
             return f"{file.name} is not a regular file"
     try:
-        manifest = json.loads((path / "MANIFEST.json").read_text(encoding="utf-8"))
+        manifest = manifest_of(path)
         if manifest["format"] != FORMAT:
             return f"format {manifest['format']}, expected {FORMAT}"
         if path.name != f"step-{manifest['step']}":
@@ -282,3 +287,55 @@ def _problem(path: Path) -> str | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         return "MANIFEST.json is damaged"
     return None
+
+
+def from_saved_model(checkpoint: Path, elsewhere: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors of a checkpoint that the run's saved model holds, by their names in the checkpoint."""
+    if not elsewhere:
+        return {}
+    saved = saved_weights(checkpoint) or {}
+    return {
+        name: saved[name.removeprefix(f"{kind}.")].detach().clone()
+        for kind, facts in elsewhere.items()
+        for name in facts["names"]
+    }
+
+
+def problem_elsewhere(checkpoint: Path, elsewhere: Mapping[str, Any]) -> str | None:
+    """What is wrong with the tensors that the saved model should hold, or None."""
+    try:
+        found = from_saved_model(checkpoint, elsewhere)
+    except KeyError:
+        found = {}
+    for kind, facts in elsewhere.items():
+        names = sorted(facts["names"])
+        if not set(names) <= set(found) or digest_of((name, found[name]) for name in names) != facts["sha256"]:
+            return f"its {kind} weights were kept in {checkpoint.parent.parent / MODEL}, which now holds another model"
+    return None
+
+
+def saved_weights(checkpoint: Path) -> dict[str, Tensor] | None:
+    """The parameters of the run's saved model by our names; None where it cannot be read."""
+    with contextlib.suppress(InputError, OSError):
+        return dict(load_model(checkpoint.parent.parent).named_parameters())  # of RUN/checkpoints/step-N
+    return None
+
+
+def digest_of(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """The SHA-256 of the names and values of tensors."""
+    digest = hashlib.sha256()
+    for name, tensor in tensors:
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(bytes_of(tensor))
+    return digest.hexdigest()
+
+
+def bytes_of(tensor: Tensor) -> Any:
+    """The bytes of a tensor, as a buffer."""
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+
+
+def manifest_of(checkpoint: Path) -> dict[str, Any]:
+    """The manifest of a checkpoint.  Raises OSError or ValueError."""
+    found: dict[str, Any] = json.loads((checkpoint / "MANIFEST.json").read_text(encoding="utf-8"))
+    return found

@@ -1,14 +1,32 @@
-"""Removing what is not needed to use or to resume a run."""
+"""Removing what is not needed to use or to resume a run: a checkpoint omits weights that the saved model holds.
+
+Before such a run is trained on, ``restore_weights`` writes them into the checkpoint again, since training replaces the
+saved model.
+"""
 
 import contextlib
 import shutil
 from pathlib import Path
 
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
 from headway.errors import InputError
-from headway.io.atomic_write import remove_left_behind
+from headway.io.atomic_write import remove_left_behind, write_json, write_whole
+from headway.io.digest import sha256
 from headway.training.monitor.progress import Progress
-from headway.training.store.checkpoint import damaged, newest, remove_checkpoint, remove_older
-from headway.training.store.kept_once import drop_duplicate_weights
+from headway.training.store.checkpoint import (
+    ELSEWHERE,
+    bytes_of,
+    damaged,
+    digest_of,
+    from_saved_model,
+    manifest_of,
+    newest,
+    remove_checkpoint,
+    remove_older,
+    saved_weights,
+)
 from headway.training.store.run_directory import RunDirectory
 from headway.training.store.sizes import ADAPTED, MEMBER, SNAPSHOTS, sizes
 from headway.training.store.trained_texts import TEXTS
@@ -93,3 +111,47 @@ def _keep_newest(places: Path, *, finished: bool) -> None:
             remove_checkpoint(path)
     if finished:
         drop_duplicate_weights(whole)
+
+
+def drop_duplicate_weights(checkpoint: Path) -> None:
+    """Remove from a checkpoint the weights that the run's saved model holds bit for bit.
+
+    The checkpoint is complete at every moment: its manifest is replaced first, then unlisted files are removed.
+    """
+    manifest = manifest_of(checkpoint)
+    kinds = [kind for kind in ("best", "average", "model") if f"{kind}.safetensors" in manifest["files"]]
+    saved = (saved_weights(checkpoint) if kinds else None) or {}
+    left, elsewhere = dict(manifest["files"]), dict(manifest.get(ELSEWHERE, {}))
+    for kind in kinds:
+        tensors = load_file(checkpoint / f"{kind}.safetensors")
+        own = {name: saved.get(name.removeprefix(f"{kind}.")) for name in tensors}
+        if tensors and all(_same(tensor, own[name]) for name, tensor in tensors.items()):
+            elsewhere[kind] = {"names": sorted(tensors), "sha256": digest_of(sorted(tensors.items()))}
+            del left[f"{kind}.safetensors"]
+    if len(left) < len(manifest["files"]):
+        write_json(checkpoint / "MANIFEST.json", {**manifest, "files": left, ELSEWHERE: elsewhere})
+    for path in checkpoint.glob("*.safetensors"):
+        if path.name not in left:
+            path.unlink()
+
+
+def restore_weights(checkpoint: Path) -> None:
+    """Write back into a checkpoint what ``drop_duplicate_weights`` removed.  Raises OSError where the disk is full."""
+    manifest = manifest_of(checkpoint)
+    if not (elsewhere := manifest.get(ELSEWHERE)):
+        return
+    files = dict(manifest["files"])
+    for kind in elsewhere:
+        tensors = from_saved_model(checkpoint, {kind: elsewhere[kind]})
+        place = checkpoint / f"{kind}.safetensors"
+        write_whole(place, lambda temporary, tensors=tensors: save_file(tensors, temporary))  # type: ignore[misc]
+        files[place.name] = {"bytes": place.stat().st_size, "sha256": sha256(place)}
+    whole = {key: value for key, value in manifest.items() if key != ELSEWHERE}
+    write_json(checkpoint / "MANIFEST.json", {**whole, "files": files})
+
+
+def _same(one: Tensor, other: Tensor | None) -> bool:
+    """Whether two tensors are the same bit for bit."""
+    if other is None or one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return bool((bytes_of(one) == bytes_of(other)).all())

@@ -32,9 +32,8 @@ from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.option_fields import DEFAULT_TIME
 from headway.training.options import TrainOptions
 from headway.training.store.checkpoint import newest_checkpoint, put_back, saving, trained
-from headway.training.store.cleaning import keep_once
+from headway.training.store.cleaning import keep_once, restore_weights
 from headway.training.store.facts import read_facts
-from headway.training.store.kept_once import restore_weights
 from headway.training.store.run_directory import ReadOnlyRun, RunDirectory, clock
 from headway.training.store.sizes import ADAPTED
 from headway.workflows.train.check import read_checked
