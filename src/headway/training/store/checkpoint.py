@@ -291,9 +291,7 @@ def _problem(path: Path) -> str | None:
 
 def from_saved_model(checkpoint: Path, elsewhere: Mapping[str, Any]) -> dict[str, Tensor]:
     """The tensors of a checkpoint that the run's saved model holds, by their names in the checkpoint."""
-    if not elsewhere:
-        return {}
-    saved = saved_weights(checkpoint) or {}
+    saved = saved_weights(checkpoint) if elsewhere else {}
     return {
         name: saved[name.removeprefix(f"{kind}.")].detach().clone()
         for kind, facts in elsewhere.items()
@@ -314,11 +312,11 @@ def problem_elsewhere(checkpoint: Path, elsewhere: Mapping[str, Any]) -> str | N
     return None
 
 
-def saved_weights(checkpoint: Path) -> dict[str, Tensor] | None:
-    """The parameters of the run's saved model by our names; None where it cannot be read."""
+def saved_weights(checkpoint: Path) -> dict[str, Tensor]:
+    """The parameters of the run's saved model by our names; nothing where it cannot be read."""
     with contextlib.suppress(InputError, OSError):
         return dict(load_model(checkpoint.parent.parent).named_parameters())  # of RUN/checkpoints/step-N
-    return None
+    return {}
 
 
 def digest_of(tensors: Iterable[tuple[str, Tensor]]) -> str:

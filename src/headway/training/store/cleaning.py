@@ -120,7 +120,7 @@ def drop_duplicate_weights(checkpoint: Path) -> None:
     """
     manifest = manifest_of(checkpoint)
     kinds = [kind for kind in ("best", "average", "model") if f"{kind}.safetensors" in manifest["files"]]
-    saved = (saved_weights(checkpoint) if kinds else None) or {}
+    saved = saved_weights(checkpoint) if kinds else {}
     left, elsewhere = dict(manifest["files"]), dict(manifest.get(ELSEWHERE, {}))
     for kind in kinds:
         tensors = load_file(checkpoint / f"{kind}.safetensors")
