@@ -3,7 +3,7 @@
 Letters: L layers, T tokens of the last axis, D width, V vocabulary, C classes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -31,6 +31,7 @@ MOST_LOGITS = 30_000_000
 """Logits of all layers and tokens together: 120 MB of them."""
 SHOWN_POSITIONS = 64
 Head = tuple[str, int, int]
+Names = Callable[[int], str]
 
 
 @isolated()
@@ -85,7 +86,7 @@ def inside_details(pipe: Pipeline, inside: Inside, at: int | None = None, off: S
                 inside_axis: _rounded(values[0])
                 for inside_axis, values in zip(inside.tokens, by_kind.values(), strict=True)
             }
-        details["lens"], details["why"] = _lens(model, inputs, inside, names, where)
+        details["lens"], details["why"] = _lens(model, inputs, inside, names, output.shape[-1], where)
     if off:
         details["without"] = _without(pipe, model, inputs, off, output, where, names)
     return details
@@ -111,42 +112,31 @@ def _position(pipe: Pipeline, inside: Inside, axis: str, at: int | None) -> int:
     return at
 
 
-def _names(pipe: Pipeline, count: int) -> list[str] | None:
-    """The names of outputs: labels, or tokens; None for vectors."""
+def _names(pipe: Pipeline, count: int) -> Names | None:
+    """The names of outputs by their numbers: labels, or tokens; None for vectors."""
     labels = getattr(pipe, "labels", None)
     if labels is not None and len(labels) == count:
-        return list(labels)
+        return list(labels).__getitem__
     tokenizer = getattr(pipe.tokenizer, "target", pipe.tokenizer)
     if getattr(pipe, "pooled", None) is None and abs(len(tokenizer.tokens) - count) < 1000:
-        return _Tokens(tokenizer, count)
+        return lambda number: token_names(tokenizer, [number])[0]
     return None
 
 
-class _Tokens(list[str]):
-    """The names of a vocabulary, each made when it is asked for."""
-
-    def __init__(self, tokenizer: Any, count: int):
-        super().__init__([""] * count)
-        self.tokenizer = tokenizer
-
-    def __getitem__(self, number: Any) -> Any:
-        return token_names(self.tokenizer, [number])[0]
-
-
-def _best(logits: Tensor, names: list[str], most: int) -> list[dict[str, Any]]:
+def _best(logits: Tensor, names: Names, most: int) -> list[dict[str, Any]]:
     likely = logits.softmax(dim=-1)
     top = logits.topk(min(most, len(logits)))
     return [
-        {"name": names[i], "logit": round(value, 4), "probability": round(float(likely[i]), 6)}
+        {"name": names(i), "logit": round(value, 4), "probability": round(float(likely[i]), 6)}
         for value, i in zip(top.values.tolist(), top.indices.tolist(), strict=True)
     ]
 
 
 def _lens(
-    model: Any, inputs: list[Tensor], inside: Inside, names: list[str], where: int | None
+    model: Any, inputs: list[Tensor], inside: Inside, names: Names, count: int, where: int | None
 ) -> tuple[dict[str, Any] | None, str | None]:
     depth, length = model.config.n_layers + 1, len(list(inside.tokens.values())[-1])
-    if depth * length * len(names) > MOST_LOGITS:
+    if depth * length * count > MOST_LOGITS:
         return None, "the text is too long for the logits of every layer; give a shorter one"
     try:
         logits = logit_lens(model, *inputs)[:, 0].float().cpu()  # (L + 1, T, V) or (L + 1, C)
@@ -156,7 +146,7 @@ def _lens(
     if where is None:
         top, best = top[:, None], best[:, None]
     table = [
-        [{"name": names[i], "probability": round(p, 4)} for p, i in zip(ps, ids, strict=True)]
+        [{"name": names(i), "probability": round(p, 4)} for p, i in zip(ps, ids, strict=True)]
         for ps, ids in zip(top.tolist(), best.tolist(), strict=True)
     ]
     chosen = logits if where is None else logits[:, where]
@@ -190,7 +180,7 @@ def _without(
     off: Sequence[Head],
     whole: Tensor,
     where: int | None,
-    names: list[str] | None,
+    names: Names | None,
 ) -> dict[str, Any]:
     """The outputs with some heads switched off."""
     try:
@@ -205,7 +195,7 @@ def _without(
     change = torch.nn.functional.kl_div(after.log_softmax(-1), before.log_softmax(-1), reduction="sum", log_target=True)
     likely = after.softmax(dim=-1)
     same = [
-        {"name": names[i], "before": round(float(before.softmax(-1)[i]), 6), "after": round(float(likely[i]), 6)}
+        {"name": names(i), "before": round(float(before.softmax(-1)[i]), 6), "after": round(float(likely[i]), 6)}
         for i in _union(before, after)
     ]
     return {"outputs": _best(after, names, BEST_BY_LAYER), "compared": same, "change": round(float(change), 6)}
