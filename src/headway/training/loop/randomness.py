@@ -27,15 +27,11 @@ def random_states(device: torch.device, ranks: Ranks) -> dict[str, Tensor]:
     return found
 
 
-def set_random_states(device: torch.device, tensors: dict[str, Tensor], ranks: Ranks) -> bool:
-    """Restore this rank's part of what ``random_states`` returned; returns whether it was there.
-
-    It is missing where the run had fewer ranks before: then the state is not changed.
-    """
+def set_random_states(device: torch.device, tensors: dict[str, Tensor], ranks: Ranks) -> None:
+    """Restore this rank's part of what ``random_states`` returned; nothing where the run had fewer ranks before."""
     state = {name: tensors[_of_rank(name, ranks.rank)] for name in (CPU, GPU) if _of_rank(name, ranks.rank) in tensors}
     if CPU in state:
         set_random_state(device, state)
-    return CPU in state
 
 
 def _of_rank(name: str, rank: int) -> str:
