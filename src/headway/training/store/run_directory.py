@@ -297,16 +297,12 @@ def _token_ids(tokenizer: Tokenizer, known: dict[str, Any]) -> dict[str, Any]:
 
     A base may have several end-of-text tokens, including the tokenizer's.
     """
-
-    def first(*choices: int | None) -> int | None:
-        return next((choice for choice in choices if choice is not None), None)
-
-    found: dict[str, Any] = {
-        "pad_token_id": tokenizer.pad,
-        "bos_token_id": first(tokenizer.begin_of_text, tokenizer.cls, tokenizer.end_of_text),
-        "eos_token_id": first(tokenizer.end_of_text, tokenizer.sep),
+    choices: dict[str, tuple[Any, ...]] = {
+        "pad_token_id": (tokenizer.pad, known.get("pad_token_id")),
+        "bos_token_id": (tokenizer.begin_of_text, tokenizer.cls, tokenizer.end_of_text, known.get("bos_token_id")),
+        "eos_token_id": (tokenizer.end_of_text, tokenizer.sep, known.get("eos_token_id")),
     }
-    found = {key: known.get(key) if value is None else value for key, value in found.items()}
+    found = {key: next((one for one in ids if one is not None), None) for key, ids in choices.items()}
     ends = known.get("eos_token_id")
     if isinstance(ends, list) and found["eos_token_id"] in ends:
         found["eos_token_id"] = ends
