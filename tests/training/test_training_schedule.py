@@ -4,9 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from headway.training.loop import budget
-from headway.training.loop.budget import StepBudget, TimeBudget
-from headway.training.loop.schedule import FLOOR, SCHEDULES, accumulation, factor
+from headway.training.loop import schedule
+from headway.training.loop.schedule import FLOOR, SCHEDULES, StepBudget, TimeBudget, accumulation, factor
 
 SHARES = [n / 997 for n in range(998)]
 
@@ -59,7 +58,7 @@ def test_steps_are_counted_and_never_exceed_the_whole():
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     clock = SimpleNamespace(now=1000.0)
     clock.monotonic = lambda: clock.now
-    monkeypatch.setattr(budget, "time", clock)
+    monkeypatch.setattr(schedule, "time", clock)
     return clock
 
 

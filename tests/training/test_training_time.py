@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.training.loop.budget import ENDING, MOST_LOAD, Load
+from headway.training.loop.schedule import ENDING, MOST_LOAD, Load
 
 WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "over", "mat", "hill", "red", "blue", "slow", "quick"]
 SMALL = {"d_model": 16, "layers": 1, "heads": 2, "length": 32, "threads": 1, "quiet": True}
@@ -29,8 +29,8 @@ def test_the_clock_starts_with_the_process(headway_command: Callable, tmp_path: 
 
 def test_a_busy_machine_gets_more_time_for_its_end(monkeypatch: pytest.MonkeyPatch):
     wall, worked = [100.0], [7.0]
-    monkeypatch.setattr("headway.training.loop.budget.time.monotonic", lambda: wall[0])
-    monkeypatch.setattr("headway.training.loop.budget.time.thread_time", lambda: worked[0])
+    monkeypatch.setattr("headway.training.loop.schedule.time.monotonic", lambda: wall[0])
+    monkeypatch.setattr("headway.training.loop.schedule.time.thread_time", lambda: worked[0])
     load, found = Load(), []
     for wall[0], worked[0] in ((101.0, 8.0), (103.0, 8.0), (200.0, 8.0)):
         found.append(load.ending)

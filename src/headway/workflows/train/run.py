@@ -26,7 +26,7 @@ from headway.training.distributed.ranks import Ranks
 from headway.training.distributed.sharding import put_together, recompute_activations, shard
 from headway.training.hardware.measure import SAVED_IN_A_SECOND, evaluation_seconds
 from headway.training.hardware.memory import out_of_memory, try_longest
-from headway.training.loop.budget import Budget, Load, StepBudget, TimeBudget
+from headway.training.loop.schedule import Budget, Load, StepBudget, TimeBudget
 from headway.training.loop.trainer import Interrupted, Job, Saved, held_out_metrics, train
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.option_fields import DEFAULT_TIME

@@ -33,7 +33,7 @@ from headway.training.base import Base, load_base, take_stack
 from headway.training.distributed.ranks import Ranks
 from headway.training.hardware.measure import Trial, batch_seconds, measured
 from headway.training.hardware.memory import check_room
-from headway.training.loop.budget import ENDING
+from headway.training.loop.schedule import ENDING
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.options import TrainOptions, split_seed, time_limit
 from headway.training.plan import Plan
