@@ -71,7 +71,7 @@ def load(
     facts = read_facts(directory)
     check_files(directory, facts)
     choice = choose(engine, precision, facts, chosen, Path(path))
-    pipe = pipeline_of(load_model(directory, choice.of_torch if chosen.type == "cpu" else None), directory)
+    pipe = pipeline_of(load_model(directory, choice.of_torch if chosen.type == "cpu" else None), directory, facts)
     if task is not None and pipe.task != task:
         raise InputError(f"{path}: this is a model for {pipe.task}, not for {task}.")
     pipe.model.to(chosen)
@@ -118,12 +118,12 @@ def load_model(directory: Path, precision: str | None = None) -> nn.Module:
     return hub.load_model(directory, build_own=build, precision=precision)
 
 
-def pipeline_of(model: Any, directory: Path, *, alone: bool = False) -> Pipeline:
-    """The pipeline of a model that was loaded from ``directory``.
+def pipeline_of(model: Any, directory: Path, facts: dict[str, Any] | None = None, *, alone: bool = False) -> Pipeline:
+    """The pipeline of a model that was loaded from ``directory``; ``facts`` are its headway.json, if that was read.
 
     ``alone`` ignores the other members of a run with several seeds.  Raises InputError as ``load`` does.
     """
-    facts = read_facts(directory) or {}
+    facts = facts or read_facts(directory) or {}
     facts = {key: value for key, value in facts.items() if key != "members"} if alone else facts
     named = facts.get("task")
     if named is not None and named not in NAMES:
