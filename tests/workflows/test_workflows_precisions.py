@@ -1,6 +1,7 @@
 """What each precision costs and gives: measured on the run's data, stored in the run, and taken when it is loaded."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -92,12 +93,13 @@ def test_without_time_the_metric_is_left_out(run, monkeypatch):
     assert all(row["value"] is None for row in precisions(str(run), limit=-1.0))
 
 
-def test_a_directory_that_is_no_run_stores_nothing(tmp_path):
+def test_a_directory_that_is_no_run_stores_nothing(run, tmp_path):
     with pytest.raises(InputError, match=r"no headway\.json"):
         stored(tmp_path, [made(1.0, 1.0, "float32")], None)
     assert not list(tmp_path.iterdir())
+    (shutil.copytree(run, tmp_path / "model") / "headway.json").unlink()
     with pytest.raises(InputError, match="does not record its training data"):
-        precisions(str(tmp_path), limit=1.0)
+        precisions(str(tmp_path / "model"), limit=1.0)
 
 
 @pytest.mark.parametrize(
