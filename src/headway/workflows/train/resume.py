@@ -117,9 +117,10 @@ def _inputs(source: Corpus | Table) -> list[str]:
 
 
 def check_same_data(
-    earlier: dict[str, Any], prints: dict[str, str | None], source: Corpus | Table, run: RunDirectory
+    earlier: dict[str, Any], source: Corpus | Table, held_out: Corpus | Table | None, run: RunDirectory
 ) -> None:
     """Check that the data of an earlier run are unchanged.  Raises InputError otherwise; it names the shards."""
+    prints = fingerprints(source, held_out)
     before = {"data": earlier["data"].get("fingerprint"), "validation": earlier.get("validation_fingerprint")}
     if before["data"] != prints["data"]:
         others = source.changed(earlier["data"].get("shards", [])) if isinstance(source, Streamed) else []

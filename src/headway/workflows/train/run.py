@@ -38,7 +38,7 @@ from headway.training.store.run_directory import ReadOnlyRun, RunDirectory, cloc
 from headway.training.store.sizes import ADAPTED
 from headway.workflows.train.check import read_checked
 from headway.workflows.train.outcome import finish, finish_fitted, known_signs, measured
-from headway.workflows.train.resume import BOUNDS, as_continued, changes, check_same_data, fingerprints, recorded
+from headway.workflows.train.resume import BOUNDS, as_continued, changes, check_same_data, recorded
 from headway.workflows.train.setup import Prepared, Session, prepare, record_start, say_plan, try_saving
 
 COMPLETE = "this run is complete. --more-time 5m continues it; name another directory with --out to start over."
@@ -131,7 +131,7 @@ def _opened(
     session = Session(options, *data, progress, started, run, ranks, inputs, validation, command)
     session.earlier, session.changed, session.once_more = earlier, changed, once_more
     if earlier is not None:
-        check_same_data(earlier, fingerprints(session.source, session.held_out), session.source, run)
+        check_same_data(earlier, session.source, session.held_out, run)
     return session
 
 

@@ -15,7 +15,7 @@ from headway.training.store.facts import read_facts, write_facts
 from headway.training.store.run_directory import RunDirectory, copy_run
 from headway.workflows.evaluate import evaluate
 from headway.workflows.input import read_input, validation_input
-from headway.workflows.train.resume import BOUNDS, changes, check_same_data, fingerprints, recorded
+from headway.workflows.train.resume import BOUNDS, changes, check_same_data, recorded
 from headway.workflows.train.run import run_training
 
 
@@ -44,7 +44,7 @@ def run_seeds(
         if "members" not in before:
             raise InputError(f"{out}: holds another run; name another directory with --out.")
         changes(before, options.but(allow_changes=False), run)
-        check_same_data(before, fingerprints(source, validation_input(validation, options, found)), source, run)
+        check_same_data(before, source, validation_input(validation, options, found), run)
         progress.say(f"{out}: this run is complete; use another --out to start over.")
         return run
     if bounds := options.given(BOUNDS):
