@@ -39,30 +39,21 @@ MOST_BYTES = 1 << 25
 
 @dataclass(frozen=True)
 class Size:
-    """The amount of training, by the number of weights and the task."""
+    """The amount of training."""
 
     weights: int
-    task: str
+    tokens: int
+    """of a batch, at most"""
+    options: dict[str, Any]
+    """of every replay"""
 
-    @property
-    def large(self) -> bool:
-        """Whether the number of steps is small."""
-        return self.weights >= LARGE
-
-    @property
-    def steps(self) -> int:
-        """Optimiser steps."""
-        return FEW_STEPS if self.large else STEPS
-
-    @property
-    def tokens(self) -> int:
-        """Maximum tokens of a batch."""
-        return max(LEAST_TOKENS, int(WORK / (6 * self.weights)))
-
-    def options(self) -> dict[str, Any]:
-        """Options of every replay."""
-        evaluations = 1 if self.large or spec(self.task).writes == "targets" else EVALUATIONS
-        return {"steps": self.steps, "evaluations": evaluations, "log_every": 1, "on_save_error": "stop"}
+    @classmethod
+    def of(cls, weights: int, task: str) -> "Size":
+        """By the number of weights and the task; a large model takes few steps."""
+        large, tokens = weights >= LARGE, max(LEAST_TOKENS, int(WORK / (6 * weights)))
+        evaluations = 1 if large or spec(task).writes == "targets" else EVALUATIONS
+        how = {"steps": FEW_STEPS if large else STEPS, "evaluations": evaluations}
+        return cls(weights, tokens, {**how, "log_every": 1, "on_save_error": "stop"})
 
 
 @dataclass(frozen=True)
@@ -108,7 +99,7 @@ def replay(subject: Subject, directory: Path, folder: Path) -> Replay:
     member = best_member(directory)
     directory = (directory if member is None else directory / member).absolute()
     facts = _facts(directory)
-    size = Size(sum(p.numel() for p in subject.one.parameters()), subject.pipe.task)
+    size = Size.of(sum(p.numel() for p in subject.one.parameters()), subject.pipe.task)
     return _of_run(subject, directory, facts, size, folder) if facts else _of_model(subject, directory, size, folder)
 
 
@@ -117,11 +108,11 @@ def _of_model(subject: Subject, directory: Path, size: Size, folder: Path) -> Re
     tokens = min(size.tokens, MOST_TOKENS)
     length = max(1, min(subject.longest, tokens))
     material = made_up(subject, {}, length, folder)
-    options = {**material.options, **size.options(), "from_model": str(directory), "batch_tokens": tokens}
+    options = {**material.options, **size.options, "from_model": str(directory), "batch_tokens": tokens}
     said = spec(subject.pipe.task)
     if "length" in said.options and said.writes != "targets":
         options["length"] = length
-    return Replay(material, subject.processor, options, None, 6.0 * size.weights * tokens * size.steps)
+    return Replay(material, subject.processor, options, None, 6.0 * size.weights * tokens * size.options["steps"])
 
 
 def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size, folder: Path) -> Replay:
@@ -134,11 +125,11 @@ def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size
         batch_tokens=min(plan.batch_tokens, size.tokens),
         accumulate=min(plan.accumulate, MOST_BATCHES),
         grow_batch=min(plan.grow_batch, MOST_BATCHES),
-        evaluations=size.options()["evaluations"],
+        evaluations=size.options["evaluations"],
         **{"epochs": None, "patience": 0, "patience_passes": 0.0, "validation_every": 1, "log_every": 1},
     )
     material = own_data(facts, plan.length, folder) or made_up(subject, facts, plan.length, folder)
-    options = _asked(facts, plan, {**material.options, **size.options()}, directory)
+    options = _asked(facts, plan, {**material.options, **size.options}, directory)
     chosen = TrainOptions(**options)
     joined_before = {name: value for name, value in facts["data"].items() if name != "merged_labels"}
     facts = facts | {
@@ -155,7 +146,7 @@ def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size
         facts["base"] = {"path": chosen.fine_tuning.from_model, "fingerprint": fingerprint(directory)}
     each = 6.0 * plan.batch_tokens * plan.accumulate * plan.grow_batch
     each += ORTHOGONAL * plan.config.d_model if plan.optimizer == "muon" else 0.0
-    return Replay(material, subject.processor, options, facts, size.weights * each * size.steps)
+    return Replay(material, subject.processor, options, facts, size.weights * each * size.options["steps"])
 
 
 OTHERWISE = (
