@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 
 class Grouped:
@@ -17,11 +17,12 @@ class Grouped:
 
     def __init__(self, **flat: Any):
         """Set every field by its flat name.  Raises TypeError for an unknown name, or a missing one."""
-        for name, kind in groups(type(self)).items():
+        whole: Any = type(self)
+        for name, kind in groups(whole).items():
             own = {one.name: flat.pop(one.name) for one in fields(kind) if one.name in flat}
             object.__setattr__(self, name, kind(**own))
-        for name, entry in entries(type(self)).items():
-            if _group_of(type(self))[name] is not None:
+        for name, entry in entries(whole).items():
+            if _group_of(whole)[name] is not None:
                 continue
             if name in flat:
                 value = flat.pop(name)
@@ -37,16 +38,19 @@ class Grouped:
 
     def flat(self) -> dict[str, Any]:
         """Every value by its flat name, copied."""
-        return {name: deepcopy(self.value(name)) for name in entries(type(self))}
+        whole: Any = type(self)
+        return {name: deepcopy(self.value(name)) for name in entries(whole)}
 
     def value(self, name: str) -> Any:
         """The value of a field by its flat name.  Raises KeyError for an unknown name."""
-        group = _group_of(type(self))[name]
+        whole: Any = type(self)
+        group = _group_of(whole)[name]
         return getattr(self if group is None else getattr(self, group), name)
 
     def but(self, **changes: Any) -> Self:
         """A copy with some values changed, by flat names."""
-        return type(self)(**{**{name: self.value(name) for name in entries(type(self))}, **changes})
+        whole: Any = type(self)
+        return cast(Self, whole(**{**{name: self.value(name) for name in entries(whole)}, **changes}))
 
 
 @cache
