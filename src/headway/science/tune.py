@@ -36,7 +36,7 @@ from headway.workflows.train.check import read_checked
 from headway.workflows.train.outcome import result
 from headway.workflows.train.resume import fingerprints, recorded
 from headway.workflows.train.run import run_training
-from headway.workflows.train.setup import Prepared, Session, prepare
+from headway.workflows.train.setup import Prepared, TrainingSession, prepare
 
 DEFAULT_TIME, DEFAULT_TRIALS = "30m", 20
 RECORD = "tune.db"
@@ -109,7 +109,7 @@ def _search_of(
         return search
 
     def decided(options: TrainOptions, progress: Progress) -> Prepared:
-        return prepare(Session(options, *data, progress))
+        return prepare(TrainingSession(options, *data, progress))
 
     each = None if options.run.time is None else time_of_each(options.run.time, trials, started, progress)
     return decide(decided, options.but(time=each), asked, progress)

@@ -50,7 +50,7 @@ Settle = Callable[[Plan, float], Plan]
 
 
 @dataclass
-class Trial:
+class Setup:
     """What is measured before training: a model by its plan, and its batches."""
 
     options: TrainOptions
@@ -69,15 +69,15 @@ class Trial:
         return next(self.model.parameters()).device
 
 
-def measured(trial: Trial, sample: Callable[[], str] | None, settle: Settle | None) -> Plan:
+def measured(setup: Setup, sample: Callable[[], str] | None, settle: Settle | None) -> Plan:
     """The plan with the measured precision, shares, the decisions of ``settle``, and the evaluations.
 
     Of a held-out text, evaluations read as many windows as the options say, or else the time allows.  Where steps bound
     the run, sizes alone decide.  As many evaluations as were asked for read all batches each time, so that runs with
     other batches, such as the trials of a search, are compared by the same.
     """
-    plan, limit, device, batch_source = trial.plan, trial.limit, trial.device, trial.batch_source
-    windows = trial.options.for_tasks.validation_windows
+    plan, limit, device, batch_source = setup.plan, setup.limit, setup.device, setup.batch_source
+    windows = setup.options.for_tasks.validation_windows
     timed, asked = limit is not None, plan.evaluating.evaluations > 0
     if plan.hardware.products == AUTO:
         quick, rates = faster() if device.type == "cpu" else (TORCH, {})
@@ -88,8 +88,8 @@ def measured(trial: Trial, sample: Callable[[], str] | None, settle: Settle | No
         quick, rates = faster_precision(plan.config.d_model, device)
         plan = plan.but(precision=quick if timed else built_in_precision(plan.config.d_model, device))
         plan = _chosen(plan, "precision", plan.precision, quick, rates)
-    plan = _timed(trial, plan, settle)
-    cost = 0.0 if limit is None else evaluation_seconds(trial)
+    plan = _timed(setup, plan, settle)
+    cost = 0.0 if limit is None else evaluation_seconds(setup)
     shown = 0.0 if limit is None else _seconds_of(sample)
     if isinstance(batch_source, HeldOutText):
         every = max(1, math.ceil(cost / (LONGEST_EVALUATION * limit))) if limit is not None else 1
@@ -108,7 +108,7 @@ def measured(trial: Trial, sample: Callable[[], str] | None, settle: Settle | No
         plan = plan.but(evaluations=evaluations, samples=samples)
     elif plan.evaluating.evaluations == 0:
         plan = plan.but(evaluations=10)
-    part = 1 if windows is not None or asked else _part(trial, plan, cost)
+    part = 1 if windows is not None or asked else _part(setup, plan, cost)
     if part > 1:
         value = f"{plan.evaluating.evaluations}, each on one of every {part} batches held out"
         why = "all of them would take too large a share of the run; the kept weights are measured on all"
@@ -116,9 +116,9 @@ def measured(trial: Trial, sample: Callable[[], str] | None, settle: Settle | No
     return plan.but(validation_part=part)
 
 
-def _part(trial: Trial, plan: Plan, cost: float) -> int:
+def _part(setup: Setup, plan: Plan, cost: float) -> int:
     """Of how many batches held out the evaluations during training read one, so that they keep to their share."""
-    batch_source, limit, steps = trial.batch_source, trial.limit, trial.options.run.steps
+    batch_source, limit, steps = setup.batch_source, setup.limit, setup.options.run.steps
     count, batches = plan.evaluating.evaluations, batch_source.validation_batches()
     if count < 3:  # one before training and one at its end are of all
         return 1
@@ -156,17 +156,17 @@ def _chosen(plan: Plan, what: str, value: str, quick: str, rates: dict[str, floa
     return plan.decided(what, value, why, f"--{what}")
 
 
-def _timed(trial: Trial, plan: Plan, settle: Settle | None) -> Plan:
+def _timed(setup: Setup, plan: Plan, settle: Settle | None) -> Plan:
     """The plan with the faster number of shares, and settled.
 
     Neither where a gradient, which takes a third of an evaluation or more, does not fit into the time for timing.
     A run by ``--steps`` is not timed: two runs of one command must be the same.  The decision is recorded, so a
     continued run does not time it again.
     """
-    model, objective, batch_source, limit = trial.model, trial.objective, trial.batch_source, trial.limit
+    model, objective, batch_source, limit = setup.model, setup.objective, setup.batch_source, setup.limit
     places = batch_source.next(Position())[0].places
     usual, most = share_count(model, objective, places), most_shares(model, objective, places)
-    if limit is None or trial.batch_seconds > 3 * PROBE_SHARE * limit or (most == 1 and settle is None):
+    if limit is None or setup.batch_seconds > 3 * PROBE_SHARE * limit or (most == 1 and settle is None):
         return plan.but(shares=usual)
     times = gradient_seconds(model, objective, batch_source, plan, sorted({1, most}), PROBE_SHARE * limit)
     if not times:
@@ -183,26 +183,26 @@ def _timed(trial: Trial, plan: Plan, settle: Settle | None) -> Plan:
     return plan if settle is None else settle(plan, places_each / seconds / STEP_OVER_GRADIENT)
 
 
-def batch_seconds(trial: Trial, limit: float) -> float:
+def batch_seconds(setup: Setup, limit: float) -> float:
     """How long an evaluation takes on the longest batch held out, from one on the (smaller) longest of training.
 
     A quick one is timed again, as the first call takes longer.  Random state and mode are restored.
     """
-    model = trial.model
-    with out_of_memory("at the longest batch, tried before step 1", trial.plan), as_before(model) as device:
-        trained, held_out = trial.batch_source.longest()
+    model = setup.model
+    with out_of_memory("at the longest batch, tried before step 1", setup.plan), as_before(model) as device:
+        trained, held_out = setup.batch_source.longest()
         model.eval()
-        seconds = _seconds_of(evaluate := partial(trial.objective.evaluate, model, [trained.to(device)]))
+        seconds = _seconds_of(evaluate := partial(setup.objective.evaluate, model, [trained.to(device)]))
         seconds = seconds if seconds > SLOW * limit else _seconds_of(evaluate)
     return seconds * held_out.places / trained.places
 
 
-def evaluation_seconds(trial: Trial, sample: Callable[[], str] | None = None) -> float:
+def evaluation_seconds(setup: Setup, sample: Callable[[], str] | None = None) -> float:
     """How long one evaluation will take, with the sample and saving the model."""
-    trial.model.eval()
-    cost = trial.batch_seconds * trial.batch_source.validation_batches() + _seconds_of(sample)
-    trial.model.train()
-    return cost + 4 * sum(p.numel() for p in trial.model.parameters()) / SAVED_IN_A_SECOND
+    setup.model.eval()
+    cost = setup.batch_seconds * setup.batch_source.validation_batches() + _seconds_of(sample)
+    setup.model.train()
+    return cost + 4 * sum(p.numel() for p in setup.model.parameters()) / SAVED_IN_A_SECOND
 
 
 def _seconds_of(call: Callable[[], object] | None) -> float:

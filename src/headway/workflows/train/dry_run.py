@@ -20,7 +20,7 @@ from headway.training.option_fields import flag
 from headway.training.options import OPTIONS, TrainOptions
 from headway.training.sizing.presets import decoder_config, head_count
 from headway.workflows.train.check import read_checked
-from headway.workflows.train.setup import Prepared, Session, prepare
+from headway.workflows.train.setup import Prepared, TrainingSession, prepare
 
 VOCABULARY, LENGTH = 32768, 2048
 """Default for a model that is planned without data."""
@@ -68,7 +68,7 @@ def decided(
     if options.fine_tuning.adapt:
         progress.say("the plan does not include pretraining on the texts without labels (--adapt)")
         options = options.but(adapt=False)
-    return prepare(Session(options, *data, progress, started))
+    return prepare(TrainingSession(options, *data, progress, started))
 
 
 def work_of(prepared: Prepared, options: TrainOptions, tokens: float | None) -> Work:

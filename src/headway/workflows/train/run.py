@@ -39,7 +39,7 @@ from headway.training.store.sizes import ADAPTED
 from headway.workflows.train.check import read_checked
 from headway.workflows.train.outcome import finish, finish_fitted, known_signs, measured
 from headway.workflows.train.resume import BOUNDS, as_continued, changes, check_same_data, recorded
-from headway.workflows.train.setup import Prepared, Session, prepare, record_start, say_plan, try_saving
+from headway.workflows.train.setup import Prepared, TrainingSession, prepare, record_start, say_plan, try_saving
 
 COMPLETE = "this run is complete. --more-time 5m continues it; name another directory with --out to start over."
 PREPARED = "prepared"
@@ -110,7 +110,7 @@ def _opened(
     started: float,
     progress: Progress,
     command: Sequence[str],
-) -> Session:
+) -> TrainingSession:
     """Join the other processes, and read the data and the run that is there; both must belong together."""
     ranks = Ranks.joined(device_of(options.runtime.device))
     run = RunDirectory(out) if ranks.first else ReadOnlyRun(out)
@@ -128,14 +128,14 @@ def _opened(
     keep_freed_memory()
     progress.phase("reading")
     data = read_checked(inputs, options, validation, processes=ranks.count, begins=earlier is None)
-    session = Session(options, *data, progress, started, run, ranks, inputs, validation, command)
+    session = TrainingSession(options, *data, progress, started, run, ranks, inputs, validation, command)
     session.earlier, session.changed, session.once_more = earlier, changed, once_more
     if earlier is not None:
         check_same_data(earlier, session.source, session.held_out, run)
     return session
 
 
-def _adapt(session: Session) -> None:
+def _adapt(session: TrainingSession) -> None:
     """Train the base on the same texts, without labels, as a separate run in ``adapted`` of the run's directory.
 
     The task is the spec's ``pretrain_with``.  The run takes at most the fraction ADAPTING of the time, or as many steps
@@ -169,7 +169,7 @@ def _adapt(session: Session) -> None:
         raise
 
 
-def _decided(session: Session, stack: contextlib.ExitStack) -> Prepared:
+def _decided(session: TrainingSession, stack: contextlib.ExitStack) -> Prepared:
     """Decide the run, see that its longest batch fits, and record its start; ``stack`` holds what lasts as long."""
     run, ranks, runtime = session.run, session.ranks, session.options.runtime
     try:
@@ -197,7 +197,7 @@ def _decided(session: Session, stack: contextlib.ExitStack) -> Prepared:
     return prepared
 
 
-def _continuation(session: Session) -> dict[str, Any]:
+def _continuation(session: TrainingSession) -> dict[str, Any]:
     """The entry of a continuation in headway.json."""
     return {name: session.options.value(name) for name in BOUNDS}
 
@@ -260,7 +260,7 @@ def _train(prepared: Prepared) -> None:
         keep_once(run, progress)
 
 
-def _begin_cycle(session: Session, cycle: int, state: dict[str, Any]) -> tuple[int, float]:
+def _begin_cycle(session: TrainingSession, cycle: int, state: dict[str, Any]) -> tuple[int, float]:
     """The step at which the budget begins and the seconds already spent, from the state of a checkpoint."""
     spent = float(state.get("seconds", 0.0))
     if not cycle or not state:

@@ -31,7 +31,7 @@ from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base, load_base, take_stack
 from headway.training.distributed.ranks import Ranks
-from headway.training.hardware.measure import Trial, batch_seconds, measured
+from headway.training.hardware.measure import Setup, batch_seconds, measured
 from headway.training.hardware.memory import check_room
 from headway.training.loop.schedule import ENDING
 from headway.training.monitor.progress import NoProgress, Progress
@@ -63,7 +63,7 @@ FIELDS = {
 
 
 @dataclass
-class Session:
+class TrainingSession:
     """One command that trains: its options and data, and the run that it begins or resumes."""
 
     options: TrainOptions
@@ -99,10 +99,10 @@ class Session:
 
 
 @dataclass
-class Prepared(Trial):
+class Prepared(Setup):
     """A run that is set up but not yet trained."""
 
-    session: Session
+    session: TrainingSession
     data: TaskData
     base: str | None
     """the fingerprint of the base model"""
@@ -120,7 +120,7 @@ class Prepared(Trial):
         return None if self.limit is None else self.limit - self.session.seconds
 
 
-def prepare(session: Session) -> Prepared:
+def prepare(session: TrainingSession) -> Prepared:
     """Tokenize and decide, or use the decisions of an earlier command.  Raises InputError."""
     options, earlier, progress = session.options, session.earlier, session.progress
     base, tokenizer = _base(session)
@@ -142,8 +142,8 @@ def prepare(session: Session) -> Prepared:
     left = None if limit is None else max(1.0, limit - session.seconds - ENDING)
     plan, model = _planned(session, data, left)
     known = base.fingerprint if base is not None else None
-    trial = options, plan, model, data.batch_source(plan), data.objective(plan), limit, 0.0
-    prepared = Prepared(*trial, session, data, known, given.before)
+    settled = options, plan, model, data.batch_source(plan), data.objective(plan), limit, 0.0
+    prepared = Prepared(*settled, session, data, known, given.before)
     if limit is not None:
         prepared.batch_seconds = batch_seconds(prepared, limit)
     if earlier is None:
@@ -160,7 +160,7 @@ def prepare(session: Session) -> Prepared:
     return prepared
 
 
-def _base(session: Session) -> tuple[Base | None, Tokenizer | None]:
+def _base(session: TrainingSession) -> tuple[Base | None, Tokenizer | None]:
     """The model of ``--from``, and the tokenizer of a run that is resumed.  Raises InputError."""
     run, options, earlier = session.run, session.options.fine_tuning, session.earlier
     images = spec(session.task).reads == "picture"
@@ -178,7 +178,7 @@ def _base(session: Session) -> tuple[Base | None, Tokenizer | None]:
     return base, tokenizer
 
 
-def _planned(session: Session, data: TaskData, seconds: float | None) -> tuple[Plan, nn.Module]:
+def _planned(session: TrainingSession, data: TaskData, seconds: float | None) -> tuple[Plan, nn.Module]:
     """The plan, new or of the run that is resumed, and the model at its start.  Raises InputError."""
     options, earlier = session.options, session.earlier
     try:
