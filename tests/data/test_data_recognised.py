@@ -14,9 +14,10 @@ from headway.data.formats.tags import listed
 from headway.data.open.read import read
 from headway.data.records.table import Table, table
 from headway.errors import InputError
+from headway.tasks.data_facts import DataFacts
 from headway.tasks.detect import detect
-from headway.tasks.given import Given
-from headway.tasks.unsupported import label_lists, ratings
+from headway.tasks.label_lists import label_lists
+from headway.tasks.unsupported import ratings, stars
 
 NAMES = ["Anna", "Berlin", "Siemens", "Paris", "Ada", "Rome"]
 WORDS = ["the", "of", "and", "we", "went", "to", "see", "a", "long", "film", "home", "while", "old", "dogs", "ran"]
@@ -357,8 +358,8 @@ def test_recognisers_look_at_whole_columns_quickly():
     values = [f"label {i % 20_000}" for i in range(60_000)]
     source = rows({"text": text, "label": lambda i, d: values[i]}, count=60_000)
 
-    looked = Given(source, "text", "label")
-    assert label_lists(looked) is None and ratings(looked) is None
+    looked = DataFacts(source, "text", "label")
+    assert label_lists(looked) is None and ratings(looked) is None and stars(looked) is None
     assert listed("[" * 100_000 + "]" * 100_000) is None and listed('["a", 1]') == ["a", "1"]
 
 

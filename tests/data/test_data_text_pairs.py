@@ -13,9 +13,8 @@ from headway.data.records.split import split_indices
 from headway.data.records.table import Table, table
 from headway.data.records.text_pairs import TextPairs, exchanged_pairs, exchanged_sides, extreme_pairs, read_text_pairs
 from headway.errors import InputError
-from headway.tasks.columns import only_text
+from headway.tasks.data_facts import DataFacts
 from headway.tasks.detect import detect
-from headway.tasks.given import Given
 
 EN = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran"]
 DE = ["die", "Katze", "saß", "auf", "einer", "Matte", "alte", "Hunde", "liefen"]
@@ -104,7 +103,7 @@ def test_two_columns_that_are_named_are_pairs_where_their_names_are_sides():
 
 def test_who_only_looks_for_the_text_is_not_told_of_tasks():
     with pytest.raises(InputError, match=r"choose one with --text-column\.$"):
-        only_text(Given(made(first="left", second="right")))
+        DataFacts(made(first="left", second="right")).only_text()
 
 
 def test_a_label_beside_a_source_is_still_a_label():

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from headway.data.images.image_table import image_table
-from headway.data.open.detected import ALIGNED, CONVERSATIONS, IMAGES, TABLE, TEXT, shape
+from headway.data.open.detected import ALIGNED, CONVERSATIONS, IMAGES, TABLE, TEXT
 from headway.data.open.read import read
 from headway.data.records.table import table
 from headway.errors import InputError
 from headway.tasks import detect as tasks_detect
+from headway.tasks.data_facts import DataFacts
 from headway.tasks.detect import detect
-from headway.tasks.given import Given
 from headway.tasks.recognise import Recogniser
 from headway.tasks.registry import NAMES, named, recogniser, values
 
@@ -54,7 +54,9 @@ def test_another_task_says_what_is_unclear_as_ours_do(outside):
     with pytest.raises(InputError, match=r"no column 'sters'; found: text, stars. Did you mean 'stars'"):
         detect(reviews("text", "stars"), task="stars", label_column="sters")
     with pytest.raises(InputError, match=r"several columns could be the label: 'sort', 'kind'. Choose one"):
-        outside.columns(Given(renamed(reviews("text", "label", "stars"), label="sort", stars="kind"), asked="stars"))
+        outside.columns(
+            DataFacts(renamed(reviews("text", "label", "stars"), label="sort", stars="kind"), asked="stars")
+        )
     with pytest.raises(InputError, match="holds images, which are data for image_classification, not for stars"):
         detect(some_images(), task="stars")
 
@@ -72,14 +74,14 @@ def some_images():
 def test_shapes(tmp_path):
     path = tmp_path / "chat.jsonl"
     path.write_text('{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n')
-    assert shape(read(path)) == CONVERSATIONS and shape(some_images()) == IMAGES
-    assert shape(reviews("text", "label")) == TABLE
+    assert DataFacts(read(path)).shape == CONVERSATIONS and DataFacts(some_images()).shape == IMAGES
+    assert DataFacts(reviews("text", "label")).shape == TABLE
     path = tmp_path / "notes.txt"
     path.write_text("one\n")
-    assert shape(read(path)) == TEXT
+    assert DataFacts(read(path)).shape == TEXT
     pair = reviews("text", "label")
     pair.paired = path
-    assert shape(pair) == ALIGNED
+    assert DataFacts(pair).shape == ALIGNED
 
 
 def test_every_shape_is_for_a_task_and_every_task_has_its_part():

@@ -149,8 +149,7 @@ def _texts(run: str, words: Sequence[str], text_column: str | None, encoding: st
         return [text]
     from headway.data.open.files import kind
     from headway.data.open.read import read_rows
-    from headway.tasks.columns import only_text
-    from headway.tasks.given import Given
+    from headway.tasks.data_facts import DataFacts
     from headway.training.store.facts import read_facts
 
     facts = read_facts(Path(run)) or {}
@@ -160,7 +159,7 @@ def _texts(run: str, words: Sequence[str], text_column: str | None, encoding: st
         table.check_column(text_column)
         column = text_column
     if column not in table.columns:
-        known, column = column, only_text(Given(table)).name
+        known, column = column, DataFacts(table).only_text().name
         if known is not None and len(table.columns) > 1:
             warnings.warn(
                 f"{text} has no column {known!r}: {column!r} is taken as the text (--text-column)", stacklevel=2

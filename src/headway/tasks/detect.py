@@ -7,7 +7,7 @@ from headway.data.records.corpus import Corpus
 from headway.data.records.rows import missing_column
 from headway.data.records.table import Table
 from headway.errors import InputError
-from headway.tasks.given import Given
+from headway.tasks.data_facts import DataFacts
 from headway.tasks.recognise import BY_VALUES
 from headway.tasks.registry import NAMES, named, recogniser
 from headway.tasks.unsupported import check_accepted, refuse
@@ -25,64 +25,59 @@ def detect(
 
     Raises InputError when a named column is not there, when the task does not fit, and when the columns leave a choice.
     """
-    given = Given(source, text_column, label_column, second_column, task)
+    facts = DataFacts(source, text_column, label_column, second_column, task)
     chosen = None if task is None else named(task)
     if chosen is not None:
-        recogniser(chosen).check(given)
-    _check_named(given)
-    if chosen is not None and given.shape not in recogniser(chosen).reads:
-        able = (name for name in NAMES if given.shape in recogniser(name).reads)
-        trained = " or ".join(recogniser(name).trains or name for name in able)
-        raise InputError(f"{given.name}: holds {given.shape}, which are data for {trained}, not for {task}.")
-    if given.shape == TABLE:
-        check_accepted(given)
-    best = chosen or _best(given)
-    if given.shape == TABLE and len(given.labels) > 1 and not recogniser(best).several_labels:
-        raise InputError(f"--label-column names {len(given.labels)} columns; {best} reads one.")
-    detected = recogniser(best).columns(given)
-    unread = _unread(given, detected) if given.shape == TABLE else []
+        recogniser(chosen).check(facts)
+    _check_named(facts)
+    if chosen is not None and facts.shape not in recogniser(chosen).reads:
+        able = (recogniser(name) for name in NAMES if facts.shape in recogniser(name).reads)
+        trained = " or ".join(one.trains or one.task for one in able)
+        raise facts.error(f"holds {facts.shape}, which are data for {trained}, not for {task}.")
+    if facts.shape == TABLE:
+        check_accepted(facts)
+    best = chosen or _best(facts)
+    if len(facts.labels) > 1 and not recogniser(best).several_labels:
+        raise InputError(f"--label-column names {len(facts.labels)} columns; {best} reads one.")
+    detected = recogniser(best).columns(facts)
+    unread = _unread(facts, detected) if facts.shape == TABLE else []
     return replace(detected, reasons=[*detected.reasons, *unread])
 
 
-def _best(given: Given) -> str:
+def _best(facts: DataFacts) -> str:
     """The task that data fit best, the first one where several fit as well.
 
     Raises InputError for data that would be trained for the wrong task.
     """
-    fits = {name: fit for name in NAMES if (fit := recogniser(name).fit(given)) is not None}
+    fits = {name: fit for name in NAMES if (fit := recogniser(name).fit(facts)) is not None}
     best = max(fits, key=lambda name: fits[name])
-    if given.shape == TABLE and given.second is None and fits[best] < BY_VALUES:
-        refuse(given)
+    if facts.shape == TABLE and facts.second is None and fits[best] < BY_VALUES:
+        refuse(facts)
     return best
 
 
-def _unread(given: Given, detected: Detected) -> list[str]:
+def _unread(facts: DataFacts, detected: Detected) -> list[str]:
     """A reason that names the columns of texts that the task does not read, other than those it names itself."""
     read = (detected.text_column, detected.label_column, detected.second_column, *detected.label_columns)
     known = {*read, *" ".join(detected.reasons).split("'")}
-    texts = [column.name for column in given.columns if column.text_like or column.nested]
-    names = [repr(name) for name in texts if name not in known]
-    texts_too = any(column.text_like and not column.few and column.name not in known for column in given.columns)
+    unread = [column for column in facts.columns if column.name not in known]
+    names = [repr(column.name) for column in unread if column.text_like or column.nested]
+    texts_too = any(column.text_like and not column.few for column in unread)
     pairs = "; pairs of texts are for --task embedding or translation" * (texts_too and not detected.second_column)
     return [f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not read{pairs}"] if names else []
 
 
-def _check_named(given: Given) -> None:
+def _check_named(facts: DataFacts) -> None:
     """Raise InputError where a column was named that is not there."""
-    labels = given.labels if given.shape == TABLE else (given.label,)
-    named = [name for name in (given.text, *labels, given.second) if name is not None]
-    if given.shape in WITHOUT_COLUMNS:
-        if named:
-            raise InputError(f"{given.name}: holds {given.shape}, which have no columns to name.")
-        return
-    if given.shape == TEXT and named and given.only_column is None:
-        raise InputError(
-            f"{given.name}: this is running text and has no column {named[0]!r}; "
-            "leave out that option, or give a table."
+    named = [name for name in (facts.text, *facts.labels, facts.second) if name is not None]
+    if facts.shape in WITHOUT_COLUMNS and named:
+        raise facts.error(f"holds {facts.shape}, which have no columns to name.")
+    if facts.shape == TEXT and named and facts.only_column is None:
+        raise facts.error(
+            f"this is running text and has no column {named[0]!r}; leave out that option, or give a table."
         )
-    there = given.table.columns if given.shape == TABLE else [given.only_column or ""]
     for name in named:
-        if name not in there:
-            raise missing_column(given.name, name, there)
-    if given.shape == TABLE and given.text is not None and given.text in given.labels:
-        raise InputError(f"{given.name}: column {given.text!r} cannot be the text and the label at once.")
+        if name not in facts.names:
+            raise missing_column(facts.name, name, facts.names)
+    if facts.shape == TABLE and facts.text is not None and facts.text in facts.labels:
+        raise facts.error(f"column {facts.text!r} cannot be the text and the label at once.")

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress
+from operator import methodcaller
 
 import numpy as np
 
@@ -13,33 +14,32 @@ from headway.data.records.label_typing import composed
 from headway.data.records.labels import BETWEEN, Labelled
 from headway.data.records.rows import shorten
 from headway.errors import InputError, shown
-from headway.tasks.given import Given
+from headway.tasks.data_facts import DataFacts
 
 HASHTAG = re.compile(r"#[^\s#]+")
-LISTED = frozenset(["tags", "genres", "genre", "categories", "topics", "labels", "keywords", "classes", "emotions"])
-"""Names of columns with several labels per text."""
+HOLDS_LISTS = "column {0!r} holds lists of labels, {1} ({2})"
+"""What ``label_lists`` finds, in words."""
 
 
-def label_lists(given: Given) -> tuple[str, str] | None:
-    """Labels that are lists of labels, each of which occurs in several lists or alone: "delay", "delay;cancel"."""
-    column = given.column(given.label)
+def label_lists(facts: DataFacts) -> tuple[str, str, str] | None:
+    """Labels that are lists of labels, each of which occurs in several lists or alone: "delay", "delay;cancel".
+
+    The column, how they are written, and the first list.
+    """
+    column = facts.column(facts.label)
     if column is None or column.numeric:
         return None
-    values = set(given.distinct(column))
-    for how, cut in LISTS:
-        cells = {value: cut(value) for value in sorted(values)}
-        lists = [parts for parts in cells.values() if parts is not None]
-        sure = cut is listed and len(lists) == len(cells) and any(len(parts) > 1 for parts in lists)
-        if sure or _share_parts(lists, len(cells)):
-            example = next(value for value, parts in cells.items() if parts and len(parts) > 1)
-            return column.name, f"column {column.name!r} holds lists of labels, {how} ({shorten(example)})"
+    values = sorted(set(facts.distinct(column)))
+    for how, cut in LISTS.items():
+        lists = {value: parts for value in values if (parts := cut(value)) is not None}
+        several = [value for value, parts in lists.items() if len(parts) > 1]
+        if several and len(lists) == len(values) and (cut is listed or _share_parts(lists.values())):
+            return column.name, how, shorten(several[0])
     return None
 
 
-def _share_parts(lists: Sequence[Sequence[str]], count: int) -> bool:
-    """Whether all ``count`` values are lists, and their parts are labels that also occur in other lists."""
-    if len(lists) < count:
-        return False
+def _share_parts(lists: Iterable[Sequence[str]]) -> bool:
+    """Whether the parts of lists are labels that also occur in other lists."""
     cut = [[part.strip() for part in parts] for parts in lists if parts]
     several = [parts for parts in cut if len(parts) > 1]
     if len(several) < 2 or any(not part or len(part) > 40 or len(part.split()) > 4 for one in cut for part in one):
@@ -54,14 +54,12 @@ def _share_parts(lists: Sequence[Sequence[str]], count: int) -> bool:
 
 
 AS_JSON, HASHTAGS = "as JSON writes them", "as hashtags"
-LISTS: tuple[tuple[str, Callable[[str], list[str] | None]], ...] = (
-    (AS_JSON, listed),
-    ("separated by ;", lambda value: value.split(";")),
-    ("separated by |", lambda value: value.split("|")),
-    ("separated by ,", lambda value: value.split(",")),
-    (HASHTAGS, lambda value: words if all(map(HASHTAG.fullmatch, words := value.split())) else None),
-)
-"""How lists of labels are written."""
+LISTS: dict[str, Callable[[str], list[str] | None]] = {
+    AS_JSON: listed,
+    **{f"separated by {sign}": methodcaller("split", sign) for sign in ";|,"},
+    HASHTAGS: lambda value: words if all(map(HASHTAG.fullmatch, words := value.split())) else None,
+}
+"""How lists of labels are written, and what cuts one."""
 FLAGS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
 """What columns of 0 and 1 hold, one for each label."""
 PLAIN = "one label each"
@@ -78,12 +76,12 @@ class Lists:
     @classmethod
     def of(cls, written: Iterable[str], columns: tuple[str, ...] = (), recorded: str | None = None) -> "Lists":
         """That of all distinct cells, unless known: JSON where most are, else as most with several labels are."""
-        if columns or recorded in (PLAIN, *dict(LISTS)):
+        if columns or recorded in (PLAIN, *LISTS):
             return cls(columns or str(recorded))
         cells = list(written)
         if 2 * sum(listed(cell.strip()) is not None for cell in cells) > len(cells):
             return cls(AS_JSON)
-        several = {how: sum(len(cut(cell.strip()) or ()) > 1 for cell in cells) for how, cut in LISTS}
+        several = {how: sum(len(cut(cell.strip()) or ()) > 1 for cell in cells) for how, cut in LISTS.items()}
         way = max(several, key=lambda how: several[how])
         return cls(way if several[way] else PLAIN)
 
@@ -95,7 +93,7 @@ class Lists:
         if not isinstance(self.how, str):
             flags = [FLAGS.get(flag.strip().casefold()) for flag in cell.split(BETWEEN)]
             return None if None in flags else tuple(sorted(compress(self.how, flags)))
-        parts = [cell] if self.how == PLAIN else dict(LISTS)[self.how](cell.strip())
+        parts = [cell] if self.how == PLAIN else LISTS[self.how](cell.strip())
         bare = [part.strip().removeprefix("#") if self.how == HASHTAGS else part.strip() for part in parts or ()]
         labels = sorted({composed(label) for label in bare} - {""})
         return None if parts is None or not (labels or parts == []) else tuple(labels)

@@ -25,8 +25,8 @@ from headway.data.stream.shards import LARGE, Shard, local_shard, sample_table
 from headway.data.stream.streamed import Streamed
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
+from headway.tasks.data_facts import DataFacts
 from headway.tasks.detect import detect
-from headway.tasks.given import Given
 from headway.tasks.registry import NAMES, named, recogniser
 from headway.tasks.unsupported import refuse
 from headway.training.base import CHAT, TO_TEXT, talks
@@ -114,7 +114,7 @@ def _as_known(
     there = {
         name: column
         for name, column in known.items()
-        if column is not None and all(one in source.columns for one in Given(source, label=column).labels)
+        if column is not None and all(one in source.columns for one in DataFacts(source, label=column).labels)
     }
     if known.get("second_column") is not None and (
         any(columns.values()) or len(there) < sum(map(bool, known.values()))
@@ -142,14 +142,14 @@ def _conversations(
     kind = None if asked or options.fine_tuning.from_model is None else talks(options.fine_tuning.from_model)
     if asked or kind == CHAT:
         if task is None and not chat:
-            refuse(Given(source))
+            refuse(DataFacts(source))
         unread = {**dict.fromkeys(COLUMNS), "label_column": columns["label_column"]}  # which conversations do not have
         return as_dialogues(source, turns, options.data.on_bad_row), unread
     if kind == TO_TEXT and turns.input is None:
         return source, columns
     if turns_of(source.columns) is None:
         return source, columns
-    refuse(Given(source))
+    refuse(DataFacts(source))
     model = options.fine_tuning.from_model
     base = f"{model} has no chat template" if model else "no chat model is named"
     raise InputError(

@@ -23,10 +23,8 @@ NUMBER = re.compile(r"\d+(?:[-.]\d+)?")
 """What stands before each token in CoNLL-U: its number, 1-2 for two that are written together, 1.1 for one left out."""
 ENDINGS = (".conll", ".conllu", ".conll03", ".iob", ".iob2", ".bio", ".bioes")
 """Endings of files of tagged tokens."""
-TOKENS, TAGS = ("tokens", "words"), re.compile("(?:tags?|labels?)$")
-"""Names of columns of lists: of tokens, and of a tag for each."""
-SPANS = ("spans", "entities", "label", "labels")
-"""Names of columns of spans."""
+TAGS = re.compile("(?:tags?|labels?)$")
+"""Finds the names of columns of lists of tags."""
 LOOKED_AT = 2000
 """Lines."""
 LEAST = 5

@@ -10,6 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
+from headway.data.open.column_names import NAMES
+
 MOST_LABELS = 100
 """A column with more distinct values is a label only when it is named."""
 
@@ -55,10 +57,16 @@ class Column:
         counted = self.numeric and self.distinct > 20  # ids, years, amounts
         return few and not counted and self.mean_length <= LABEL_CHARACTERS
 
+    def called(self, *holds: str) -> bool:
+        """Whether it is called like what holds one of these."""
+        return any(self.key in NAMES[one] for one in holds)
+
     @property
-    def few_if_called_so(self) -> bool:
-        """``few`` for a column that is called like a label; in a tiny table, short."""
-        return self.few or (self.n_rows < TINY and not self.numeric and 0 < self.mean_length <= LABEL_CHARACTERS)
+    def called_label(self) -> bool:
+        """Whether it is called like a label and could be one: by its name alone, or with few or, in a tiny table, short
+        values."""
+        short = self.n_rows < TINY and not self.numeric and 0 < self.mean_length <= LABEL_CHARACTERS
+        return self.called("sure label") or (self.called("label") and (self.few or short))
 
     @property
     def label_like(self) -> bool:
@@ -112,9 +120,8 @@ class Judging:
             distinct = 1 + int((hashes[1:] != hashes[:-1]).sum())
         else:
             distinct = len(self._counts)
-        mean = self._characters / self._filled if self._filled else 0.0
-        numeric, n_blank = self.numeric and self._filled > 0, self._rows - self._filled
-        nested = self.nested and self._filled > 0
+        mean, n_blank, filled = self._characters / max(1, self._filled), self._rows - self._filled, self._filled > 0
+        numeric, nested = self.numeric and filled, self.nested and filled
         return Column(self.name, distinct, mean, numeric, self._rows, self._counts, n_blank, self._first_blank, nested)
 
 

@@ -2,11 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from headway.data.images.image_table import ImageTable
-from headway.data.records.corpus import Corpus
-from headway.data.records.dialogues import Dialogues
-from headway.data.records.table import Table
-
 COLUMNS = ("text_column", "label_column", "second_column")
 """The options that name columns."""
 TEXT, TABLE, ALIGNED, CONVERSATIONS, IMAGES = "text", "table", "aligned lines", "conversations", "images"
@@ -32,14 +27,3 @@ class Detected:
     """Messages about what training on the data in this way loses."""
     label_columns: tuple[str, ...] = ()
     """Several columns of 0 and 1, one for each label, in place of the label column."""
-
-
-def shape(source: Corpus | Table) -> str:
-    """The shape of what was read."""
-    if isinstance(source, Corpus):
-        return TEXT
-    if isinstance(source, ImageTable):
-        return IMAGES
-    if isinstance(source, Dialogues):
-        return CONVERSATIONS
-    return TABLE if source.paired is None else ALIGNED

@@ -4,44 +4,38 @@ from dataclasses import replace
 
 from headway.data.open.detected import TABLE, TEXT, Detected
 from headway.data.records.rows import some
-from headway.errors import InputError
-from headway.tasks.columns import find_label, find_text, likely_labels, likely_texts, no_labels
-from headway.tasks.given import Given
+from headway.tasks.data_facts import TEXT_AND_LABEL, DataFacts
 from headway.tasks.recognise import BY_LABELS, Recogniser
-from headway.tasks.unsupported import check_plain_labels, judged_pair, losses, refuse
+from headway.tasks.unsupported import check_plain_labels, losses, refuse
 
 
 class LabelledTexts(Recogniser):
     """A column of texts and one of labels."""
 
-    def fit(self, given: Given) -> int | None:
+    def fit(self, facts: DataFacts) -> int | None:
         """Where a label was named, or where a column that is not the text looks like one."""
-        if given.shape not in self.reads:
-            return None
-        if given.label is not None:
-            return BY_LABELS
-        if given.shape != TABLE:
-            return None
-        texts = [given.text] if given.text else judged_pair(given) or [one.name for one in likely_texts(given)]
-        return BY_LABELS if texts and likely_labels(given, texts[0]) else None
+        if facts.label is not None:
+            return BY_LABELS if facts.shape in self.reads else None
+        text = facts.possible_text if facts.shape == TABLE else None
+        return BY_LABELS if text is not None and facts.likely_labels(text) else None
 
-    def columns(self, given: Given) -> Detected:
-        if given.shape == TEXT:
-            raise no_labels(given)
+    def columns(self, facts: DataFacts) -> Detected:
+        if facts.shape == TEXT:
+            raise facts.no_table(TEXT_AND_LABEL)
         reasons: list[str] = []
-        text = find_text(given, reasons)
-        label = find_label(given, text, reasons)
+        text = facts.find_text(reasons)
+        label = facts.find_label(text, reasons)
         if label is None:
-            names = some([column.name for column in given.columns if column.name != text]) or "none"
-            raise InputError(
-                f"{given.name}: no column looks like a label (a few values that repeat); besides the text {text!r}, "
-                f"the columns are: {names}. Name one with --label-column."
+            names = some([column.name for column in facts.columns if column.name != text]) or "none"
+            raise facts.error(
+                f"no column looks like a label (a few values that repeat); besides the text {text!r}, the columns are: "
+                f"{names}. Name one with --label-column."
             )
-        chosen = replace(given, text=text, label=label)
-        if given.asked is None:
+        chosen = replace(facts, text=text, label=label)
+        if facts.asked is None:
             refuse(chosen)
-        if given.label is None:
-            check_plain_labels(given, label)
+        if facts.label is None:
+            check_plain_labels(facts, label)
         reasons.append(
             f"a text and a label in every row: {self.task} (--task language_modeling to train on the text only)"
         )

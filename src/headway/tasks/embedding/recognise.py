@@ -2,15 +2,12 @@
 
 from math import isnan
 
-from headway.data.open.column_names import LABEL_NAMES, SCORE_NAMES
 from headway.data.open.columns import Column, number
 from headway.data.open.detected import TEXT, Detected
 from headway.data.records.label_typing import MISSING
 from headway.data.records.rows import shorten
-from headway.data.records.table import Table
 from headway.errors import InputError
-from headway.tasks.columns import no_columns, two_texts
-from headway.tasks.given import Given
+from headway.tasks.data_facts import DataFacts
 from headway.tasks.recognise import Recogniser
 
 NO_NUMBERS = MISSING | {"na", "inf", "-inf"}
@@ -20,52 +17,50 @@ NO_NUMBERS = MISSING | {"na", "inf", "-inf"}
 class ScoredPairs(Recogniser):
     """Two columns of texts, and the column of scores if there is one; only where the task is named."""
 
-    def columns(self, given: Given) -> Detected:
+    def columns(self, facts: DataFacts) -> Detected:
         """The columns of pairs.
 
         Raises InputError, also where another column could hold scores that are not read: pairs that do not belong
         together would be trained as though they did.  Naming both columns of texts says that they all do.
         """
-        if given.shape == TEXT:
-            raise no_columns(given, "two columns of texts")
-        table, score, reasons = given.table, given.label, []
-        named = given.text, given.second
-        if score is None:
-            scored = [c.name for c in given.columns if c.name not in named and _holds_scores(table, c)]
-            score = scored[0] if len(scored) == 1 else None
-            if score is not None:
-                reasons.append(f"column {score!r} is taken as the score of each pair (--label-column to change)")
-        among = _without_few(given.columns, *named) if score is None else given.columns
-        first, second = two_texts(given, self.task, among, score)
+        if facts.shape == TEXT:
+            raise facts.no_table(f"{facts.asked} needs a table with two columns of texts")
+        score, reasons, named = facts.label, list[str](), (facts.text, facts.second)
+        scored = [c.name for c in facts.columns if score is None and c.name not in named and _holds_scores(facts, c)]
+        if len(scored) == 1:
+            score = scored[0]
+            reasons.append(f"column {score!r} is taken as the score of each pair (--label-column to change)")
+        among = _without_few(facts.columns, *named) if score is None else facts.columns
+        first, second = facts.two_texts(self.task, among, score)
         if first == second or score in (first, second):
-            raise InputError(f"{given.name}: the two texts and the score must be three different columns.")
+            raise facts.error("the two texts and the score must be three different columns.")
         reasons.append(
             f"columns {first!r} and {second!r} hold pairs of texts (--text-column, --second-column to change)"
         )
-        rest = [c for c in given.columns if c.name not in (first, second)]
-        others = [] if score is not None else [c for c in rest if _like_scores(c)]
+        rest = [column for column in facts.columns if column.name not in (first, second)]
+        others = [column for column in rest if score is None and _like_scores(column)]
         if others and None in named:
-            raise _unread(table, others)
+            raise _unread(facts, others)
         reasons += [f"column {column.name!r} is not read: every pair counts as a match" for column in others]
         reasons.append(f"task: {self.task}, as asked: {'pairs with scores' if score else 'matching pairs'}")
         return Detected(self.task, first, score, reasons, second)
 
 
-def _holds_scores(table: Table, column: Column) -> bool:
+def _holds_scores(facts: DataFacts, column: Column) -> bool:
     """Whether a column is called like a score and holds numbers, in most rows at least; the others are refused later.
 
     What stands for a number that is not there, such as nan, counts as one.
     """
-    if column.numeric or column.key not in SCORE_NAMES:
-        return column.numeric and column.key in SCORE_NAMES
-    written = [value.strip() for value in table.values(column.name) if value.strip()]
+    if column.numeric or not column.called("score"):
+        return column.numeric and column.called("score")
+    written = [value.strip() for value in facts.values(column.name) if value.strip()]
     numbers = [value for value in written if value.casefold() in NO_NUMBERS or not isnan(number(value))]
     return 2 * len(numbers) > len(written)
 
 
 def _like_scores(column: Column) -> bool:
     """Whether a column could be meant to say how well the texts of each pair go together."""
-    return column.label_like or (column.distinct > 0 and column.key in LABEL_NAMES | SCORE_NAMES)
+    return column.label_like or (column.distinct > 0 and column.called("label", "score"))
 
 
 def _without_few(columns: list[Column], first: str | None, second: str | None) -> list[Column]:
@@ -75,21 +70,18 @@ def _without_few(columns: list[Column], first: str | None, second: str | None) -
     return rest if len(texts) == [first, second].count(None) else columns
 
 
-def _unread(table: Table, columns: list[Column]) -> InputError:
+def _unread(facts: DataFacts, columns: list[Column]) -> InputError:
     """The error for columns that could hold scores and would not be read."""
     alone = "use --text-column and --second-column to count every pair as a match"
     for column in columns:
-        for row, value in enumerate(table.values(column.name)):
-            if value.strip() and isnan(number(value)):
-                return InputError(
-                    f"{table.name}: column {column.name!r} looks like the score of each pair, but holds "
-                    f"{shorten(value.strip())} ({table.place(row)}). Scores must be numbers (for example 0 and 1); "
-                    f"{alone}."
+        for row, value in enumerate(map(str.strip, facts.values(column.name))):
+            if value and isnan(number(value)):
+                return facts.error(
+                    f"column {column.name!r} looks like the score of each pair, but holds {shorten(value)} "
+                    f"({facts.table.place(row)}). Scores must be numbers (for example 0 and 1); {alone}."
                 )
     names = " or ".join(repr(column.name) for column in columns)
-    return InputError(
-        f"{table.name}: column {names} could be the score of each pair: name it with --label-column, or {alone}."
-    )
+    return facts.error(f"column {names} could be the score of each pair: name it with --label-column, or {alone}.")
 
 
 RECOGNISER = ScoredPairs("embedding")

@@ -26,7 +26,7 @@ from headway.models.size import Wiring
 from headway.models.transformer import EncoderDecoder
 from headway.runtime.runtime import Runtime
 from headway.tasks.baselines import unigram_baselines
-from headway.tasks.given import Given
+from headway.tasks.data_facts import DataFacts
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.inputs import told_once, usual_longest
 from headway.tasks.losses import LanguageModeling, bytes_per_token, unknown_in
@@ -280,7 +280,7 @@ def columns_of(table: Table, found: Detected) -> TextPairs:
     """The pairs of the two columns that were found; of a table with other columns, those that are found there."""
     columns = found.text_column or "", found.second_column or ""
     if not set(columns) <= set(table.columns):
-        own = recogniser(found.task).columns(Given(table, asked=found.task))
+        own = recogniser(found.task).columns(DataFacts(table, asked=found.task))
         columns = own.text_column or "", own.second_column or ""
     return read_text_pairs(table, *columns)
 

@@ -1,12 +1,10 @@
 """A text and its target: two files with aligned lines, or two columns of a table."""
 
-from headway.data.formats.aligned import SOURCE, TARGET, TARGET_OF, are_sides, is_language, is_target_of
-from headway.data.open.column_names import SURE_LABEL_NAMES
+from headway.data.formats.aligned import SOURCE, TARGET, are_sides, is_language, is_target_of
 from headway.data.open.columns import Column
 from headway.data.open.detected import ALIGNED, TABLE, TEXT, Detected
 from headway.errors import InputError
-from headway.tasks.columns import no_columns, two_texts
-from headway.tasks.given import Given
+from headway.tasks.data_facts import DataFacts
 from headway.tasks.recognise import BY_NAMES, BY_VALUES, Recogniser
 
 
@@ -15,21 +13,22 @@ class TextPairs(Recogniser):
 
     reads = frozenset({TEXT, TABLE, ALIGNED})
 
-    def columns(self, given: Given) -> Detected:
+    def columns(self, facts: DataFacts) -> Detected:
         """Columns that are called like the two sides of a text are taken before others."""
-        asked = f"{given.asked}, as asked"
-        if given.shape == ALIGNED:
-            why = asked if given.asked else f"{self.task} (--task language_modeling to read one after the other)"
-            return Detected(self.task, SOURCE, None, [f"{given.name}: paired line by line: {why}"], TARGET)
-        if given.shape == TEXT:
-            raise no_columns(given, "two columns of texts, or two files with aligned lines")
-        if given.label is not None:
+        asked = f"{facts.asked}, as asked"
+        if facts.shape == ALIGNED:
+            why = asked if facts.asked else f"{self.task} (--task language_modeling to read one after the other)"
+            return Detected(self.task, SOURCE, None, [f"{facts.name}: paired line by line: {why}"], TARGET)
+        if facts.shape == TEXT:
+            needs = "a table with two columns of texts, or two files with aligned lines"
+            raise facts.no_table(f"{facts.asked} needs {needs}")
+        if facts.label is not None:
             raise InputError(f"{self.task} has no label: name the two texts with --text-column and --second-column.")
-        sides = called_like_sides(given.columns) if given.text is None and given.second is None else None
-        source, target = sides or two_texts(given, given.asked or self.task, given.columns)
+        sides = called_like_sides(facts.columns) if facts.text is None and facts.second is None else None
+        source, target = sides or facts.two_texts(facts.asked or self.task, facts.columns)
         if source == target:
-            raise InputError(f"{given.name}: column {source!r} cannot be source and target at once.")
-        why = asked if given.asked else f"{self.task} (--task language_modeling or classification to change)"
+            raise facts.error(f"column {source!r} cannot be source and target at once.")
+        why = asked if facts.asked else f"{self.task} (--task language_modeling or classification to change)"
         what = f"column {source!r} is the source and {target!r} the target (--text-column, --second-column to change)"
         return Detected(self.task, source, None, [f"{what}: {why}"], target)
 
@@ -37,14 +36,14 @@ class TextPairs(Recogniser):
 class Translations(TextPairs):
     """Pairs whose columns or files are called like two languages, or like a source and its target."""
 
-    def fit(self, given: Given) -> int | None:
-        if given.shape == ALIGNED:
+    def fit(self, facts: DataFacts) -> int | None:
+        if facts.shape == ALIGNED:
             return BY_VALUES
-        if given.shape != TABLE or given.label is not None:
+        if facts.shape != TABLE or facts.label is not None:
             return None
-        if given.text is None:
-            return BY_NAMES if called_like_sides(given.columns) else None
-        return BY_NAMES if given.second is not None and are_sides(given.text.lower(), given.second.lower()) else None
+        if facts.text is None:
+            return BY_NAMES if called_like_sides(facts.columns) else None
+        return BY_NAMES if facts.second is not None and are_sides(facts.text.lower(), facts.second.lower()) else None
 
 
 def called_like_sides(columns: list[Column]) -> tuple[str, str] | None:
@@ -53,13 +52,11 @@ def called_like_sides(columns: list[Column]) -> tuple[str, str] | None:
     None where that is not clear: where there are several such pairs, where a column is called like a label, and where
     the table has instructions as well as inputs.  A column "id" is not Indonesian.
     """
-    names = {column.name.lower() for column in columns}
-    if any(column.key in SURE_LABEL_NAMES for column in columns) or "instruction" in names:
+    if any(column.called("sure label") or column.name.lower() == "instruction" for column in columns):
         return None
     texts = [column.name for column in columns if column.text_like and not column.few]
     languages = [name for name in texts if is_language(name.lower()) and name.lower() != "id"]
-    sources = [name for name in texts if name.lower() in TARGET_OF]
-    found = [(a, b) for a in sources for b in texts if is_target_of(b.lower(), a.lower())]
+    found = [(a, b) for a in texts for b in texts if is_target_of(b.lower(), a.lower())]
     found += [(languages[0], languages[1])] if len(languages) == 2 else []
     return found[0] if len(found) == 1 else None
 
