@@ -23,8 +23,7 @@ from headway.reports.attention_store import Stored, restore
 from headway.reports.explorer import MARK, attention_page
 from headway.tasks import inspection
 from headway.tasks.image_classification.task import ImageClassifier
-from headway.tasks.inside import Inside
-from headway.tasks.inspection import visible
+from headway.tasks.inspection import Inside, visible
 from headway.workflows.inside import look_inside
 
 WIRINGS = {"encoder": Encoder, "decoder": Decoder, "encoder-decoder": EncoderDecoder}

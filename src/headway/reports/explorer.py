@@ -20,7 +20,7 @@ from headway.reports.attention_store import FINENESS, Stored, largest_error, sto
 from headway.reports.style import CSS
 from headway.reports.tables import table
 from headway.reports.wording import Html, escape
-from headway.tasks.inside import Inside, Kind
+from headway.tasks.inspection import Inside, Kind
 from headway.tasks.registry import known
 
 MOST_BYTES = 1_950_000

@@ -46,7 +46,7 @@ from headway.text.tokenizer import Tokenizer
 from headway.training.options import TrainOptions
 
 if TYPE_CHECKING:
-    from headway.tasks.inside import Inside
+    from headway.tasks.inspection import Inside
 
 
 class TextTask(Task):

@@ -84,11 +84,7 @@ def _of_rows(batch_source: RowBatches, tokenizer: Tokenizer) -> dict[str, Any]:
     unknown, rows = tokenizer.unknown, row_hashes(inputs)
     frame = tokenizer.special_ids - {unknown}
     told = np.fromiter((unknown not in row for row in held_out), bool)  # else equal ids are not equal texts
-    found: dict[str, Any] = {
-        "examples": len(held_out),
-        "leaked": int(np.isin(row_hashes(held_out)[told], rows).sum()) / max(1, len(held_out)),
-        "alike": _most_frequent(rows),
-    }
+    found = _of_copies(rows, row_hashes(held_out)[told], len(held_out))
     if unknown is not None:
         tokens = Counter(token for row in _shuffled(inputs) for token in row if token not in frame)
         found["unknown"] = tokens[unknown] / max(1, tokens.total())
@@ -114,13 +110,17 @@ def _of_classes(train: Sequence[int], held_out: Sequence[int]) -> dict[str, Any]
 
 
 def _of_images(batch_source: ImageBatches) -> dict[str, Any]:
-    rows = np.array([hash(image.tobytes()) for image in batch_source.train])
-    trained = set(rows.tolist())
-    leaked = sum(hash(image.tobytes()) in trained for image in batch_source.held_out) / max(
-        1, len(batch_source.held_out)
+    train, held_out = (
+        np.array([hash(image.tobytes()) for image in images]) for images in (batch_source.train, batch_source.held_out)
     )
-    found = {"examples": len(batch_source.held_out), "leaked": leaked, "alike": _most_frequent(rows)}
+    found = _of_copies(train, held_out, len(held_out))
     return found | _of_classes(batch_source.train_targets, batch_source.held_out_targets)  # type: ignore[arg-type]
+
+
+def _of_copies(train: np.ndarray, told: np.ndarray, count: int) -> dict[str, Any]:
+    """How many of ``count`` held-out rows are in training, where they can be told apart; rows by their hashes."""
+    leaked = int(np.isin(told, train).sum()) / max(1, count)
+    return {"examples": count, "leaked": leaked, "alike": _most_frequent(train)}
 
 
 def _joined(rows: Sequence[Sequence[int]]) -> np.ndarray:

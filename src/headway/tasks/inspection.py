@@ -5,6 +5,7 @@ Letters: L layers, H heads, T queries, S keys.
 
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from headway.models.analysis.maps import attention_maps, attentions, fused_diffe
 from headway.models.analysis.statistics import head_statistics, induction_scores, patch_distance
 from headway.models.device import model_device
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
-from headway.tasks.inside import Inside, Kind
 from headway.tasks.task import Pipeline
 from headway.text.tokenizer import Tokenizer
 
@@ -25,6 +25,47 @@ MOST_WEIGHTS = 200_000_000
 """Weights of all maps together: 0.8 GB of them."""
 VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍"}
 """What stands for white space in the name of a token."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The attention of one kind: "self", or "encoder", "decoder" and "cross" of an encoder-decoder."""
+
+    queries: str
+    """the axis of the tokens that attend: "text", "source" or "target", or "picture" """
+    keys: str
+    """the axis of those attended to"""
+    causal: bool
+    """whether a token sees itself and those before alone"""
+    maps: np.ndarray
+    """float32 (L, H, T, S); each row sums to one"""
+    statistics: dict[str, np.ndarray]
+    """float32 (L, H) by name, as ``models.head_statistics`` has them; "induction" of a decoder alone,
+    and "patch_distance" of an image instead of what is about a row of tokens"""
+
+
+@dataclass(frozen=True)
+class Inside:
+    """What was looked at, and what was found."""
+
+    task: str
+    wiring: str
+    """ "encoder", "decoder" or "encoder-decoder" """
+    members: int
+    """of how many models that answer together the first was looked at; 1 of all others"""
+    tokens: dict[str, list[str]]
+    """names of the tokens by axis: "text", or "source" and "target", or "picture" """
+    next: list[str]
+    """for each token of the last axis the one that follows, which a decoder is to write there; else empty"""
+    kinds: dict[str, Kind]
+    difference: float
+    """the largest |weights × values - output of the fused kernel| in these maps"""
+    target: str | None
+    """the target of a translator: the one that was given, or the model's own"""
+    ids: dict[str, list[int]]
+    """of texts, the ids of the same tokens, which the model was given in this order; empty for a picture"""
+    patches: np.ndarray | None = None
+    """uint8 (rows, columns, height, width, 3): an image as it is read, which all tokens but the first stand for"""
 
 
 def of_text(pipe: Pipeline, text: Any, target: str | None, *, following: bool) -> Inside:

@@ -40,7 +40,7 @@ from headway.training.plan import Plan
 
 if TYPE_CHECKING:
     from headway.tasks.checks import ExternalLoader, Material, MaterialInputs
-    from headway.tasks.inside import Inside
+    from headway.tasks.inspection import Inside
 
 SHOWN = "shown"
 """The key of what is measured only for the report, and is not a metric."""

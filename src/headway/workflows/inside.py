@@ -19,8 +19,7 @@ from headway.models.analysis import (
 )
 from headway.nn.global_state import isolated
 from headway.runtime.precision import FLOAT32
-from headway.tasks.inside import Inside
-from headway.tasks.inspection import rows, token_names
+from headway.tasks.inspection import Inside, rows, token_names
 from headway.tasks.registry import task_named
 from headway.tasks.task import Pipeline
 

@@ -6,7 +6,7 @@ What only training and measuring need is imported when they begin, so that answe
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,11 +26,13 @@ from headway.runtime.runtime import Output, Runtime
 from headway.tasks.checks import ROWS, Found, Material, MaterialInputs, Original, labels_differ, pipeline_loader
 from headway.tasks.image_classification.spec import SPEC
 from headway.tasks.inputs import as_list
-from headway.tasks.inside import Inside
 from headway.tasks.labels import Classification, label_answers, labels_of
 from headway.tasks.task import FolderTask
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
+
+if TYPE_CHECKING:
+    from headway.tasks.inspection import Inside
 
 
 def images(original: Original, theirs: Any) -> Found:
@@ -138,7 +140,7 @@ class ImageClassificationTask(FolderTask):
     def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         return [found["label"] for found in pipe(list(inputs))]
 
-    def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
+    def inspect(self, pipe: Any, given: Any, target: str | None) -> "Inside":
         """The tokens are patches, named by row and column, after one for all."""
         from headway.tasks.inspection import check_no_target, look
 

@@ -5,7 +5,7 @@ What only training and measuring need is imported when they begin, so that answe
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -30,7 +30,6 @@ from headway.tasks.checks import (
     pipeline_loader,
     worst,
 )
-from headway.tasks.inside import Inside
 from headway.tasks.losses import LanguageModeling
 from headway.tasks.spec import TaskSpec
 from headway.tasks.task import FolderTask
@@ -39,6 +38,9 @@ from headway.tasks.text_to_text.pipeline import Translator
 from headway.tasks.text_to_text.spec import SPEC
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
+
+if TYPE_CHECKING:
+    from headway.tasks.inspection import Inside
 
 OF_A_DECODER = pipeline_loader("text-generation", continuations, texts=8)
 """Of a decoder alone, which other programs know as a language model."""
@@ -93,7 +95,7 @@ class TextToTextTask(FolderTask):
     def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader | None:
         return OF_A_DECODER if isinstance(model, Decoder) else LOADER
 
-    def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
+    def inspect(self, pipe: Any, given: Any, target: str | None) -> "Inside":
         """The attention over a source and its target, by default the translation that greedy search finds."""
         from headway.tasks.inspection import check_length, check_text, look, rows, token_names
 
