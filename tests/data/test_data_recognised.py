@@ -363,6 +363,14 @@ def test_recognisers_look_at_whole_columns_quickly():
     assert listed("[" * 100_000 + "]" * 100_000) is None and listed('["a", 1]') == ["a", "1"]
 
 
+def test_a_table_of_which_annotators_accepted_every_row_is_read():
+    found = detect(rows({"text": text, "label": of("a", "b"), "answer": of("accept")}))
+    assert (found.task, found.label_column) == ("classification", "label")
+    for answers in (("accept", "reject"), ("accept", "ignore")):
+        with pytest.raises(InputError, match="annotators rejected or ignored rows"):
+            detect(rows({"text": text, "label": of("a", "b"), "answer": of(*answers)}))
+
+
 def test_the_command_says_what_it_found_and_leaves_nothing(in_process: Callable, tmp_path: Path, tiny_words: list[str]):
     path = tmp_path / "words.csv"
     path.write_text(CONLL["j.csv"])

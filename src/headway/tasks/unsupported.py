@@ -61,7 +61,7 @@ def losses(facts: DataFacts) -> list[str]:
 def check_accepted(facts: DataFacts) -> None:
     """Raise InputError where annotators rejected rows, as Prodigy records it."""
     for column in facts.columns:
-        if column.key == "answer" and {"accept"} <= set(column.counts or ()) <= {"accept", "reject", "ignore"}:
+        if column.key == "answer" and {"accept"} < set(column.counts or ()) <= {"accept", "reject", "ignore"}:
             raise facts.error(
                 f"in column {column.name!r} annotators rejected or ignored rows; keep those with 'accept', and remove "
                 "the column."
