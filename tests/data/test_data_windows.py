@@ -13,6 +13,11 @@ from headway.errors import InputError
 QUICK = settings(max_examples=80, deadline=None)
 
 
+def order_of(windows: Windows, epoch: int) -> np.ndarray:
+    """The starts of all windows of an epoch."""
+    return windows.starts(Position(epoch), windows.count(epoch))[0]
+
+
 @QUICK
 @given(n=st.integers(2, 331), length=st.integers(1, 37), seed=st.integers(0, 2**31), epoch=st.integers(0, 5))
 def test_windows_cover_an_epoch_without_overlap(n, length, seed, epoch):
@@ -21,21 +26,21 @@ def test_windows_cover_an_epoch_without_overlap(n, length, seed, epoch):
         with pytest.raises(InputError, match=f"{n} tokens.*{length + 1}"):
             Windows(tokens, length, seed)
         return
-    order = Windows(tokens, length, seed).order(epoch)
+    order = order_of(Windows(tokens, length, seed), epoch)
     assert order.dtype == np.int64
     starts = np.sort(order)
     assert np.all(np.diff(starts) == length)
     assert 0 <= starts[0] < length and starts[-1] + length + 1 <= n < starts[-1] + 2 * length + 1
     windows = Windows(tokens, length, seed)
-    windows.order(epoch + 1)
-    assert np.array_equal(windows.order(epoch), order)
+    order_of(windows, epoch + 1)
+    assert np.array_equal(order_of(windows, epoch), order)
 
 
 @QUICK
 @given(n=st.integers(23, 331), size=st.integers(1, 29), seed=st.integers(0, 99))
 def test_take_uses_every_window_of_each_epoch_once(n, size, seed):
     windows = Windows(np.arange(n, dtype=np.uint16), 11, seed)
-    expected = np.concatenate([windows.order(epoch) for epoch in range(40)])[: 5 * size]
+    expected = np.concatenate([order_of(windows, epoch) for epoch in range(40)])[: 5 * size]
     position, starts, positions = Position(), [], []
     for _ in range(5):
         batch, position = windows.take(position, size)
@@ -51,14 +56,10 @@ def test_take_uses_every_window_of_each_epoch_once(n, size, seed):
 
 def test_batches_of_an_epoch():
     windows = Windows(np.arange(211), 7, 3)
-    count = len(windows.order(2))
-    full = [windows.batch(2, index, 13) for index in range(-(-count // 13))]
-    assert np.array_equal(np.concatenate(full)[:, 0], windows.order(2))
-    for index in (len(full), -1):
-        with pytest.raises(IndexError, match="no batch"):
-            windows.batch(2, index, 13)
-    assert not np.array_equal(windows.order(0), windows.order(1))
-    assert len({int(windows.order(epoch).min()) for epoch in range(31)}) > 3
+    full = [windows.take(Position(2, index), 13)[0] for index in range(0, windows.count(2), 13)]
+    assert np.array_equal(np.concatenate(full)[: windows.count(2), 0], order_of(windows, 2))
+    assert not np.array_equal(order_of(windows, 0), order_of(windows, 1))
+    assert len({int(order_of(windows, epoch).min()) for epoch in range(31)}) > 3
     with pytest.raises(ValueError, match="size"):
         windows.take(Position(), 0)
 

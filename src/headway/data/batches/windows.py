@@ -37,20 +37,9 @@ class Windows:
         self.tokens, self.length, self.seed = tokens, length, seed
         self._latest: tuple[int, int, np.ndarray] | None = None
 
-    def order(self, epoch: int) -> np.ndarray:
-        """The starts of the windows of one epoch, int64 (number of windows,), in the order they are used."""
-        return self._starts(epoch, slice(None))
-
     def count(self, epoch: int) -> int:
         """How many windows an epoch has."""
         return len(self._order(epoch)[1])
-
-    def batch(self, epoch: int, index: int, size: int) -> np.ndarray:
-        """Batch `index` of an epoch, int64 (size, length + 1); the last of an epoch may have fewer rows."""
-        starts = self._starts(epoch, slice(index * size, (index + 1) * size)) if index >= 0 else np.empty(0, np.int64)
-        if not len(starts):
-            raise IndexError(f"epoch {epoch} has {self.count(epoch)} windows and no batch {index} of {size}")
-        return self._cut(starts)
 
     def take(self, position: Position, size: int) -> tuple[np.ndarray, Position]:
         """The next `size` windows, int64 (size, length + 1), and the position after them.
@@ -58,7 +47,8 @@ class Windows:
         A batch that reaches the end of an epoch continues in the next, so every window of each epoch is used once.
         """
         starts, after = self.starts(position, size)
-        return self._cut(starts), after
+        windows = np.stack([self.tokens[start : start + self.length + 1] for start in starts.tolist()])
+        return windows.astype(np.int64), after
 
     def starts(self, position: Position, size: int) -> tuple[np.ndarray, Position]:
         """The tokens at which the next `size` windows begin, int64 (size,), and the position after them."""
@@ -68,21 +58,14 @@ class Windows:
         parts: list[np.ndarray] = []
         wanted = size
         while wanted:
-            starts = self._starts(epoch, slice(consumed, consumed + wanted))
+            offset, numbers = self._order(epoch)
+            starts = offset + numbers[consumed : consumed + wanted].astype(np.int64) * self.length
             parts.append(starts)
             wanted -= len(starts)
             consumed += len(starts)
             if consumed >= self.count(epoch):
                 epoch, consumed = epoch + 1, 0
         return np.concatenate(parts), Position(epoch, consumed)
-
-    def _cut(self, starts: np.ndarray) -> np.ndarray:
-        return np.stack([self.tokens[start : start + self.length + 1] for start in starts.tolist()]).astype(np.int64)
-
-    def _starts(self, epoch: int, part: slice) -> np.ndarray:
-        """The starts of some windows of an epoch, int64."""
-        offset, numbers = self._order(epoch)
-        return offset + numbers[part].astype(np.int64) * self.length
 
     def _order(self, epoch: int) -> tuple[int, np.ndarray]:
         """The token at which the first window of an epoch begins, and the windows by number in the order of use."""
