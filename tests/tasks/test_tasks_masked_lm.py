@@ -185,8 +185,8 @@ TEXTS = ["the cat sat on mats, unbelievably", "dogs ran unbelievably far; the ca
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "word"])
 def test_the_tokens_that_start_a_word(kind: str):
     tokenizer = train_tokenizer(TEXTS, kind, 300 if kind == "bpe" else 60, role="encoder")
-    starts = word_starts(tokenizer, tokenizer.vocab_size + 3)
-    assert starts is not None and starts.shape == (tokenizer.vocab_size + 3,)
+    starts = word_starts(tokenizer)
+    assert starts is not None and starts.shape == (tokenizer.vocab_size,)
     text = "the unbelievably far cat"
     ids = tokenizer.encode(text)
     words = sum(starts[ids].tolist()) + (kind == "bpe")  # at the start of a text no space tells

@@ -20,6 +20,7 @@ from headway.tasks.losses import row_losses
 from headway.text.tokenizer import Tokenizer
 
 SHARE = 0.15
+"""The share of tokens to be predicted with a published model, as most were trained."""
 MASKED, RANDOM = 0.8, 0.1
 """Of the tokens to be predicted, these shares are replaced by [MASK] and by any token; the rest stays as it is."""
 LARGEST_SHARE = 0.8
@@ -153,26 +154,19 @@ class MaskedLM:
         return logits, batch.ids[chosen]
 
 
-def word_starts(tokenizer: Tokenizer, vocab_size: int | None = None) -> Tensor | None:
+def word_starts(tokenizer: Tokenizer) -> Tensor | None:
     """Bool (V,): whether a token starts a word; None for tokens that do not tell.
 
     WordPiece marks what continues a word with ##; byte-level BPE and SentencePiece mark what begins one with a space
     (Ġ and ▁), and there a line break or a tab begins one too.  Tokens that are whole words all start one.  Characters
     do not tell.
     """
-    tokens = tokenizer.tokens
-    if tokenizer.kind == "wordpiece":
-        found = [not token.startswith("##") for token in tokens]
-    elif tokenizer.kind == "word":
-        found = [True] * len(tokens)
-    elif tokenizer.kind in ("bpe", "unigram", "sentencepiece") and any(t.startswith(("Ġ", "▁")) for t in tokens):
-        found = [token.startswith(("Ġ", "▁", "Ċ", "ĉ")) for token in tokens]
-    else:
-        return None
-    rows = len(tokens) if vocab_size is None else vocab_size
-    table = torch.ones(rows, dtype=torch.bool)
-    table[: len(found)] = torch.tensor(found[:rows])
-    return table
+    tokens, kind = tokenizer.tokens, tokenizer.kind
+    if kind in ("wordpiece", "word"):
+        return torch.tensor([kind == "word" or not token.startswith("##") for token in tokens])
+    if kind in ("bpe", "unigram", "sentencepiece") and any(token.startswith(("Ġ", "▁")) for token in tokens):
+        return torch.tensor([token.startswith(("Ġ", "▁", "Ċ", "ĉ")) for token in tokens])
+    return None
 
 
 def masked_baselines(train_counts: np.ndarray, targets: np.ndarray) -> list[dict[str, Any]]:

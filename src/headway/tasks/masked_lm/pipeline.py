@@ -55,10 +55,11 @@ class MaskFiller:
         most = int(self._offered.sum())
         check_number("k", k, 1, 1 << 31, "a whole number, 1 or more", whole=True)
         texts, alone = text_list(text)
-        bodies = [self._encode(one, number) for number, one in enumerate(texts)]
-        results: list[Any] = []
-        for answers in self._answers(bodies, min(k, most)):
-            results.append(answers if len(answers) > 1 else answers[0])
+        for number, one in enumerate(texts):
+            if not self.is_open(one):
+                raise InputError(f"text {number}, {shown(one)}: {NOTHING_OPEN}")
+        answers = self._answers([self._ids(one) for one in texts], min(k, most))
+        results = [found if len(found) > 1 else found[0] for found in answers]
         return results[0] if alone else results
 
     def is_open(self, text: str) -> bool:
@@ -74,13 +75,8 @@ class MaskFiller:
         front, back = self._around
         return [*front, *self._ids(text), *back]
 
-    def _encode(self, text: str, number: int) -> list[int]:
-        """Ids without the frame.  What spells another special token is text."""
-        if not self.is_open(text):
-            raise InputError(f"text {number}, {shown(text)}: {NOTHING_OPEN}")
-        return self._ids(text)
-
     def _ids(self, text: str) -> list[int]:
+        """Ids without the frame.  What spells another special token is text."""
         pieces = self._spellings.split(text)
         if self._spaced:  # the space before a word is part of its token
             pieces = [piece.rstrip(" ") for piece in pieces[:-1]] + pieces[-1:]
@@ -89,46 +85,38 @@ class MaskFiller:
             parts += [self.mask, piece]
         return self.tokenizer.encode_parts(parts)[0]
 
+    def _windows(self, body: list[int]) -> list[tuple[list[int], list[int]]]:
+        """What is read of a text, and the open places in it: all at once, or of a long text what is around each."""
+        front, back = self._around
+        places = [place for place, token in enumerate(body) if token == self.mask]
+        if len(front) + len(body) + len(back) <= self.max_length:
+            return [([*front, *body, *back], [len(front) + place for place in places])]
+        near = (framed_around(body, place, self._around, self.max_length) for place in places)
+        return [(ids, [place]) for ids, place in near]
+
     def _answers(self, bodies: list[list[int]], k: int) -> list[list[list[dict[str, Any]]]]:
         """For each text, for each of its open places, the ``k`` best tokens."""
-        windows: list[list[int]] = []
-        places: list[list[int]] = []
-        owners: list[int] = []
-        length = self.max_length
-        for owner, body in enumerate(bodies):
-            front, back = self._around
-            whole = [*front, *body, *back]
-            if len(whole) <= length:
-                rows = [(whole, [place for place, token in enumerate(whole) if token == self.mask])]
-            else:
-                near = (place for place, token in enumerate(body) if token == self.mask)
-                rows = [(ids, [at]) for ids, at in (framed_around(body, p, self._around, length) for p in near)]
-            for ids, at in rows:
-                windows.append(ids)
-                places.append(at)
-                owners.append(owner)
+        windows = [(owner, *window) for owner, body in enumerate(bodies) for window in self._windows(body)]
 
         def answer(output: Output, ids: Tensor, mask: Tensor | None, index: np.ndarray) -> tuple[Tensor, Tensor]:
             """The k best of each place, (B, places, k): scores, and ids; what is behind a row's last means nothing."""
-            counts, chosen = [len(places[i]) for i in index], torch.zeros(ids.shape, dtype=torch.bool)
-            for row, i in enumerate(index):
-                chosen[row, places[i]] = True
+            places, chosen = [windows[i][2] for i in index], torch.zeros(ids.shape, dtype=torch.bool)
+            for row, each in enumerate(places):
+                chosen[row, each] = True
             chosen = chosen.to(ids.device, non_blocking=True)
             scores = output(ids, mask, chosen=chosen).float().softmax(dim=-1)  # (N, V)
             offered = self._offered.to(ids.device, non_blocking=True)
             best = scores.masked_fill(~offered, -1.0).topk(k, dim=-1)
-            top, tokens = (pad_sequence(list(part.split(counts)), batch_first=True) for part in best)
+            top, tokens = (pad_sequence(list(part.split([*map(len, places)])), batch_first=True) for part in best)
             return top, tokens
 
         by_text: list[list[list[dict[str, Any]]]] = [[] for _ in bodies]
-        for owner, at, best in zip(owners, places, self.runtime.read(windows, answer), strict=True):
-            top, tokens = (part[: len(at)].tolist() for part in best)
-            by_text[owner] += [self._named(*each) for each in zip(tokens, top, strict=True)]
+        found = self.runtime.read([ids for _, ids, _ in windows], answer)
+        for (owner, _, places), best in zip(windows, found, strict=True):
+            for scores, tokens in zip(*(part[: len(places)].tolist() for part in best), strict=True):
+                pairs = zip(tokens, scores, strict=True)
+                by_text[owner].append([{"token": self._shown(one), "score": score} for one, score in pairs])
         return by_text
-
-    def _named(self, tokens: list[int], scores: list[float]) -> list[dict[str, Any]]:
-        """The answer for one place."""
-        return [{"token": self._shown(one), "score": score} for one, score in zip(tokens, scores, strict=True)]
 
     def _shown(self, number: int) -> str:
         """A token as it reads in a text, without the space before it."""
