@@ -107,12 +107,12 @@ batch_source.TextBatches.validation = killing
 """
 
 IN_TOKENIZER = """
-from headway.tasks.language_modeling import data as language_modeling
-train = language_modeling.train_tokenizer
+from headway.tasks import running_text
+train = running_text.train_tokenizer
 def killing(*given, **more):
     train(*given, **more)
     kill()
-language_modeling.train_tokenizer = killing
+running_text.train_tokenizer = killing
 """
 
 IN_TOKENS = """

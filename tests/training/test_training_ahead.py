@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.data.batches.batch_source import BatchSource, FramedBatches, RowBatches, TextBatches
+from headway.data.batches.batch_source import BatchSource, RowBatches, TextBatches
 from headway.data.batches.batching import TargetKind
 from headway.data.batches.checksums import file_sums
 from headway.data.batches.examples import Examples
@@ -37,7 +37,7 @@ def of_rows(targets: Any, kind: TargetKind, second: Any = None, **options: Any) 
 
 FEEDS: dict[str, BatchSource] = {
     "text": TextBatches(TOKENS, TOKENS[:90], 8, 40, 3),
-    "masked": FramedBatches(TOKENS, TOKENS[:90], 10, 40, 3, ([51], [52])),
+    "masked": TextBatches(TOKENS, TOKENS[:90], 10, 40, 3, ([51], [52])),
     "rows": of_rows([n % 2 for n in range(61)], TargetKind.ROW),
     "pairs": of_rows(np.full(61, 0.5), TargetKind.PAIR, PAIRS[1]),
     "targets": of_rows(PAIRS[1], TargetKind.SEQUENCE, recut=cut),

@@ -24,9 +24,8 @@ from headway.errors import InputError
 from headway.io.atomic_write import write_json
 from headway.reports.verdict import kept_in_words
 from headway.tasks.detect import detect
-from headway.tasks.language_modeling.dialogue import cut_warning
+from headway.tasks.dialogue import EncodedTalks, encoded_talks, talks
 from headway.tasks.losses import LanguageModeling
-from headway.tasks.talks import EncodedTalks, encoded_talks, talks
 from headway.text.chat import DEFAULT_TEMPLATE, with_chat
 from headway.text.chat.encode import encode_chat
 from headway.text.tokenizer import Tokenizer
@@ -239,8 +238,8 @@ def test_of_long_conversations_the_oldest_turns_are_left_out(tmp_path: Path):
     both, found = examples(words, source, length)
     assert found.ids[0] == last.ids[0] and found.targets[0] == last.targets[0] and len(found.ids) == 2
     lost = both.n_targets - found.n_targets
-    assert both.too_long(length).tolist() == [True, False] and lost == whole.n_targets - last.n_targets
-    [warning] = cut_warning(both, found, length)
+    assert (both.ids.lengths > length).tolist() == [True, False] and lost == whole.n_targets - last.n_targets
+    [warning] = found.cut_warning(both, length)
     assert f"1 of 2 conversations exceed {length} tokens: their oldest turns are left out" in warning
     assert f"{lost / both.n_targets:.1%}" in warning
     alone = dialogues(say("the cat", "old dogs ran past red doors " * 20), tmp_path=tmp_path)
@@ -248,7 +247,7 @@ def test_of_long_conversations_the_oldest_turns_are_left_out(tmp_path: Path):
     assert len(cut.ids[0]) == len(cut.targets[0]) == 61 and cut.targets[0][-1] != IGNORED
     assert cut.n_targets < uncut.n_targets
     uncut, nothing = examples(words, dialogues(say("the cat " * 90, "sat"), tmp_path=tmp_path), 61)
-    assert nothing.ids == [] and "1 have no reply left" in cut_warning(uncut, nothing, 61)[0]
+    assert nothing.ids == [] and "1 have no reply left" in nothing.cut_warning(uncut, 61)[0]
 
 
 class Fixed(torch.nn.Module):

@@ -15,7 +15,7 @@ import headway
 from headway.data.open.in_memory import given_inputs
 from headway.data.records.dialogues import Dialogues
 from headway.errors import InputError
-from headway.tasks.talks import encoded_talks, talks
+from headway.tasks.dialogue import encoded_talks, talks
 from headway.text.chat import with_chat
 from headway.text.chat.encode import encode_chat
 from headway.training.options import TrainOptions

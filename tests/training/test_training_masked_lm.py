@@ -13,16 +13,16 @@ import pytest
 import torch
 
 import headway
-from headway.data.batches.batch_source import FramedBatches, RowBatches
+from headway.data.batches.batch_source import RowBatches, TextBatches
 from headway.data.batches.batching import TargetKind
 from headway.data.batches.examples import Examples
 from headway.data.batches.windows import Position
 from headway.data.open.read import read
 from headway.errors import InputError
 from headway.tasks.embedding.task import Embedder
-from headway.tasks.masked_lm.data import encode_documents, held_out_batches, task_of
+from headway.tasks.masked_lm.data import held_out_batches, task_of
 from headway.tasks.masked_lm.pipeline import MaskFiller
-from headway.tasks.running_text import held_out_part
+from headway.tasks.running_text import encode_text, held_out_part
 from headway.training.store.facts import read_facts, write_facts
 from headway.workflows.evaluate import evaluate
 from headway.workflows.train import run as session
@@ -101,7 +101,7 @@ def test_the_loss_is_that_of_fill_where_every_token_to_predict_is_masked(
     assert facts(Path("run"))["verdict"]["result"] != "better"
 
     fill = headway.load("run")
-    tokens = encode_documents(held_out_part(read(["text.txt"], as_text=True)), fill.tokenizer)
+    tokens = encode_text(held_out_part(read(["text.txt"], as_text=True)), fill.tokenizer, framed=True)
     task = task_of(fill.tokenizer, 0.3, whole_words=False)
     total, right, count = 0.0, 0, 0
     for batch in held_out_batches(tokens, fill.tokenizer, 32):
@@ -196,7 +196,7 @@ def test_a_tables_text_column_is_running_text(rows: Path, tmp_path: Path, tiny: 
 
 def test_windows_are_framed_and_every_token_is_in_one():
     tokens = np.arange(10, 71, dtype=np.uint16)
-    batch_source = FramedBatches(tokens, tokens, 11, 33, 3, ([2], [3]))
+    batch_source = TextBatches(tokens, tokens, 11, 33, 3, ([2], [3]))
     batch, after = batch_source.next(Position())
     assert batch.ids.shape == (3, 11) and (batch.ids[:, 0] == 2).all() and (batch.ids[:, -1] == 3).all()
     assert after == Position(0, 3) and batch.mask is None

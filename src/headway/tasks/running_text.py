@@ -1,15 +1,24 @@
-"""Running text, as language models and masked language models both read it: its parts, its tokens, its size."""
+"""Tasks of running text: all but the model, the objective and the baselines of a language model.
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+``RunningTextData`` reads, splits and tokenises the text, plans a run and cuts windows; text in shards is read while a
+model is trained.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 from unicodedata import normalize
 
+import numpy as np
+
+from headway.data.batches.batch_source import BatchSource, Frame, TextBatches
+from headway.data.batches.batching import Batch
 from headway.data.batches.cache import cache_key, tokenised
 from headway.data.batches.tokens import TokenFile
 from headway.data.records.corpus import Corpus
 from headway.data.records.split import HELD_OUT, split_text
-from headway.data.stream.batch_source import partition_count
+from headway.data.stream.batch_source import StreamBatches, partition_count
 from headway.data.stream.partitions import Reading
 from headway.data.stream.streamed import Streamed
 from headway.errors import InputError
@@ -17,12 +26,16 @@ from headway.io.cache_directory import cache_directory
 from headway.runtime.windows import frame
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.losses import bytes_per_token, unknown_in
+from headway.tasks.rows import base_vocabulary
 from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
+from headway.text.train import train_tokenizer
 from headway.text.training_sample import MOST_CHARACTERS
 from headway.training.distributed.ranks import Ranks
+from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan
+from headway.training.sizing.presets import decoder_plan, fine_tune_text_plan
 
 FEW = 10
 """A line of at most so many characters is left out where lines are inputs."""
@@ -40,6 +53,10 @@ class Text:
 
     def __iter__(self) -> Iterator[tuple[str, bool]]:
         return self.chunks()
+
+    def lines(self) -> Iterator[str]:
+        """The lines that have more than a few characters."""
+        return (line for chunk, _ in self for line in chunk.splitlines() if len(line.strip()) > FEW)
 
 
 def whole(corpus: Corpus) -> Text:
@@ -62,17 +79,208 @@ def held_out_text(given: EvaluationInputs, what: str) -> Text:
     return held_out_part(corpus) if given.same else whole(corpus)
 
 
-def text_lines(text: Text) -> Iterator[str]:
-    """The lines of a text that have more than a few characters."""
-    for chunk, _ in text:
-        yield from (line for line in chunk.splitlines() if len(line.strip()) > FEW)
-
-
 def text_parts(corpus: Corpus, held_out: Corpus | None) -> tuple[Text, Text]:
     """Training and validation text."""
     if held_out is not None:
         return whole(corpus), whole(held_out)
     return Text(split_text(corpus, HELD_OUT)[0].__iter__, (corpus.fingerprint, "train")), held_out_part(corpus)
+
+
+def measured_bytes(text: Text, tokens: TokenFile, tokenizer: Tokenizer) -> float | None:
+    """The bytes of UTF-8 for each token of a text, in NFC where the tokenizer writes that; None with unknown tokens."""
+    parts = (normalize("NFC", part) if tokenizer.composes else part for part, _ in text)
+    n_bytes = sum(len(part.encode("utf-8", "surrogatepass")) for part in parts)
+    unknown = unknown_in([tokens[1:]], tokenizer)  # the first, which may be half a word, is not predicted
+    return bytes_per_token(n_bytes, len(tokens), unknown)
+
+
+def around_documents(tokenizer: Tokenizer, *, framed: bool = False) -> tuple[list[int], int | None]:
+    """(the ids before every document, the id after it): as the tokenizer writes a text, with the token that ends one.
+
+    Where nothing ends a text, the token that begins one stands between documents.  Where windows are ``framed`` as
+    whole texts are, [SEP] alone does.  Raises InputError for a tokenizer that puts several tokens after a text.
+    """
+    if framed:
+        return [], tokenizer.sep
+    begin, after = frame(tokenizer)
+    if len(after) > 1:
+        tokens = " ".join(tokenizer.tokens[number] for number in after)
+        raise InputError(f"the tokenizer ends each text with {tokens}; a language model's ends it with one token.")
+    end = after[0] if after else tokenizer.end_of_text
+    return begin, tokenizer.begin_of_text if end is None and not begin else end
+
+
+def encode_text(text: Text, tokenizer: Tokenizer, *, framed: bool = False) -> TokenFile:
+    """Tokens of running text, read from the cache, with those around each document (``around_documents``)."""
+    begin, end = around_documents(tokenizer, framed=framed)
+    marks: tuple[Any, ...] = ("between", end) if framed else (begin, end)
+    if not (framed or begin or tokenizer.marks_beginnings):
+        marks = ()  # in caches of before, nothing began a document
+    return tokenised(
+        text,
+        tokenizer.encode_batch,
+        end_of_text=end,
+        vocab_size=tokenizer.vocab_size,
+        key=cache_key(text.key[0], tokenizer.to_json(), text.key[1], HELD_OUT, *marks),
+        directory=cache_directory(),
+        begin=begin,
+        begins_inside=bool(begin) and text.begins_inside(),
+    )
+
+
+def bpe_size(n_characters: int) -> int:
+    """How many subwords a text of that length supports: about one for each 1,000 characters, 512 to 16,384."""
+    size = 512
+    while size < 16384 and size * 1500 < n_characters:
+        size *= 2
+    return size
+
+
+def new_tokenizer(
+    texts: Iterable[str], options: TrainOptions, role: str, *, n_characters: int, out_of: int, reserved: int = 0
+) -> Tokenizer:
+    """The tokenizer of a new model, BPE by default, from texts of ``out_of`` characters.
+
+    The default size of its vocabulary suits ``n_characters``.  Raises InputError for a kind that cannot restore the
+    text that a decoder writes.
+    """
+    kind, vocab = options.data.tokenizer or "bpe", options.data.vocab
+    if kind == "wordpiece" and role == "decoder":
+        raise InputError("--tokenizer wordpiece does not keep spaces; for a language model use bpe, word or char.")
+    if vocab is None and kind in ("bpe", "wordpiece"):
+        vocab = bpe_size(n_characters)
+    return train_tokenizer(texts, kind, vocab, role=role, out_of=out_of, reserved=reserved)
+
+
+class Stream:
+    """Parquet shards that are never read whole before training.
+
+    Rows are set aside for validation, unless files were named for it.  A sample of the others gives the tokenizer, the
+    baselines and the number of tokens.
+    """
+
+    def __init__(self, corpus: Streamed, held_out: Corpus | None):
+        self.corpus, self.named = corpus, held_out
+        self.held: Sequence[int] = corpus.set_aside if held_out is None else [0] * len(corpus.groups)
+        self.rows = corpus.n_rows - sum(self.held)
+        if self.rows < 1:
+            raise InputError(f"{corpus.name}: too few rows to hold some out; name validation files with --validation.")
+        self.n_sampled = 0
+
+    def sample(self) -> Corpus:
+        """A part of the text to train on, held in memory."""
+        found, self.n_sampled = self.corpus.sample(MOST_CHARACTERS, self.held)
+        return found
+
+    def count(self, sample: Corpus, n_tokens: int) -> int:
+        """How many tokens all rows have, about, by those of a sample."""
+        per_character = n_tokens / sample.n_characters
+        return max(1, round(self.corpus.n_characters * self.rows / self.corpus.n_rows * per_character))
+
+    def facts(self, sample: Corpus, n_train: int, n_validation: int) -> dict[str, Any]:
+        """What headway.json says of it, by its numbers of tokens."""
+        corpus, named = self.corpus, self.named
+        aside = f"{sum(self.held):,} rows, set aside" if named is None else ", ".join(map(str, named.paths))
+        return {
+            "inputs": [shard.name for shard in corpus.shards],
+            "fingerprint": corpus.fingerprint,
+            "documents": corpus.n_rows,
+            "train": f"about {n_train:,} tokens in {self.rows:,} rows, read as they are needed",
+            "validation": f"{n_validation:,} tokens ({aside})",
+            "sample": f"{sample.n_characters:,} characters of {self.n_sampled:,} rows, evenly spread",
+            "warnings": [f"{sample.n_empty:,} rows of the sample are empty, and left out"] if sample.n_empty else [],
+            "shards": corpus.known(),
+        }
+
+    def in_partitions(self, plan: Plan) -> Plan:
+        """The plan with the number of partitions that are read side by side."""
+        groups = sum(group.rows > held for group, held in zip(self.corpus.groups, self.held, strict=True))
+        partitions = partition_count(groups, max(1, plan.batch_tokens // plan.length), Ranks.joined().count)
+        why = f"of {groups:,} row groups, each partition reads its own; at most as many processes can share them"
+        decision = Decision("lanes", f"{partitions}", why, "--batch-tokens")
+        return plan.but(lanes=partitions, decisions=[*plan.decisions, asdict(decision)])
+
+
+class RunningTextData(TaskData):
+    """A model, new or from a base, on running text as one sequence of tokens in windows."""
+
+    unit = "windows"
+    framed: ClassVar[bool] = False
+    """whether an encoder reads windows that look like whole texts, between [CLS] and [SEP]"""
+    stream: Stream | None = None
+    """the shards, where they are read while the model is trained"""
+
+    def __init__(self, given: TaskInputs):
+        self.options, self.base, self.labels = given.options, given.base, []
+        self.read(given)
+
+    def read(self, given: TaskInputs) -> None:
+        """Read, split and tokenise the data, and measure the baselines.  Raises InputError."""
+        corpus, held_out = given.source, given.held_out
+        if not isinstance(corpus, Corpus) or not (held_out is None or isinstance(held_out, Corpus)):
+            raise TypeError("a model of running text needs text")
+        if isinstance(corpus, Streamed):
+            self.stream = stream = Stream(corpus, held_out)
+            corpus, held_out = stream.sample(), held_out or stream.corpus.held_out
+        train, self.held_out_text = parts = text_parts(corpus, held_out)
+        vocabulary = base_vocabulary(given, (text for text, _ in train))
+        self.tokenizer = vocabulary.tokenizer or self._new_tokenizer(corpus, train)
+        self.train, self.validation = (encode_text(text, self.tokenizer, framed=self.framed) for text in parts)
+        self.n_tokens, n_validation = len(self.train), len(self.validation)
+        if self.stream is None:
+            facts = text_facts(corpus, held_out, self.n_tokens, n_validation)
+        else:
+            self.n_tokens = self.stream.count(corpus, self.n_tokens)
+            facts = self.stream.facts(corpus, self.n_tokens, n_validation)
+            given.progress.say(f"tokenizer and baselines are from a sample: {facts['sample']}")
+        self.facts = {**facts, **vocabulary.facts}
+
+    def _new_tokenizer(self, corpus: Corpus, train: Text) -> Tokenizer:
+        """The tokenizer of a new model; one of characters knows those of the held-out part too."""
+        chunks = corpus.chunks() if self.options.data.tokenizer == "char" else train
+        whole = corpus if self.stream is None else self.stream.corpus
+        role = "encoder" if self.framed else "decoder"
+        sizes = {"n_characters": whole.n_characters, "out_of": corpus.n_characters}
+        return new_tokenizer((text for text, _ in chunks), self.options, role, **sizes)
+
+    def plan(self, seconds: float | None) -> Plan:
+        if self.base is not None:
+            plan = fine_tune_text_plan(self.options, self.base.config, self.n_tokens, seconds)
+        else:
+            plan = self.new_plan(seconds)
+        plan = self.completed(plan)
+        return plan if self.stream is None else self.stream.in_partitions(plan)
+
+    @abstractmethod
+    def new_plan(self, seconds: float | None) -> Plan:
+        """The plan of a new model, for ``seconds`` of training or for the requested steps."""
+
+    def decoder_plan(self, options: TrainOptions, seconds: float | None) -> Plan:
+        """The plan of a new decoder on as many tokens."""
+        return decoder_plan(options, self.tokenizer.vocab_size, self.n_tokens, seconds, options.run.steps)
+
+    def completed(self, plan: Plan) -> Plan:
+        """The plan with what only this task decides."""
+        return plan
+
+    def batch_source(self, plan: Plan) -> BatchSource:
+        frame = frame_of(self.tokenizer) if self.framed else None
+        sizes = plan.length, plan.batch_tokens
+        source: TextBatches | StreamBatches
+        if self.stream is None:
+            source = TextBatches(self.train, self.validation, *sizes, plan.seed, frame)
+        else:
+            begin, end = around_documents(self.tokenizer, framed=self.framed)
+            corpus, held, encode = self.stream.corpus, self.stream.held, self.tokenizer.encode_batch
+            reading = Reading(corpus, held, encode, end, plan.seed, begin)
+            known: dict[str, Any] = {
+                "sample": self.train,
+                "tokens_per_row": self.n_tokens / self.stream.rows,
+                "frame": frame,
+            }
+            source = StreamBatches(reading, self.validation, *sizes, plan.lanes, **known)
+        source.every = plan.evaluating.validation_every
+        return source
 
 
 def text_facts(corpus: Corpus, held_out: Corpus | None, n_train: int, n_validation: int) -> dict[str, Any]:
@@ -88,118 +296,18 @@ def text_facts(corpus: Corpus, held_out: Corpus | None, n_train: int, n_validati
     }
 
 
-def measured_bytes(text: Text, tokens: TokenFile, tokenizer: Tokenizer) -> float | None:
-    """The bytes of UTF-8 for each token of a text, in NFC where the tokenizer writes that; None with unknown tokens."""
-    parts = (normalize("NFC", part) if tokenizer.composes else part for part, _ in text)
-    n_bytes = sum(len(part.encode("utf-8", "surrogatepass")) for part in parts)
-    unknown = unknown_in([tokens[1:]], tokenizer)  # the first, which may be half a word, is not predicted
-    return bytes_per_token(n_bytes, len(tokens), unknown)
+def frame_of(tokenizer: Tokenizer) -> Frame:
+    """What stands before and after a window: [CLS] and [SEP], where the tokenizer has them."""
+    first, last = ([] if number is None else [number] for number in (tokenizer.cls, tokenizer.sep))
+    return first, last
 
 
-def around_documents(tokenizer: Tokenizer) -> tuple[list[int], int | None]:
-    """(the ids before every document, the id after it): as the tokenizer writes a text, with the token that ends one.
+def measured(pipe: Any, objective: Objective, batches: Iterable[Batch], each: list[np.ndarray]) -> dict[str, Any]:
+    """The metrics of a pipeline's model, with ``examples``, the targets that were counted.
 
-    Where nothing ends a text, the token that begins one stands between documents.  Raises InputError for a tokenizer
-    that puts several tokens after a text.
+    ``each`` receives the result of each unit, as ``Objective.evaluate`` says.
     """
-    begin, after = frame(tokenizer)
-    if len(after) > 1:
-        tokens = " ".join(tokenizer.tokens[number] for number in after)
-        raise InputError(f"the tokenizer ends each text with {tokens}; a language model's ends it with one token.")
-    end = after[0] if after else tokenizer.end_of_text
-    return begin, tokenizer.begin_of_text if end is None and not begin else end
-
-
-def encode_text(text: Text, tokenizer: Tokenizer) -> TokenFile:
-    """Tokens of running text, read from the cache, with those around each document (``around_documents``)."""
-    begin, end = around_documents(tokenizer)
-    changed = (
-        (begin, end) if begin or tokenizer.marks_beginnings else ()
-    )  # in caches of before, nothing began a document
-    return tokenised(
-        text,
-        tokenizer.encode_batch,
-        end_of_text=end,
-        vocab_size=tokenizer.vocab_size,
-        key=cache_key(text.key[0], tokenizer.to_json(), text.key[1], HELD_OUT, *changed),
-        directory=cache_directory(),
-        begin=begin,
-        begins_inside=bool(begin) and text.begins_inside(),
-    )
-
-
-def bpe_size(n_characters: int) -> int:
-    """How many subwords a text of that length supports: about one for each 1,000 characters, 512 to 16,384."""
-    size = 512
-    while size < 16384 and size * 1500 < n_characters:
-        size *= 2
-    return size
-
-
-class Streaming(TaskData):
-    """What a recipe for running text becomes on Parquet shards that are never read whole before training.
-
-    Rows are set aside for validation, unless files were named for it.  The recipe itself is given a sample of the
-    others, from which are its tokenizer, its baselines and the number of tokens.
-    """
-
-    train: TokenFile
-    validation: TokenFile
-    n_tokens: int
-
-    def __init__(self, given: TaskInputs):
-        corpus, held_out = given.source, given.held_out
-        if not isinstance(corpus, Streamed) or not (held_out is None or isinstance(held_out, Corpus)):
-            raise TypeError("a stream needs running text in shards")
-        self.corpus = corpus
-        self.held: Sequence[int] = corpus.set_aside if held_out is None else [0] * len(corpus.groups)
-        rows = corpus.n_rows - sum(self.held)
-        if rows < 1:
-            raise InputError(f"{corpus.name}: too few rows to hold some out; name validation files with --validation.")
-        sample, n_sampled = corpus.sample(MOST_CHARACTERS, self.held)
-        options = _with_vocabulary(given.options, corpus)
-        made = replace(given, source=sample, held_out=held_out or corpus.held_out, options=options)
-        super().__init__(made)  # type: ignore[safe-super]  # that of the recipe which stands behind this in its bases
-        per_character = len(self.train) / sample.n_characters
-        self.n_tokens = max(1, round(corpus.n_characters * rows / corpus.n_rows * per_character))
-        self.tokens_per_row = self.n_tokens / rows
-        aside = f"{sum(self.held):,} rows, set aside" if held_out is None else ", ".join(map(str, held_out.paths))
-        self.facts |= {
-            "inputs": [shard.name for shard in corpus.shards],
-            "fingerprint": corpus.fingerprint,
-            "documents": corpus.n_rows,
-            "train": f"about {self.n_tokens:,} tokens in {rows:,} rows, read as they are needed",
-            "validation": f"{len(self.validation):,} tokens ({aside})",
-            "sample": f"{sample.n_characters:,} characters of {n_sampled:,} rows, evenly spread",
-            "warnings": [f"{sample.n_empty:,} rows of the sample are empty, and left out"] if sample.n_empty else [],
-            "shards": corpus.known(),
-        }
-        given.progress.say(f"tokenizer and baselines are from a sample: {self.facts['sample']}")
-
-    def plan(self, seconds: float | None) -> Plan:
-        plan = super().plan(seconds)  # type: ignore[safe-super]
-        groups = sum(group.rows > held for group, held in zip(self.corpus.groups, self.held, strict=True))
-        partitions = partition_count(groups, max(1, plan.batch_tokens // plan.length), Ranks.joined().count)
-        why = f"of {groups:,} row groups, each partition reads its own; at most as many processes can share them"
-        decision = Decision("lanes", f"{partitions}", why, "--batch-tokens")
-        return plan.but(lanes=partitions, decisions=[*plan.decisions, asdict(decision)])
-
-    def what_is_read(self, plan: Plan, begin: list[int], separator: int | None) -> dict[str, Any]:
-        """What every batch source of a stream is given."""
-        return {
-            "reading": Reading(self.corpus, self.held, self.tokenizer.encode_batch, separator, plan.seed, begin),
-            "validation": self.validation,
-            "length": plan.length,
-            "batch_tokens": plan.batch_tokens,
-            "partitions": plan.lanes,
-            "sample": self.train,
-            "tokens_per_row": self.tokens_per_row,
-        }
-
-
-def _with_vocabulary(options: TrainOptions, corpus: Streamed) -> TrainOptions:
-    """The options with the size of the vocabulary that suits all of the text, not the sample alone."""
-    kind = options.data.tokenizer or "bpe"
-    if options.data.vocab is not None or options.fine_tuning.from_model is not None or kind not in ("bpe", "wordpiece"):
-        return options
-    return options.but(vocab=bpe_size(corpus.n_characters))
+    results: list[np.ndarray] = []
+    metrics = objective.evaluate(pipe.model, pipe.runtime.batches(batches), results)
+    each += results
+    return {**metrics, "examples": int(sum(part[:, 1].sum() for part in results))}

@@ -12,6 +12,9 @@ from headway.data.batches.examples import Examples
 from headway.data.batches.tokens import Tokens
 from headway.data.batches.windows import Position, Windows, evaluation_windows
 
+Frame = tuple[list[int], list[int]]
+"""The ids before and after each window, such as [CLS] and [SEP], which make it look whole."""
+
 
 class BatchSource(Protocol):
     """A source of batches.  What it gives depends only on its position, so that a run can be resumed."""
@@ -42,20 +45,24 @@ class BatchSource(Protocol):
 
 
 class HeldOutText:
-    """The held-out part of running text in windows of ``length`` tokens, twice as many at a time as in training."""
+    """The held-out part of running text in windows of ``length`` tokens, twice as many at a time as in training.
+
+    The targets of windows in a ``frame``, which is a part of their length, are the ids themselves.
+    """
 
     sample: Tokens
     """tokens of training by which the data are judged: all, or some"""
 
-    def __init__(self, held_out: Tokens, length: int, size: int):
-        self.held_out, self.length, self.size = held_out, length, size
+    def __init__(self, held_out: Tokens, length: int, batch_tokens: int, frame: Frame | None = None):
+        self.held_out, self.length, self.frame = held_out, room_in(length, frame), frame
+        self.size = max(1, batch_tokens // length)
         self.every = 1
         """validation reads each window (1), every second (2), and so on: for texts too long for the time"""
-        evaluation_windows(held_out, length)  # raises now rather than later
+        evaluation_windows(held_out, self.length)  # raises now rather than later
 
     def validation(self) -> Iterator[Batch]:
         """Non-overlapping windows of the held-out text: each of its targets once (or every n-th window)."""
-        return text_batches(self.held_out, self.length, 2 * self.size, self.every)
+        return text_batches(self.held_out, self.length, 2 * self.size, self.every, self.frame)
 
     def validation_batches(self) -> int:
         """How many batches ``validation`` gives."""
@@ -71,14 +78,22 @@ class HeldOutText:
 class TextBatches(HeldOutText):
     """Windows of running text: ids (B, T) and the same one token further as targets (B, T)."""
 
-    def __init__(self, train: Tokens, validation: Tokens, length: int, batch_tokens: int, seed: int):
-        self.windows, self.sample = Windows(train, length, seed), train
-        super().__init__(validation, length, max(1, batch_tokens // length))
+    def __init__(
+        self,
+        train: Tokens,
+        validation: Tokens,
+        length: int,
+        batch_tokens: int,
+        seed: int,
+        frame: Frame | None = None,
+    ):
+        self.windows, self.sample = Windows(train, room_in(length, frame), seed), train
+        super().__init__(validation, length, batch_tokens, frame)
 
     def next(self, position: Position) -> tuple[Batch, Position]:
         """A full batch, which may reach into the next epoch."""
         rows, after = self.windows.take(position, self.size)
-        return next_tokens(torch.from_numpy(rows)), after
+        return framed(next_tokens(torch.from_numpy(rows)), self.frame), after
 
     def after(self, position: Position) -> Position:
         """The position after the batch at a position, without making the batch."""
@@ -164,60 +179,42 @@ class RowBatches:
         return self._latest[1]
 
 
-class FramedBatches(TextBatches):
-    """Windows of running text that look like whole texts: ids (B, T) between ``before`` and ``after``, nothing shifted.
-
-    ``length`` is T; before and after are [CLS] and [SEP], or nothing.  The targets are the ids themselves.
-    """
-
-    def __init__(
-        self,
-        train: Tokens,
-        validation: Tokens,
-        length: int,
-        batch_tokens: int,
-        seed: int,
-        frame: tuple[list[int], list[int]],
-    ):
-        super().__init__(train, validation, length - len(frame[0]) - len(frame[1]), batch_tokens, seed)
-        self.frame = frame
-        self.size = max(1, batch_tokens // length)
-
-    def next(self, position: Position) -> tuple[Batch, Position]:
-        """A full batch, which may reach into the next epoch."""
-        batch, after = super().next(position)
-        return framed(batch, self.frame), after
-
-    def validation(self) -> Iterator[Batch]:
-        """Non-overlapping windows of the held-out text (or every n-th window)."""
-        return (framed(batch, self.frame) for batch in super().validation())
-
-
 def next_tokens(windows: torch.Tensor) -> Batch:
     """Each token of some windows int64 (B, T + 1) but the last as input, with the token after it as target: (B, T)."""
     inputs, targets = windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
     return Batch({"ids": inputs}, None, targets, TargetKind.TOKEN)
 
 
-def framed(batch: Batch, frame: tuple[list[int], list[int]]) -> Batch:
-    """The same sequences (B, T) with ids before and after each; the targets are the ids themselves."""
-    before, after = (torch.tensor(part, dtype=torch.int64).expand(len(batch.ids), -1) for part in frame)
-    ids = torch.cat([before, batch.ids, after], dim=1)
+def own_targets(ids: torch.Tensor) -> Batch:
+    """Sequences int64 (B, T) whose targets are the ids themselves."""
     return Batch({"ids": ids}, None, ids, TargetKind.TOKEN)
 
 
-def text_batches(tokens: Tokens, length: int, size: int, every: int = 1) -> Iterator[Batch]:
+def room_in(length: int, frame: Frame | None) -> int:
+    """The tokens of a text in a window of ``length``."""
+    return length if frame is None else length - len(frame[0]) - len(frame[1])
+
+
+def framed(batch: Batch, frame: Frame | None) -> Batch:
+    """The same sequences (B, T) with ids before and after each; the targets are the ids themselves."""
+    if frame is None:
+        return batch
+    before, after = (torch.tensor(part, dtype=torch.int64).expand(len(batch.ids), -1) for part in frame)
+    return own_targets(torch.cat([before, batch.ids, after], dim=1))
+
+
+def text_batches(tokens: Tokens, length: int, size: int, every: int = 1, frame: Frame | None = None) -> Iterator[Batch]:
     """Non-overlapping windows, ``size`` at a time: every token but the first is a target once; the last is shorter.
 
-    With ``every`` n, the windows 0, n, 2 n and so on alone.
+    With ``every`` n, the windows 0, n, 2 n and so on alone.  A ``frame`` comes on top of ``length``.
     """
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
     for pair in itertools.islice(evaluation_windows(tokens, length), 0, None, every):
         if pairs and (len(pairs) == size or len(pair[0]) != len(pairs[0][0])):
-            yield _stacked(pairs)
+            yield framed(_stacked(pairs), frame)
             pairs = []
         pairs.append(pair)
-    yield _stacked(pairs)
+    yield framed(_stacked(pairs), frame)
 
 
 def _stacked(pairs: list[tuple[np.ndarray, np.ndarray]]) -> Batch:

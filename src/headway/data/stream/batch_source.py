@@ -1,13 +1,10 @@
 """Windows of running text that is read during training."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
 import torch
 
-from headway.data.batches.batch_source import HeldOutText, framed, next_tokens
-from headway.data.batches.batching import Batch, TargetKind
+from headway.data.batches.batch_source import Frame, HeldOutText, framed, next_tokens, own_targets
+from headway.data.batches.batching import Batch
 from headway.data.batches.tokens import Tokens
 from headway.data.batches.windows import Position
 from headway.data.stream.partitions import Cursor, Partition, Reading, StreamPosition, dealt
@@ -38,8 +35,9 @@ class StreamBatches(HeldOutText):
         *,
         sample: Tokens,
         tokens_per_row: float,
+        frame: Frame | None = None,
     ):
-        super().__init__(validation, length, max(1, batch_tokens // length))
+        super().__init__(validation, length, batch_tokens, frame)
         self.batch_tokens = self.size * length
         """of every batch, over all ranks"""
         self.sample, self.tokens_per_row = sample, tokens_per_row
@@ -76,7 +74,7 @@ class StreamBatches(HeldOutText):
         after = StreamPosition(0, position.consumed + self.size, tuple(cursors))
         if not windows:
             return None, after
-        return next_tokens(torch.from_numpy(np.stack(windows))), after
+        return framed(next_tokens(torch.from_numpy(np.stack(windows))), self.frame), after
 
     def check(self, count: int) -> None:
         """Raise InputError where the partitions, or the windows of a batch, are too few for so many processes."""
@@ -113,31 +111,4 @@ class StreamBatches(HeldOutText):
     def longest(self) -> tuple[Batch, Batch]:
         """Any of each: all are of one size, but the last of validation.  Nothing is read for it."""
         ids = torch.zeros((self.size, self.length), dtype=torch.int64)
-        return Batch({"ids": ids}, None, ids, TargetKind.TOKEN), next(self.validation())
-
-
-class FramedStreamBatches(StreamBatches):
-    """Windows that look like whole texts: ids (B, T) between ``before`` and ``after``, nothing shifted.
-
-    ``length`` is T; before and after are [CLS] and [SEP], or nothing.  The targets are the ids themselves.
-    """
-
-    def __init__(self, *, length: int, batch_tokens: int, frame: tuple[list[int], list[int]], **given: Any):
-        room = length - len(frame[0]) - len(frame[1])
-        size = max(1, batch_tokens // length)
-        super().__init__(length=room, batch_tokens=size * room, **given)
-        self.frame, self.batch_tokens = frame, size * length
-
-    def part(self, position: Position, rank: int, count: int) -> tuple[Batch | None, StreamPosition]:
-        """As that of a ``StreamBatches``."""
-        batch, after = super().part(position, rank, count)
-        return None if batch is None else framed(batch, self.frame), after
-
-    def validation(self) -> Iterator[Batch]:
-        """Non-overlapping windows of the held-out text (or every n-th window)."""
-        return (framed(batch, self.frame) for batch in super().validation())
-
-    def longest(self) -> tuple[Batch, Batch]:
-        """Any of each: all are of one size, but the last of validation.  Nothing is read for it."""
-        batch, held_out = super().longest()
-        return framed(batch, self.frame), held_out
+        return framed(own_targets(ids), self.frame), next(self.validation())

@@ -1,102 +1,83 @@
-"""Predict the next token of running text."""
+"""Predict the next token: of running text, or of the replies in conversations."""
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from headway.data.batches.batch_source import BatchSource, TextBatches, text_batches
-from headway.data.batches.batching import Batch, TargetKind
-from headway.data.records.corpus import Corpus
-from headway.data.records.dialogues import Dialogues
+from headway.data.batches.batch_source import BatchSource, RowBatches, own_targets, text_batches
+from headway.data.batches.batching import Batch
+from headway.data.records.dialogues import REPLY, Dialogues
 from headway.data.records.sample import few
-from headway.data.stream.batch_source import StreamBatches
 from headway.errors import InputError
-from headway.generation.sampling import Sampling
 from headway.hub.directory import model_config
 from headway.models.initialise import initialise
 from headway.models.size import parameters
 from headway.models.transformer import Decoder
-from headway.runtime.runtime import Runtime
-from headway.tasks.baselines import LossAlong, ngram_baselines
-from headway.tasks.held_out import EvaluationInputs
-from headway.tasks.inputs import forbidden_ids
-from headway.tasks.language_modeling.chat import chat_tokenizer
-from headway.tasks.language_modeling.pipeline import Generator, begin_tokens, inputs_as_recorded
+from headway.tasks.baselines import LossAlong, mean_loss, ngram_baselines, unigrams
+from headway.tasks.dialogue import encoded_talks, talks
+from headway.tasks.held_out import EvaluationInputs, in_parts
+from headway.tasks.inputs import Prompt, checked_length, usual_longest
+from headway.tasks.language_modeling.pipeline import Generator, as_recorded, begin_tokens, chat_tokenizer
 from headway.tasks.losses import LanguageModeling
 from headway.tasks.rows import base_vocabulary
 from headway.tasks.running_text import (
-    Streaming,
+    RunningTextData,
     around_documents,
-    bpe_size,
     encode_text,
     held_out_text,
+    measured,
     measured_bytes,
-    text_facts,
-    text_lines,
-    text_parts,
 )
-from headway.tasks.talks import Talks, encoded_talks, talks
-from headway.tasks.task import Scaling, TaskData, TaskInputs
-from headway.text.tokenizer import Tokenizer
-from headway.text.train import train_tokenizer
+from headway.tasks.task import Scaling, TaskInputs
+from headway.text.chat.encode import encode_prompt
 from headway.training.base import base_decoder, prepared_base
 from headway.training.distributed.ranks import Ranks
 from headway.training.objective import Objective
-from headway.training.options import TrainOptions
 from headway.training.plan import Plan
 from headway.training.sizing.architecture import architecture, built, reference
-from headway.training.sizing.presets import decoder_config, decoder_plan, fine_tune_text_plan, regularised
+from headway.training.sizing.presets import decoder_config, regularised, tokens_of_rows
 
 SAMPLE = 80
 """Tokens of a sample."""
 BEGINNING = 40
 """Characters of a line that are continued where two ways to compute are compared."""
 NEEDS = "a language model is measured on running text or on conversations"
+FEW_HELD_OUT = 30
+"""Conversations: of fewer, what they say of a step or of a model is noisy."""
+APART = (
+    "the chat template shows the last reply of a conversation otherwise than those before it: each reply is an example "
+    "of its own, after what was said before it"
+)
+LONGEST = 1024
+"""Tokens: conversations are not read further than this unless ``--length`` says so."""
 
 
-class LanguageModelData(TaskData):
-    """A decoder, from scratch or from a base, on running text as one sequence of tokens."""
-
-    unit = "windows"
+class LanguageModelData(RunningTextData):
+    """A decoder, from scratch or from a base, on running text."""
 
     def __init__(self, given: TaskInputs):
-        given = inputs_as_recorded(given)
-        corpus, held_out = given.source, given.held_out
-        if not isinstance(corpus, Corpus):
-            raise TypeError("a language model needs running text")
-        held_out = held_out if isinstance(held_out, Corpus) else None
-        self.options, self.base, self.labels = given.options, given.base, []
-        if self.base is not None:
-            base_decoder(self.base)
-        train_text, validation_text = text_parts(corpus, held_out)
-        vocabulary = base_vocabulary(given, (text for text, _ in train_text))
-        tokenizer = vocabulary.tokenizer
-        if tokenizer is None:
-            tokenizer = text_tokenizer(corpus, train_text, given.options)
-        self.tokenizer = tokenizer
-        self.train, self.validation = (encode_text(text, tokenizer) for text in (train_text, validation_text))
-        self.bytes_per_token = measured_bytes(validation_text, self.validation, tokenizer)
-        self.facts = {
-            **text_facts(corpus, held_out, len(self.train), len(self.validation)),
-            **vocabulary.facts,
-            **begin_tokens(tokenizer),
-        }
-        self.along = LossAlong(max(1, len(self.validation) - 1))
-        self.baselines = ngram_baselines(self.train, self.validation, tokenizer.vocab_size, self.along)
-        self.n_tokens = len(self.train)
+        base, tokenizer = given.base, given.tokenizer
+        if base is not None:
+            base = replace(base, processor=as_recorded(base.tokenizer, base.facts))
+            base_decoder(base)
+        tokenizer = tokenizer and as_recorded(tokenizer, given.earlier)
+        super().__init__(replace(given, base=base, tokenizer=tokenizer))
+        self.facts |= begin_tokens(self.tokenizer)
 
-    def plan(self, seconds: float | None) -> Plan:
-        if self.base is not None:
-            return fine_tune_text_plan(self.options, self.base.config, self.n_tokens, seconds)
-        plan = decoder_plan(
-            reference(self.options), self.tokenizer.vocab_size, self.n_tokens, seconds, self.options.run.steps
-        )
-        return architecture(plan, self.options, "decoder")
+    def read(self, given: TaskInputs) -> None:
+        super().read(given)
+        self.bytes_per_token = measured_bytes(self.held_out_text, self.validation, self.tokenizer)
+        self.along = LossAlong(max(1, len(self.validation) - 1))
+        self.baselines = ngram_baselines(self.train, self.validation, self.tokenizer.vocab_size, self.along)
+
+    def new_plan(self, seconds: float | None) -> Plan:
+        return architecture(self.decoder_plan(reference(self.options), seconds), self.options, "decoder")
 
     def settling(self, seconds: float | None) -> Callable[[Plan, float], Plan] | None:
         if self.base is not None or seconds is None:
@@ -111,14 +92,7 @@ class LanguageModelData(TaskData):
         return settled
 
     def build(self, plan: Plan) -> nn.Module:
-        if self.base is not None:
-            return prepared_base(self.base.model, plan)
-        return built(plan, "decoder")
-
-    def batch_source(self, plan: Plan) -> BatchSource:
-        batch_source = TextBatches(self.train, self.validation, plan.length, plan.batch_tokens, plan.seed)
-        batch_source.every = plan.evaluating.validation_every
-        return batch_source
+        return built(plan, "decoder") if self.base is None else prepared_base(self.base.model, plan)
 
     def objective(self, plan: Plan) -> Objective:
         return LanguageModeling(self.bytes_per_token, plan.objective.label_smoothing)
@@ -129,90 +103,150 @@ class LanguageModelData(TaskData):
     def sampler(self, model: nn.Module) -> Callable[[], str]:
         """A short continuation of a line end."""
         tokenizer = self.tokenizer
-        ends = set() if tokenizer.end_of_text is None else {tokenizer.end_of_text}
         start = around_documents(tokenizer)[0] or tokenizer.encode("\n") or [tokenizer.end_of_text or 0]
-        return lambda: re.sub(r"\n\s*\n+", "\n", sampled(model, tokenizer, start, ends)).strip("\n")
+        return lambda: re.sub(r"\n\s*\n+", "\n", self.sampled(model, start)).strip("\n")
+
+    def sampled(self, model: Any, ids: Sequence[int], ends: Collection[int] = ()) -> str:
+        """A continuation of the ids, drawn with the same seed each time, so that samples compare."""
+        end = self.tokenizer.end_of_text
+        ends = frozenset(ends if end is None else (*ends, end))
+        prompt = Prompt(list(ids), ends, self.tokenizer, model_config(model).vocab_size)
+        pieces = Generator(model, self.tokenizer).continued([prompt], max_tokens=SAMPLE, temperature=0.8, seed=1)
+        return "".join(piece for _, piece in pieces)
 
 
-class StreamedLanguageModelData(Streaming, LanguageModelData):
-    """A decoder on shards, which are read while it is trained."""
+class DialogueData(LanguageModelData):
+    """A decoder, from scratch or from a base, on conversations in the form that a chat template gives them.
+
+    The template is the base's; without one it is the usual one, whose two tokens are added to the tokenizer.  Each
+    conversation is a sequence of its own.  What is not a reply is read, and nothing is asked of it.
+    """
+
+    unit = "conversations"
+    careful_below = FEW_HELD_OUT
+
+    def read(self, given: TaskInputs) -> None:
+        source, held_out = given.source, given.held_out
+        if not isinstance(source, Dialogues) or not (held_out is None or isinstance(held_out, Dialogues)):
+            raise TypeError("a chat model needs conversations")
+        self.parts = in_parts(given, talks(source), None if held_out is None else talks(held_out))
+        train, held = self.parts.train, self.parts.held_out
+        vocabulary = base_vocabulary(given, train.texts(), chat=True, out_of=train.n_characters)
+        self.tokenizer = vocabulary.tokenizer or train.new_tokenizer(self.options)
+        whole = encoded_talks(train, self.tokenizer)
+        self.longest = self.options.data.length or usual_longest(whole.ids.lengths + 1, LONGEST)
+        if self.base is not None:
+            self.longest = min(self.longest, checked_length(self.options, self.base.config.max_length))
+        self.train_examples = whole.cut(self.longest)
+        self.validation_examples = validation = encoded_talks(held, self.tokenizer).cut(self.longest)
+        if not len(self.train_examples.ids) or not len(validation.ids):
+            raise InputError(f"{source.name}: no reply begins within {self.longest:,} tokens; use a larger --length.")
+        self.first = next(iter(held))
+        origin = f" ({held_out.name})" if held_out is not None else " (10 %, duplicates on one side)"
+        apart = len(whole.ids) > len(train)
+        self.unit = "replies" if apart else self.unit
+        n_train, n_held_out = self.train_examples.n_talks, validation.n_talks
+        self.parts.counts.update({"trained": n_train, "measured": n_held_out})
+        self.facts = {
+            "inputs": [str(path) for path in source.paths],
+            "fingerprint": source.fingerprint,
+            "train": f"{n_train:,} conversations with {self.train_examples.n_targets:,} tokens of replies",
+            "validation": f"{n_held_out:,} conversations with {validation.n_targets:,}{origin}",
+            "conversations": len(source) + (0 if held_out is None else len(held_out)),
+            "warnings": [
+                *self.parts.warnings,
+                *self.train_examples.cut_warning(whole, self.longest),
+                *_few_warning(n_held_out),
+                *([APART] if apart else []),
+            ],
+            **vocabulary.facts,
+        }
+        self.n_tokens = int(self.train_examples.ids.lengths.sum())
+        chances = unigrams(self.train_examples.counts())
+        self.baselines = [
+            {"name": "uniform (ln V)", "val_loss": math.log(len(chances))},
+            {"name": "unigram", "val_loss": mean_loss(chances, validation.counts())},
+        ]
+        losses = -np.log(chances)
+        each = ((float(losses[reply].sum()), len(reply)) for reply in validation.replies())
+        self.of_baselines = {"unigram": np.fromiter(each, np.dtype((np.float64, 2)), len(validation.ids))}
+
+    def new_plan(self, seconds: float | None) -> Plan:
+        sized = self.decoder_plan(reference(self.options).but(length=self.longest), seconds)
+        return architecture(sized, self.options, "decoder")
+
+    def completed(self, plan: Plan) -> Plan:
+        usual = plan.batch_tokens if self.base is None else max(plan.batch_tokens, self.longest)
+        size, rows = tokens_of_rows(self.options, self.longest, usual), self.options.optimisation.batch_size
+        return plan.but(length=self.longest, batch_tokens=size, max_examples=rows)
+
+    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
+        return dict(self.of_baselines)
 
     def batch_source(self, plan: Plan) -> BatchSource:
-        batch_source = StreamBatches(**self.what_is_read(plan, *around_documents(self.tokenizer)))
-        batch_source.every = plan.evaluating.validation_every
-        return batch_source
+        train, held_out = self.train_examples.examples, self.validation_examples.examples
+        return RowBatches(train, held_out, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
+
+    def objective(self, plan: Plan) -> Objective:
+        return self.validation_examples.objective(plan.objective.label_smoothing)
+
+    def sampler(self, model: nn.Module) -> Callable[[], str]:
+        """A reply to the beginning of the first held-out conversation."""
+        number = next(i for i, message in enumerate(self.first) if message["role"] == REPLY)
+        said = self.first[:number]
+        prompt = encode_prompt(self.tokenizer, said)[-self.longest + 1 :]
+        ends = {targets[-1] for targets in self.validation_examples.targets} & self.tokenizer.special_ids
+        question = said[-1]["content"].strip() if said else ""
+        return lambda: f"{question[-200:]}\n> {self.sampled(model, prompt, ends).strip()}"
+
+
+def _few_warning(count: int) -> list[str]:
+    """A line where which step is kept, and every figure, rests on few conversations."""
+    if count >= FEW_HELD_OUT:
+        return []
+    held_out = "1 conversation is" if count == 1 else f"{count} conversations are"
+    return [
+        f"only {held_out} held out, so metrics are noisy: a later step is kept only where it is clearly better "
+        "(--validation FILE holds out others)"
+    ]
+
+
+def open_data(given: TaskInputs) -> LanguageModelData:
+    """The prepared data of a run.  Raises InputError."""
+    return (DialogueData if isinstance(given.source, Dialogues) else LanguageModelData)(given)
 
 
 def _trial(ids: torch.Tensor, vocab_size: int) -> tuple[LanguageModeling, Batch]:
-    return LanguageModeling(), Batch({"ids": ids}, None, ids, TargetKind.TOKEN)
+    return LanguageModeling(), own_targets(ids)
 
 
 SCALING = Scaling(decoder_config, parameters, lambda config: initialise(Decoder(config), 0), _trial)
 
 
-def sampled(model: nn.Module, tokenizer: Tokenizer, prompt: Sequence[int], ends: set[int]) -> str:
-    """A continuation of the prompt's ids, always drawn with the same seed so that samples can be compared."""
-    steps = Runtime(model).write(
-        [list(prompt)],
-        Sampling(temperature=0.8),
-        max_tokens=SAMPLE,
-        end=ends,
-        forbidden=forbidden_ids(tokenizer, model_config(model).vocab_size, ends),
-        seed=1,
-    )
-    text = tokenizer.stream(prompt)
-    return "".join(text.push(step[0]) for step in steps) + text.finish()
-
-
-def text_tokenizer(corpus: Corpus, train_text: Iterable[tuple[str, bool]], options: TrainOptions) -> Tokenizer:
-    kind = options.data.tokenizer or "bpe"
-    if kind == "wordpiece":
-        raise InputError("--tokenizer wordpiece does not keep spaces; for running text use bpe, word or char.")
-    vocab = options.data.vocab
-    if vocab is None and kind == "bpe":
-        vocab = bpe_size(corpus.n_characters)
-    source = corpus.chunks() if kind == "char" else train_text  # every character of the text, also of the held-out part
-    return train_tokenizer((text for text, _ in source), kind, vocab, role="decoder", out_of=corpus.n_characters)
-
-
-def measure(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:
-    """Metrics with ``examples``, the tokens that were counted.  Raises InputError."""
-    if isinstance(given.source, Dialogues):
-        return _dialogue_metrics(pipe, given.source, given)
-    return _text_metrics(pipe, given)
-
-
 def held_out_inputs(pipe: Generator, given: EvaluationInputs, count: int) -> list[str]:
     """The beginnings of lines of the held-out text, or of what users say first in conversations."""
     if isinstance(given.source, Dialogues):
-        texts = few((talk[0]["content"] for talk in _held_out_talks(given.source, given)), count)
+        found = few((talk[0]["content"] for talk in given.held_out(talks(given.source))), count)
     else:
-        texts = few(text_lines(held_out_text(given, NEEDS)), count)
-    return [text[:BEGINNING] for text in texts]
+        found = few(held_out_text(given, NEEDS).lines(), count)
+    return [text[:BEGINNING] for text in found]
 
 
-def _held_out_talks(source: Dialogues, given: EvaluationInputs) -> Talks:
-    return given.held_out(talks(source))
+def measure(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:
+    """Metrics with ``examples``, the tokens that were counted: of conversations those of replies.
 
-
-def _dialogue_metrics(pipe: Generator, source: Dialogues, given: EvaluationInputs) -> dict[str, Any]:
-    """Of replies alone, in conversations of at most the length of training."""
-    length = given.length(pipe.model.config.max_length)
-    found = given.sampled(_held_out_talks(source, given))
-    examples = encoded_talks(found, chat_tokenizer(pipe.tokenizer)).cut(length)
+    Conversations are read to the length of training at most.  Raises InputError.
+    """
+    length, tokenizer = given.length(pipe.model.config.max_length), pipe.tokenizer
+    if not isinstance(given.source, Dialogues):
+        text = held_out_text(given, NEEDS)
+        tokens = encode_text(text, tokenizer)
+        objective = LanguageModeling(measured_bytes(text, tokens, tokenizer))
+        windows = text_batches(tokens, length, 32, given.stride(len(tokens) // length))
+        return measured(pipe, objective, windows, given.each)
+    found = given.sampled(given.held_out(talks(given.source)))
+    examples = encoded_talks(found, chat_tokenizer(tokenizer)).cut(length)
     given.counts["measured"] = examples.n_talks
     if not len(examples.ids):
-        raise InputError(f"{source.name}: no reply begins within the {length:,} tokens that are read.")
-    batches = pipe.runtime.batches(examples.examples.batches(pipe.runtime.tokens))
-    return {**examples.objective().evaluate(pipe.model, batches, given.each), "examples": examples.n_targets}
-
-
-def _text_metrics(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:
-    length = given.length(pipe.model.config.max_length)
-    text = held_out_text(given, NEEDS)
-    tokens = encode_text(text, pipe.tokenizer)
-    every = given.stride(len(tokens) // length)
-    task = LanguageModeling(measured_bytes(text, tokens, pipe.tokenizer))
-    count = sum(batch.targets.numel() for batch in text_batches(tokens, length, 32, every))
-    batches = pipe.runtime.batches(text_batches(tokens, length, 32, every))
-    return {**task.evaluate(pipe.model, batches, given.each), "examples": count}
+        raise InputError(f"{given.source.name}: no reply begins within the {length:,} tokens that are read.")
+    return measured(pipe, examples.objective(), examples.examples.batches(pipe.runtime.tokens), given.each)

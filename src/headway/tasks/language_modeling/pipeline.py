@@ -1,29 +1,33 @@
-"""Continue a text."""
+"""Continue a text, and reply in conversations."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
+from torch import nn
+
+from headway.data.records.dialogues import without_oldest_turn
 from headway.errors import InputError
 from headway.generation.decode import Steps
 from headway.generation.sampling import Sampling, check_number
+from headway.hub.kept_entries import CONFIG, GENERATION
 from headway.models.transformer import Decoder
 from headway.runtime.runtime import Runtime
 from headway.runtime.windows import frame
 from headway.tasks.inputs import Prompt, text_list
-from headway.tasks.language_modeling.chat import chat_tokenizer, end_ids, end_of_turn, fit, forgetting
 from headway.tasks.language_modeling.spec import SPEC
-from headway.tasks.task import TaskInputs
-from headway.text.chat import Message
-from headway.text.chat.encode import encode_prompt
+from headway.text.chat import END, START, Message, check_messages, with_chat
+from headway.text.chat.encode import encode_chat, encode_prompt
 from headway.text.stream_decoder import StopStrings, StreamDecoder
 from headway.text.tokenizer import Tokenizer
 
 BEGIN = "begin_tokens"
 """The entry of ``data`` in headway.json with the tokens before every document."""
+ROOM = 4
+"""A part of the context, one in this many, is kept free for the reply, unless it is to be shorter."""
 
 
 class Generator:
@@ -35,14 +39,15 @@ class Generator:
         """``begin``: what no prompt stands for, where the tokenizer puts nothing before a text."""
         self.model, self.tokenizer, self.runtime = model, tokenizer, Runtime(model)
         self.begin = frame(tokenizer)[0] or list(begin)
-        self.ends = end_ids(model, tokenizer)
+        end = tokenizer.end_of_text
+        self.ends = frozenset([*kept_ids(model, tokenizer, "eos_token_id"), *([] if end is None else [end])])
 
     def __call__(self, prompt: str | Iterable[str], **options: Any) -> Any:
         """The continuation of a prompt, or of each of a list, without the prompt itself; options as for ``stream``."""
         prompts, alone = text_list(prompt, "prompt")
         results = [""] * len(prompts)
         if prompts:
-            for row, piece in self._pieces(prompts, **options):
+            for row, piece in self.continued([self.checked_prompt(one) for one in prompts], **options):
                 results[row] += piece
         return results[0] if alone else results
 
@@ -53,7 +58,7 @@ class Generator:
         ``repetition_penalty`` 1.0, ``stop`` [] (strings that end the text and are not part of it), ``seed`` None.
         Raises InputError for a value that means nothing, and for characters the model has never seen.
         """
-        return (piece for _, piece in self._pieces([prompt], **options) if piece)
+        return (piece for _, piece in self.continued([self.checked_prompt(prompt)], **options) if piece)
 
     def chat(self, messages: list[Message], **options: Any) -> str:
         """The reply to a conversation: dicts with "role" (system, user, assistant) and "content", the user's last.
@@ -70,11 +75,23 @@ class Generator:
 
     def prompt(self, text: str) -> Prompt:
         """A text to continue, all of it.  Raises InputError for a character that the model has never seen."""
-        return self.prompt_of_ids(self._ids(text))
+        if not isinstance(text, str):
+            raise InputError(f"the prompt is {type(text).__name__}; it must be a text, or a list of texts.")
+        ids = self.tokenizer.encode(text, special=True)
+        if self.tokenizer.kind == "char" and self.tokenizer.unknown in ids:
+            known = set(self.tokenizer.tokens)
+            strange = next((c for c in text if c not in known), text[:1])
+            raise InputError(
+                f"the prompt has {strange!r}, a character that this model has never seen; "
+                "leave it out, or train with --tokenizer bpe, which knows every character."
+            )
+        return self.prompt_of_ids(ids)
 
     def prompt_of_ids(self, ids: list[int]) -> Prompt:
         """Ids to continue; no ids stand for the beginning of a text."""
-        return self._prompt(ids or self._start(), self.tokenizer, self.ends)
+        end = self.tokenizer.end_of_text
+        ids = ids or self.begin or ([] if end is None else [end]) or self.tokenizer.encode("\n") or [0]
+        return self._prompt(ids, self.tokenizer, self.ends)
 
     def prompt_of_chat(self, messages: list[Message]) -> Prompt:
         """A conversation up to the next reply, all of it, however long.
@@ -103,7 +120,7 @@ class Generator:
         (tokenizer, ends), context = self._chat, self.model.config.max_length
         ids, kept = fit(tokenizer, messages, context, max_tokens)
         prompt = self._prompt(ids, tokenizer, ends)
-        pieces = self._continue([prompt], max_tokens=min(max_tokens, context - len(ids)), **options)
+        pieces = self.continued([prompt], max_tokens=min(max_tokens, context - len(ids)), **options)
         return (piece for _, piece in pieces if piece), kept
 
     def _reply(self, messages: list[Message], options: dict[str, Any]) -> Iterator[str]:
@@ -112,38 +129,31 @@ class Generator:
             warnings.warn(forgetting(len(messages) - len(kept)), stacklevel=3)
         return pieces
 
-    def _pieces(self, prompts: Sequence[str], **options: Any) -> Iterator[tuple[int, str]]:
-        """Check everything now; give pairs (row, piece of its text) as they come."""
-        return self._continue([self.checked_prompt(prompt) for prompt in prompts], **options)
-
-    def _continue(
+    def continued(
         self,
         prompts: Sequence[Prompt],
         *,
         max_tokens: int = 100,
-        temperature: float = 0.8,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        min_p: float = 0.0,
-        repetition_penalty: float = 1.0,
         stop: Sequence[str] | str = (),
         seed: int | None = None,
-        **unknown: Any,
+        **sampling: Any,
     ) -> Iterator[tuple[int, str]]:
-        """Check everything now; give pairs (row, piece of its text) as they come."""
-        for name in unknown:
-            known: dict[str, Any] = Generator._continue.__kwdefaults__ or {}
-            close = get_close_matches(name, known, n=1)
+        """Check everything now; give pairs (row, piece of its text) as they come.
+
+        ``sampling`` are the fields of ``Sampling``.
+        """
+        known = ["max_tokens", *(option.name for option in fields(Sampling)), "stop", "seed"]
+        if unknown := [name for name in sampling if name not in known]:
+            close = get_close_matches(unknown[0], known, n=1)
             meant = f"did you mean {close[0]}?" if close else f"the options are {', '.join(known)}."
-            raise InputError(f"unknown option of a language model: {name}; {meant}")
+            raise InputError(f"unknown option of a language model: {unknown[0]}; {meant}")
         check_number("max_tokens", max_tokens, 1, 1 << 31, "a whole number, 1 or more", whole=True)
         if seed is not None:
             check_number("seed", seed, 0, (1 << 63) - 1, "a whole number from 0 to 2 to the power of 63", whole=True)
-        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
         stops = [StopStrings(stop) for _ in prompts]
         steps = self.runtime.write(
             [prompt.ids for prompt in prompts],
-            sampling,
+            Sampling(**sampling),
             max_tokens=max_tokens,
             end=prompts[0].ends,
             forbidden=prompts[0].forbidden,
@@ -164,26 +174,52 @@ class Generator:
             warnings.warn(f"the tokenizer ends every text with {name}: the model continues after it", stacklevel=4)
         return prompt
 
-    def _ids(self, prompt: str) -> list[int]:
-        if not isinstance(prompt, str):
-            raise InputError(f"the prompt is {type(prompt).__name__}; it must be a text, or a list of texts.")
-        ids = self.tokenizer.encode(prompt, special=True)
-        if self.tokenizer.kind == "char" and self.tokenizer.unknown in ids:
-            known = set(self.tokenizer.tokens)
-            strange = next((c for c in prompt if c not in known), prompt[:1])
-            raise InputError(
-                f"the prompt has {strange!r}, a character that this model has never seen; "
-                "leave it out, or train with --tokenizer bpe, which knows every character."
-            )
-        return ids
 
-    def _start(self) -> list[int]:
-        """What no ids stand for: the beginning of a text."""
-        if self.begin:
-            return self.begin
-        if self.tokenizer.end_of_text is not None:
-            return [self.tokenizer.end_of_text]
-        return self.tokenizer.encode("\n") or [0]
+class Conversation:
+    """A conversation as it goes on: ``say`` something and the reply comes piece by piece.
+
+    ``messages`` is all that was said, dicts with "role" and "content"; of them the model reads as many as it has room
+    for, the system message and the newest turns.  ``notice`` is told when it forgets the others.
+    """
+
+    def __init__(
+        self,
+        pipe: Generator,
+        system: str | None = None,
+        notice: Callable[[str], None] | None = None,
+        options: dict[str, Any] | None = None,
+    ):
+        """``options`` are those of all replies, as for ``Generator.stream``."""
+        self.pipe, self.notice, self.options = pipe, notice, options or {}
+        self._system: list[Message] = [] if system is None else [{"role": "system", "content": system}]
+        chat_tokenizer(pipe.tokenizer)  # raises what is wrong with the model before anybody says a word
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything but the system message."""
+        self.messages: list[Message] = list(self._system)
+        self._read: list[Message] = list(self._system)
+
+    def say(self, text: str, **options: Any) -> Iterator[str]:
+        """The reply to a text; options as for ``Generator.stream``.  Raises InputError, and then nothing was said."""
+        message = {"role": "user", "content": text}
+        pieces, kept = self.pipe.reply_to([*self._read, message], **{**self.options, **options})
+        forgotten = len(self._read) + 1 - len(kept)
+        if forgotten and self.notice is not None:
+            self.notice(forgetting(forgotten))
+        self.messages.append(message)
+        return self._reply(pieces, kept)
+
+    def _reply(self, pieces: Iterator[str], kept: list[Message]) -> Iterator[str]:
+        text = ""
+        try:
+            for piece in pieces:
+                text += piece
+                yield piece
+        finally:  # what was said counts, should somebody break in
+            reply = {"role": "assistant", "content": text}
+            self.messages.append(reply)
+            self._read = [*kept, reply]
 
 
 def _pieces_of(steps: Steps, texts: Sequence[StreamDecoder], stops: Sequence[StopStrings]) -> Iterator[tuple[int, str]]:
@@ -208,6 +244,72 @@ def _pieces_of(steps: Steps, texts: Sequence[StreamDecoder], stops: Sequence[Sto
             yield row, piece if over else piece + stops[row].finish()
 
 
+def fit(tokenizer: Tokenizer, messages: list[Message], context: int, room: int) -> tuple[list[int], list[Message]]:
+    """(ids, messages) of a conversation, without its oldest turns where it and a reply of ``room`` tokens are too long.
+
+    Messages of the system stay, and so does what was said last.  Raises InputError when that alone leaves no room.
+    """
+    check_messages(messages)
+    room = max(1, min(room, context // ROOM))
+    kept = list(messages)
+    while True:
+        ids = encode_prompt(tokenizer, kept)
+        if len(ids) + room <= context:
+            return ids, kept
+        shorter = without_oldest_turn(kept)
+        if shorter is None:
+            if len(ids) < context:
+                return ids, kept
+            raise InputError(
+                f"the message has {len(ids):,} tokens, with the system message; the model reads {context:,} and needs "
+                "some of them for its reply: shorten the message."
+            )
+        kept = shorter
+
+
+def forgetting(count: int) -> str:
+    """The notice that messages are not read any more."""
+    messages = "message is" if count == 1 else f"{count} messages are"
+    return f"the conversation is longer than the model reads: the oldest {messages} forgotten"
+
+
+def kept_ids(model: nn.Module, tokenizer: Tokenizer, key: str) -> list[int]:
+    """The ids that ``generation_config.json`` (or else ``config.json``) has for a role, such as "bos_token_id"."""
+    kept: Any = getattr(model, "kept", {})
+    ids = kept.get(GENERATION, {}).get(key, kept.get(CONFIG, {}).get(key))
+    return [
+        number
+        for number in (ids if isinstance(ids, list) else [ids])
+        if type(number) is int and 0 <= number < tokenizer.vocab_size
+    ]
+
+
+def end_of_turn(tokenizer: Tokenizer) -> frozenset[int]:
+    """The id of the special token with which the template ends a reply, if it has one."""
+    probe = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    try:
+        ids, is_reply = encode_chat(tokenizer, probe)
+    except InputError:
+        return frozenset()
+    last = [number for number, reply in zip(ids, is_reply, strict=True) if reply][-1:]
+    return frozenset(last) & tokenizer.special_ids
+
+
+def chat_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
+    """A tokenizer with a chat template: its own, or the usual one where it knows the two tokens of that.
+
+    Raises InputError for a model that was not made for conversations.
+    """
+    if tokenizer.chat_template is not None:
+        return tokenizer
+    if not {START, END} <= set(tokenizer.tokens):
+        raise InputError(
+            "this model has no chat template, so it was not made for conversations; expected one in "
+            "tokenizer_config.json or chat_template.jinja. It can continue a text."
+        )
+    return with_chat(tokenizer)
+
+
 def begin_tokens(tokenizer: Tokenizer) -> dict[str, list[str]]:
     """What headway.json says of how documents begin."""
     return {BEGIN: [tokenizer.tokens[number] for number in frame(tokenizer)[0]]}
@@ -224,11 +326,3 @@ def as_recorded(tokenizer: Tokenizer, facts: dict[str, Any] | None) -> Tokenizer
     if not unrecorded or not any(frame(tokenizer)):
         return tokenizer
     return tokenizer.without_frame()
-
-
-def inputs_as_recorded(given: TaskInputs) -> TaskInputs:
-    """The inputs of a language model, whose tokenizers read documents as their runs did (``as_recorded``)."""
-    base, tokenizer = given.base, given.tokenizer
-    if base is not None:
-        base = replace(base, processor=as_recorded(base.tokenizer, base.facts))
-    return replace(given, base=base, tokenizer=tokenizer and as_recorded(tokenizer, given.earlier))

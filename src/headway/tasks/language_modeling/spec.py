@@ -32,6 +32,8 @@ SPEC = TaskSpec(
 
 OF_CHAT = ("chat", "system")
 """Options that say how, and not what, is written."""
+SHARE: dict[str, Any] = {"type": float, "show_default": False, "least": 0, "most": 1}
+"""What is said of an option that is a probability."""
 
 
 class Generate(Command):
@@ -53,24 +55,8 @@ class Generate(Command):
         Option("max_tokens", "Maximum length of the continuation in tokens.", int, 200, least=1, most=1 << 16),
         Option("temperature", "0 always takes the likeliest token.", float, 0.8, least=0),
         Option("top_k", "Choose among the k likeliest tokens (0 or -1: all).", int, 0, show_default=False, least=-1),
-        Option(
-            "top_p",
-            "Choose among the likeliest tokens of this total probability.",
-            float,
-            1.0,
-            show_default=False,
-            least=0,
-            most=1,
-        ),
-        Option(
-            "min_p",
-            "Leave out tokens this much less likely than the likeliest.",
-            float,
-            0.0,
-            show_default=False,
-            least=0,
-            most=1,
-        ),
+        Option("top_p", "Choose among the likeliest tokens of this total probability.", default=1.0, **SHARE),
+        Option("min_p", "Leave out tokens this much less likely than the likeliest.", default=0.0, **SHARE),
         Option("repetition_penalty", "Above 1: repeat less.", float, 1.0, show_default=False),
         Option("stop", "End before this text (may be given several times).", several=True),
         Option("seed", "The same seed gives the same text.", int, least=0, most=(1 << 63) - 1),
@@ -94,7 +80,7 @@ class Generate(Command):
 
     @classmethod
     def conversation(cls, pipe: Any, options: dict[str, Any], notice: Callable[[str], None]) -> Any:
-        from headway.tasks.language_modeling.chat import Conversation
+        from headway.tasks.language_modeling.pipeline import Conversation
 
         return Conversation(pipe, options["system"], notice, _ways(options))
 

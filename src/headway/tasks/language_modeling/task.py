@@ -15,15 +15,13 @@ from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.dialogues import KEY, Dialogues
 from headway.data.records.table import Table
-from headway.data.stream.streamed import Streamed
 from headway.hub.directory import model_config
 from headway.hub.generation_config import warn_of_settings
-from headway.tasks.checks import Material, MaterialInputs, continuations, pipeline_loader
-from headway.tasks.language_modeling.chat import kept_ids
-from headway.tasks.language_modeling.pipeline import Generator, as_recorded
+from headway.tasks.checks import ROWS, Material, MaterialInputs, continuations, json_lines, pipeline_loader
+from headway.tasks.language_modeling.pipeline import Generator, as_recorded, kept_ids
 from headway.tasks.language_modeling.spec import SPEC
 from headway.tasks.losses import LanguageModeling
-from headway.tasks.task import FolderTask, TaskData, TaskInputs, Timed
+from headway.tasks.task import FolderTask, Timed
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
@@ -38,14 +36,6 @@ class LanguageModelingTask(FolderTask):
     spec = SPEC
     pipeline_tag = "text-generation"
     loader = pipeline_loader(pipeline_tag, continuations, texts=8)
-
-    def open_data(self, given: TaskInputs) -> TaskData:
-        from headway.tasks.language_modeling.data import LanguageModelData, StreamedLanguageModelData
-        from headway.tasks.language_modeling.dialogue import DialogueData
-
-        if isinstance(given.source, Dialogues):
-            return DialogueData(given)
-        return StreamedLanguageModelData(given) if isinstance(given.source, Streamed) else LanguageModelData(given)
 
     def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> Generator:
         tokenizer = as_recorded(Tokenizer.load(directory, rows=model_config(model).vocab_size), facts)
@@ -70,11 +60,9 @@ class LanguageModelingTask(FolderTask):
 
     def beginning(
         self, source: Corpus | Table, found: Detected, options: TrainOptions, given: MaterialInputs
-    ) -> Material:
-        from headway.tasks.checks import ROWS, beginning, json_lines
-
+    ) -> Material | None:
         if not isinstance(source, Dialogues):
-            return beginning(source, found, given)
+            return super().beginning(source, found, options, given)
         talks = ({KEY: talk} for talk in islice(source.conversations, ROWS))
         return Material(json_lines(talks, given.folder / "beginning.jsonl"))
 

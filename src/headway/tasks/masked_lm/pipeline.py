@@ -86,7 +86,7 @@ class MaskFiller:
         return self.tokenizer.encode_parts(parts)[0]
 
     def _windows(self, body: list[int]) -> list[tuple[list[int], list[int]]]:
-        """What is read of a text, and the open places in it: all at once, or of a long text what is around each."""
+        """What is read of a text, with its open places: all of it, or what is around each place."""
         front, back = self._around
         places = [place for place, token in enumerate(body) if token == self.mask]
         if len(front) + len(body) + len(back) <= self.max_length:

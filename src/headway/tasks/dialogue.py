@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
@@ -15,14 +15,17 @@ from headway.data.batches.cache import cache_key
 from headway.data.batches.encoded import Column, EncodedRows, encoded_rows
 from headway.data.batches.examples import Examples
 from headway.data.records.chunks import ROWS
-from headway.data.records.dialogues import KEY, REPLY, WEIGHT, Dialogues, Message, without_oldest_turn
+from headway.data.records.dialogues import KEY, REPLY, ROLES, WEIGHT, Dialogues, Message, without_oldest_turn
 from headway.data.records.repeats import text_hashes
 from headway.data.records.split import Splittable
 from headway.errors import InputError
 from headway.io.cache_directory import cache_directory
 from headway.tasks.losses import LanguageModeling, bytes_per_token, unknown_in
+from headway.tasks.running_text import new_tokenizer
+from headway.text.chat import END, START, with_chat
 from headway.text.chat.encode import encode_chat, shows_last_reply_apart
 from headway.text.tokenizer import Tokenizer
+from headway.training.options import TrainOptions
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,21 @@ class Talks(Splittable):
     def __iter__(self) -> Iterator[list[Message]]:
         return map(json.loads, self.source.texts(KEY, self.index))
 
+    @property
+    def n_characters(self) -> int:
+        """The characters of all messages."""
+        return int(self.characters.sum())
+
     def texts(self) -> Iterator[str]:
         """What the messages say, one after another."""
         return (message["content"] for talk in self for message in talk)
+
+    def new_tokenizer(self, options: TrainOptions) -> Tokenizer:
+        """The tokenizer of a new model, with the usual chat template.  Raises InputError."""
+        names, count = "\n".join([*ROLES, ""]), self.n_characters
+        later = 0 if options.data.vocab is None else len((START, END))
+        sizes = {"n_characters": count, "out_of": count + len(names), "reserved": later}
+        return with_chat(new_tokenizer(chain(self.texts(), [names]), options, "decoder", **sizes))
 
     def part(self, rows: np.ndarray) -> "Talks":
         """Some of them, by their numbers here in ascending order."""
@@ -116,18 +131,27 @@ class EncodedTalks:
             np.add.at(found, reply, 1)
         return found
 
-    def too_long(self, longest: int) -> np.ndarray:
-        """Which have more tokens than that, bool (N,)."""
-        return self.ids.lengths > longest
-
     def cut(self, longest: int) -> "EncodedTalks":
         """The same without the oldest turns of those that are too long, and without those that have no reply then.
 
         Raises InputError, with the line, for one that the chat template cannot show.
         """
-        if not self.too_long(longest).any() and bool(self.wanted.all()):
+        if not (self.ids.lengths > longest).any() and bool(self.wanted.all()):
             return self
         return _stored(self.talks, self.tokenizer, _cut(self, longest), cache_key(self.key, longest))
+
+    def cut_warning(self, whole: "EncodedTalks", longest: int) -> list[str]:
+        """A line about what is not read of the ``whole`` ones."""
+        long = int((whole.ids.lengths > longest).sum())
+        if not long:
+            return []
+        share = (whole.n_targets - self.n_targets) / max(1, whole.n_targets)
+        none = len(whole.ids) - len(self.ids)
+        without = f", {none:,} have no reply left" if none else ""
+        return [
+            f"{long:,} of {len(whole.ids):,} conversations exceed {longest:,} tokens: their oldest turns "
+            f"are left out ({share:.1%} of all tokens of replies{without}; --length to change)"
+        ]
 
     def objective(self, label_smoothing: float = 0.0) -> LanguageModeling:
         """The task whose bits per byte are those of these replies."""
