@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 from sklearn.datasets import load_digits
 
-from headway.data.images.augment import Augmentation
+from headway.data.images.batch_source import Augmentation
 from headway.models.analysis.attribution import gradient_times_input
 from headway.models.analysis.maps import attention_maps
 from headway.models.analysis.stream import logit_lens

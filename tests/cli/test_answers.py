@@ -268,9 +268,10 @@ def test_a_file_is_read_twice_and_never_held(
     name: str, passes: int, classifier_run: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
 ):
     """Once to look at it, once to answer; what is read for a moment from its beginning does not count."""
-    from headway.data.open import files, read
+    from headway.data.open import files
+    from headway.data.records import table
 
-    monkeypatch.setattr(read, "HELD", 100)
+    monkeypatch.setattr(table, "HELD", 100)
     monkeypatch.setattr(files, "BLOCK", 2000)
     rows = [f"{WORDS[n % 11]} {WORDS[n % 7]} {n}" for n in range(3001)]
     header, more = {"table.csv": ("text,n\n", ",1"), "one.csv": ("review\n", ""), "lines.txt": ("", "")}[name]
@@ -301,7 +302,7 @@ def test_texts_hold_the_rows_of_one_piece(texts: Path, monkeypatch: pytest.Monke
     table = read.read_rows(texts)
     everything = list(table.rows)
     monkeypatch.setattr(chunks, "ROWS", 13)
-    table.stream = lambda: chunked(table.columns, ((n, list(row.values())) for n, row in enumerate(everything)))
+    table.chunks = lambda: chunked(table.columns, ((n, list(row.values())) for n, row in enumerate(everything)))
     found = Texts(table, "text")
     assert found.others == ["number"] and list(found) == [row["text"] for row in everything]
     for start, part in found.pieces(90):

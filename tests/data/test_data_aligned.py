@@ -22,7 +22,7 @@ def test_lines_stand_side_by_side_whatever_they_hold(tmp_path: Path):
     found = read_aligned(first, second)
     assert found.column("source") == [*texts[:3], "not at the begin", texts[4], "end"]
     assert found.column("target") == [str(i) for i in range(6)]
-    assert found.row_numbers == [1, 2, 3, 4, 5, 6]
+    assert list(found.row_numbers) == [1, 2, 3, 4, 5, 6]
 
 
 def test_packed_files_and_a_last_line_without_its_end(tmp_path: Path):

@@ -14,8 +14,7 @@ import pytest
 from headway.data.batches import cache
 from headway.data.batches import tokens as tokens_module
 from headway.data.batches.cache import cache_key, tokenised
-from headway.data.batches.checksums import BLOCK
-from headway.data.batches.tokens import TokenFile
+from headway.data.batches.tokens import BLOCK, TokenFile
 from headway.errors import InputError
 from headway.io.cache_directory import cache_directory
 

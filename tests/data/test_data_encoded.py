@@ -8,7 +8,7 @@ import pytest
 from headway.data.batches import encoded
 from headway.data.batches.batch_source import RowBatches
 from headway.data.batches.batching import TargetKind
-from headway.data.batches.encoded import Column, encoded_rows, row_hashes, row_lengths, unnamed_rows
+from headway.data.batches.encoded import encoded_rows, row_hashes, row_lengths, unnamed_rows
 from headway.data.batches.examples import Examples
 from headway.data.batches.windows import Position
 
@@ -53,7 +53,7 @@ def test_rows_of_several_kinds_take_turns(make):
     draw = random.Random(7)
     ids, others = ([[draw.randint(0, 9) for _ in range(draw.randint(0, 5))] for _ in range(83)] for _ in range(2))
     rows = make(row for pair in zip(ids, others, strict=True) for row in pair)
-    one, other = Column(rows, 0, 2), Column(rows, 1, 2, below=-100)
+    one, other = rows.column(0, 2), rows.column(1, 2, below=-100)
     wanted = [[number - 1 if number else -100 for number in row] for row in others]
     assert one == ids and other == wanted and len(one) == len(other) == 83
     assert one[82] == one[-1] == ids[82] and other[3:5] == wanted[3:5]

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from headway.data.batches.windows import Position
-from headway.data.images.augment import SHIFT, Augmentation, warped
-from headway.data.images.batch_source import ImageBatches, image_batches
+from headway.data.images.batch_source import SHIFT, Augmentation, ImageBatches, image_batches, warped
 from headway.data.images.preprocessing import preprocess
 from headway.hub.preprocessor import ImagePreprocessor
 

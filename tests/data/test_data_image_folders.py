@@ -298,7 +298,7 @@ def test_patches_that_do_not_fit(tmp_path: Path):
 
 def test_many_images_are_in_a_file_and_read_as_those_in_memory(folder: Path, monkeypatch: pytest.MonkeyPatch):
     held = decoded(read(folder), HOW)
-    monkeypatch.setattr("headway.data.images.pixels.IN_MEMORY", 200)
+    monkeypatch.setattr("headway.data.images.decode.IN_MEMORY", 200)
     monkeypatch.setattr("headway.data.images.decode.AT_ONCE", 4)
     found = decoded(read(folder), HOW)
     assert held.pixels.held == 39 * 7 * 5 * 3 and found.pixels.held == 0

@@ -66,7 +66,7 @@ def test_texts_and_labels_may_be_two_lists_and_texts_alone_are_running_text():
     assert list(found.rows) == ROWS
     (texts,) = given_inputs([["first text", "second text"]])
     corpus = table_corpus(texts, "text")
-    assert ["".join(document.chunks()) for document in corpus.documents()] == ["first text", "second text"]
+    assert ["".join(document) for document in corpus.documents()] == ["first text", "second text"]
     assert corpus.n_characters == 21 and corpus.fingerprint != ""
 
 

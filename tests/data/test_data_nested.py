@@ -52,7 +52,7 @@ def both(folder: Path, rows: list[Any], **columns: pa.DataType) -> tuple[Path, P
 
 def content(source: Any) -> Any:
     if isinstance(source, Corpus):
-        return ["".join(document.chunks()) for document in source.documents()]
+        return ["".join(document) for document in source.documents()]
     return source.columns, list(source.rows)
 
 

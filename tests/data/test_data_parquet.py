@@ -17,8 +17,8 @@ from headway.data.formats import parquet
 from headway.data.open.read import read
 from headway.data.records.corpus import Corpus
 from headway.data.records.table import Table
-from headway.data.stream import shards
-from headway.data.stream.shards import local_shard, sample_table, spread
+from headway.data.stream import streamed
+from headway.data.stream.streamed import local_shard, sample_table, spread
 from headway.errors import InputError
 from headway.tasks.detect import detect
 from headway.training.options import TrainOptions
@@ -148,8 +148,8 @@ def test_a_large_table_is_judged_by_a_sample_and_streams_its_text(tmp_path: Path
 
 
 def test_a_sample_is_spread_evenly_over_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(shards, "SAMPLED_GROUPS", 5)
-    monkeypatch.setattr(shards, "SAMPLED_ROWS", 10)
+    monkeypatch.setattr(streamed, "SAMPLED_GROUPS", 5)
+    monkeypatch.setattr(streamed, "SAMPLED_ROWS", 10)
     paths = [write(tmp_path / f"{n}.parquet", {"text": [f"{n} {i}" for i in range(20)]}, 5) for n in range(3)]
     table = sample_table([local_shard(path) for path in paths])
     found = table.column("text")

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from held_tables import table
 
 from headway.data.formats.tags import listed
 from headway.data.open.read import read
-from headway.data.records.table import Table, table
+from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.tasks.data_facts import DataFacts
 from headway.tasks.detect import detect

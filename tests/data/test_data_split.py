@@ -74,7 +74,7 @@ def test_text_is_cut_by_characters(tmp_path: Path):
     train, validation = split_text(read([tmp_path]))
     assert list(train) == list(train) == [("é" * 53, True), ("x" * 31, True), ("z" * 6, False)]
     assert list(validation) == [("z" * 11, True)]
-    assert (train.n_characters, validation.n_characters) == (90, 11)
+    assert (train.stop - train.start, validation.stop - validation.start) == (90, 11)
     train, validation = split_text(read([tmp_path]), 0.5)
     assert list(train) == [("é" * 50, False)]
     assert list(validation) == [("é" * 3, True), ("x" * 31, True), ("z" * 17, True)]

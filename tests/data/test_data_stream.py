@@ -19,10 +19,16 @@ from hypothesis import strategies as st
 
 from headway.data.batches.windows import Position
 from headway.data.stream import streamed
-from headway.data.stream.batch_source import StreamBatches, partition_count
-from headway.data.stream.partitions import Cursor, Reading, StreamPosition, dealt, position_of
-from headway.data.stream.shards import Shard, local_shard
-from headway.data.stream.streamed import Streamed
+from headway.data.stream.batch_source import (
+    Cursor,
+    Reading,
+    StreamBatches,
+    StreamPosition,
+    dealt,
+    partition_count,
+    position_of,
+)
+from headway.data.stream.streamed import Shard, Streamed, local_shard
 from headway.errors import InputError
 
 QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -5,12 +5,13 @@ import random
 from pathlib import Path
 
 import pytest
+from held_tables import table
 
 from headway.data.open.read import read
 from headway.data.records import text_pairs
 from headway.data.records.repeats import text_key
 from headway.data.records.split import split_indices
-from headway.data.records.table import Table, table
+from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs, exchanged_pairs, exchanged_sides, extreme_pairs, read_text_pairs
 from headway.errors import InputError
 from headway.tasks.data_facts import DataFacts
@@ -139,7 +140,7 @@ def test_pairs_that_come_in_small_chunks_are_the_same(monkeypatch: pytest.Monkey
     source.rows[8].update(en="", de="x")
     source.rows[70].update(en="y", de="")
     whole = pairs_of(source)
-    monkeypatch.setattr("headway.data.records.table.ROWS", 3)
+    monkeypatch.setattr("headway.data.records.chunks.ROWS", 3)
     parts = pairs_of(source)
     assert list(parts) == list(whole) and parts.warnings == whole.warnings and len(whole.warnings) == 3
     assert "rows 2, 11, 20, 29, 38, ...)" in whole.warnings[2]

@@ -54,7 +54,7 @@ def test_take_uses_every_window_of_each_epoch_once(n, size, seed):
     assert np.array_equal(resumed[:, 0], starts[2 * size : 3 * size])
 
 
-def test_batches_of_an_epoch():
+def test_epochs_have_orders_of_their_own():
     windows = Windows(np.arange(211), 7, 3)
     full = [windows.take(Position(2, index), 13)[0] for index in range(0, windows.count(2), 13)]
     assert np.array_equal(np.concatenate(full)[: windows.count(2), 0], order_of(windows, 2))

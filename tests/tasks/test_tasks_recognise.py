@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+from held_tables import table
 
 from headway.data.images.image_table import image_table
 from headway.data.open.detected import ALIGNED, CONVERSATIONS, IMAGES, TABLE, TEXT
 from headway.data.open.read import read
-from headway.data.records.table import table
 from headway.errors import InputError
 from headway.tasks import detect as tasks_detect
 from headway.tasks.data_facts import DataFacts

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 import headway
 from headway.data.batches.batching import IGNORED, Batch, TargetKind
+from headway.data.formats.tags import entities, in_labels, iob2, labels_for
 from headway.data.open.read import read
-from headway.data.records.tag_schemes import entities, in_labels, iob2, labels_for
 from headway.data.records.tagged import Tagged, read_tagged
 from headway.data.records.words import PLAIN, first_tokens
 from headway.errors import InputError

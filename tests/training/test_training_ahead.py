@@ -11,9 +11,8 @@ import torch
 
 from headway.data.batches.batch_source import BatchSource, RowBatches, TextBatches
 from headway.data.batches.batching import TargetKind
-from headway.data.batches.checksums import file_sums
 from headway.data.batches.examples import Examples
-from headway.data.batches.tokens import TokenFile
+from headway.data.batches.tokens import TokenFile, file_sums
 from headway.data.batches.windows import Position
 from headway.errors import InputError
 from headway.training.loop import prefetch as ahead

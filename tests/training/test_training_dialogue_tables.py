@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from bases import WORDS, make_base
+from held_tables import table
 
 from headway.data.open.read import read
 from headway.data.records.dialogue_tables import Turns, as_dialogues, turns_of
-from headway.data.records.table import Table, table
+from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.tasks.detect import detect
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headway
-from headway.data.stream.shards import Shard
+from headway.data.stream.streamed import Shard
 from headway.errors import InputError
 from headway.io.cache_directory import cache_directory
 from headway.workflows.evaluate import evaluate

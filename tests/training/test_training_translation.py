@@ -10,9 +10,9 @@ import pytest
 import torch
 import transformers
 from bases import make_base
+from held_tables import table
 
 import headway
-from headway.data.records.table import table
 from headway.data.records.text_pairs import read_text_pairs
 from headway.errors import InputError
 from headway.models.transformer import Decoder, EncoderDecoder

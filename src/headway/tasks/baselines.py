@@ -14,7 +14,7 @@ import numpy as np
 
 from headway.data.batches.encoded import EncodedRows
 from headway.data.batches.tokens import Tokens
-from headway.data.images.pixels import Pixels
+from headway.data.images.decode import Pixels
 from headway.data.records.sample import drawn, drawn_within
 from headway.data.records.text_rows import TextRows
 from headway.tasks.labels import scores

@@ -245,7 +245,7 @@ def beginning(source: Corpus | Table, found: Detected, given: MaterialInputs) ->
         return Material(file)
     columns = {TEXT: found.text_column, SECOND: found.second_column, LABEL: found.label_column}
     names = {kind: name for kind, name in columns.items() if name}
-    filled = (row for row in source.rows if all(row[name].strip() for name in names.values()))
+    filled = (row for row in source if all(row[name].strip() for name in names.values()))
     rows = [
         {kind: row[name][:LONGEST_TEXT] for kind, name in names.items()}
         for row, _ in zip(filled, range(ROWS), strict=False)

@@ -1,7 +1,6 @@
 """Conversations as rows: which there are, and their ids, with targets where a reply is next."""
 
 import json
-from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,12 +11,13 @@ import numpy as np
 
 from headway.data.batches.batching import IGNORED, TargetKind
 from headway.data.batches.cache import cache_key
-from headway.data.batches.encoded import Column, EncodedRows, encoded_rows
+from headway.data.batches.encoded import EncodedRows, encoded_rows
 from headway.data.batches.examples import Examples
 from headway.data.records.chunks import ROWS
 from headway.data.records.dialogues import KEY, REPLY, ROLES, WEIGHT, Dialogues, Message, without_oldest_turn
 from headway.data.records.repeats import text_hashes
 from headway.data.records.split import Splittable
+from headway.data.records.text_rows import Growing
 from headway.errors import InputError
 from headway.io.cache_directory import cache_directory
 from headway.tasks.losses import LanguageModeling, bytes_per_token, unknown_in
@@ -40,9 +40,6 @@ class Talks(Splittable):
     characters: np.ndarray
     """The characters of all messages of each, int64 (N,)."""
 
-    def __len__(self) -> int:
-        return len(self.index)
-
     def __iter__(self) -> Iterator[list[Message]]:
         return map(json.loads, self.source.texts(KEY, self.index))
 
@@ -62,20 +59,16 @@ class Talks(Splittable):
         sizes = {"n_characters": count, "out_of": count + len(names), "reserved": later}
         return with_chat(new_tokenizer(chain(self.texts(), [names]), options, "decoder", **sizes))
 
-    def part(self, rows: np.ndarray) -> "Talks":
-        """Some of them, by their numbers here in ascending order."""
-        return Talks(self.source, self.index[rows], self.hashes[rows], self.characters[rows])
-
 
 def talks(source: Dialogues) -> Talks:
     """All conversations of a file, after one pass over them."""
-    hashes, characters = array("q"), array("q")
+    growing = Growing(hashes="q", characters="q")
     rows = source.conversations
     while part := list(islice(rows, ROWS)):
         said = [[message["content"] for message in talk] for talk in part]
-        hashes.frombytes(text_hashes(["\n".join(texts) for texts in said]).tobytes())
-        characters.extend(sum(map(len, texts)) for texts in said)
-    return Talks(source, np.arange(len(hashes)), np.frombuffer(hashes, np.int64), np.frombuffer(characters, np.int64))
+        growing.add(hashes=text_hashes(["\n".join(texts) for texts in said]))
+        growing.add(characters=[sum(map(len, texts)) for texts in said])
+    return Talks(source, np.arange(len(source)), **growing.arrays())
 
 
 @dataclass(frozen=True)
@@ -89,14 +82,14 @@ class EncodedTalks:
     key: str
 
     @property
-    def ids(self) -> Column:
+    def ids(self) -> EncodedRows:
         """The inputs of each."""
-        return Column(self.rows, 0, 2)
+        return self.rows.column(0, 2)
 
     @property
-    def targets(self) -> Column:
+    def targets(self) -> EncodedRows:
         """As many targets."""
-        return Column(self.rows, 1, 2, below=IGNORED)
+        return self.rows.column(1, 2, below=IGNORED)
 
     @property
     def examples(self) -> Examples:

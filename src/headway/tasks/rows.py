@@ -9,7 +9,7 @@ import numpy as np
 
 from headway.data.batches.batching import TargetKind, border
 from headway.data.batches.cache import cache_key
-from headway.data.batches.encoded import Column, EncodedRows, encoded_rows
+from headway.data.batches.encoded import EncodedRows, encoded_rows
 from headway.data.batches.examples import Examples
 from headway.data.records.labels import Labelled
 from headway.data.records.text_pairs import TextPairs
@@ -32,7 +32,7 @@ class EncodedTexts:
 
     texts: Labelled
     tokenizer: Tokenizer
-    ids: EncodedRows | Column
+    ids: EncodedRows
     borders: np.ndarray | None = None
     """int64 (N,), where a row is two texts: the place at which the second begins"""
 
@@ -43,7 +43,7 @@ class EncodedTexts:
 
     def cut(self, longest: int) -> "EncodedTexts":
         """The same with at most so many ids in a row; of two texts the longer one loses its end."""
-        if isinstance(self.ids, EncodedRows):
+        if self.borders is None:
             return replace(self, ids=self.ids.cut(longest, self.tokenizer.special_ids))
         return self if self.lengths.max() <= longest else encoded_texts(self.texts, self.tokenizer, longest)
 
@@ -57,13 +57,13 @@ def encoded_texts(rows: Labelled, tokenizer: Tokenizer, longest: int | None = No
 
     Two texts are one row, of at most ``longest`` ids.
     """
-    if rows.second_column is None:
+    if len(rows.columns) == 1:
         ids = _stored(tokenizer.encode_each(rows, special=True), tokenizer, rows.fingerprint)
         return EncodedTexts(rows, tokenizer, ids)
-    turns = chain.from_iterable((pair.ids, pair.segments) for pair in tokenizer.encode_pairs(rows.pairs, longest))
+    turns = chain.from_iterable((pair.ids, pair.segments) for pair in tokenizer.encode_pairs(rows.cells, longest))
     stored = _stored(turns, tokenizer, cache_key(rows.fingerprint, "two texts", longest))
-    borders = np.fromiter(map(border, Column(stored, 1, 2)), np.int64, len(rows))
-    return EncodedTexts(rows, tokenizer, Column(stored, 0, 2), borders)
+    borders = np.fromiter(map(border, stored.column(1, 2)), np.int64, len(rows))
+    return EncodedTexts(rows, tokenizer, stored.column(0, 2), borders)
 
 
 def _stored(rows: Iterator[list[int]], tokenizer: Tokenizer, key: str) -> EncodedRows:
@@ -131,7 +131,7 @@ def encoded_pairs(pairs: TextPairs, tokenizer: Tokenizer) -> EncodedPairs:
 
 def sides_of(rows: EncodedRows) -> tuple[EncodedRows, EncodedRows]:
     """First and second rows, of rows that are both in turn."""
-    return rows.part(slice(0, None, 2)), rows.part(slice(1, None, 2))
+    return rows.column(0, 2), rows.column(1, 2)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from headway.data.batches.cache import cache_key, tokenised
 from headway.data.batches.tokens import TokenFile
 from headway.data.records.corpus import Corpus
 from headway.data.records.split import HELD_OUT, split_text
-from headway.data.stream.batch_source import StreamBatches, partition_count
-from headway.data.stream.partitions import Reading
+from headway.data.stream.batch_source import Reading, StreamBatches, partition_count
 from headway.data.stream.streamed import Streamed
 from headway.errors import InputError
 from headway.io.cache_directory import cache_directory

@@ -83,7 +83,7 @@ class ObjectivePlan:
     patches: dict[str, Any] | None = None
     """images: the fields of Patches"""
     augment: str = "none"
-    """images: the augmentation in training (``data.images.augment``)"""
+    """images: the augmentation in training (``data.images.batch_source``)"""
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from headway.data.records.dialogue_tables import as_dialogues, turns_of
 from headway.data.records.dialogues import Dialogues, holds_messages
 from headway.data.records.rows import left_out
 from headway.data.records.table import Table
-from headway.data.stream.shards import LARGE, Shard, local_shard, sample_table
-from headway.data.stream.streamed import Streamed
+from headway.data.stream.streamed import LARGE, Shard, Streamed, local_shard, sample_table
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.tasks.data_facts import DataFacts

@@ -1,8 +1,9 @@
 """Batch sources for the training loop: the batch at a position, and the validation batches in order."""
 
 import itertools
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -36,6 +37,7 @@ class BatchSource(Protocol):
 
     def validation_order(self) -> np.ndarray | None:
         """The number of each held-out unit (row, window) in the order of ``validation``; None for their own order."""
+        return None
 
     def epochs(self, position: Position) -> float:
         """How many epochs of the training data have been read."""
@@ -44,7 +46,7 @@ class BatchSource(Protocol):
         """The batches that need the most memory: one of training and one of validation."""
 
 
-class HeldOutText:
+class HeldOutText(BatchSource):
     """The held-out part of running text in windows of ``length`` tokens, twice as many at a time as in training.
 
     The targets of windows in a ``frame``, which is a part of their length, are the ids themselves.
@@ -65,18 +67,13 @@ class HeldOutText:
         return text_batches(self.held_out, self.length, 2 * self.size, self.every, self.frame)
 
     def validation_batches(self) -> int:
-        """How many batches ``validation`` gives."""
         targets, length = len(self.held_out) - 1, self.length
         whole = -(-(targets // length) // self.every)
         return -(-whole // (2 * self.size)) + (targets % length > 0)
 
-    def validation_order(self) -> np.ndarray | None:
-        """Windows come in their own order."""
-        return None
-
 
 class TextBatches(HeldOutText):
-    """Windows of running text: ids (B, T) and the same one token further as targets (B, T)."""
+    """Windows of running text: ids (B, T) and the same one token further as targets (B, T), or the ids in a frame."""
 
     def __init__(
         self,
@@ -96,7 +93,6 @@ class TextBatches(HeldOutText):
         return framed(next_tokens(torch.from_numpy(rows)), self.frame), after
 
     def after(self, position: Position) -> Position:
-        """The position after the batch at a position, without making the batch."""
         return self.windows.starts(position, self.size)[1]
 
     def examples(self, position: Position) -> list[int]:
@@ -104,7 +100,6 @@ class TextBatches(HeldOutText):
         return self.windows.starts(position, self.size)[0].tolist()
 
     def epochs(self, position: Position) -> float:
-        """How many epochs of the text have been read."""
         return position.epoch + position.consumed / self.windows.count(position.epoch)
 
     def longest(self) -> tuple[Batch, Batch]:
@@ -112,8 +107,31 @@ class TextBatches(HeldOutText):
         return self.next(Position())[0], next(self.validation())
 
 
-class RowBatches:
+class EpochBatches(BatchSource):
+    """Batches that end with the epoch; the batch at a position has these examples, by number (``at``)."""
+
+    train: Any
+    """the examples to train on"""
+
+    @abstractmethod
+    def at(self, position: Position) -> np.ndarray:
+        """The numbers of the examples in a batch.  Raises ValueError where none begins."""
+
+    def after(self, position: Position) -> Position:
+        consumed = position.consumed + len(self.at(position))
+        return Position(position.epoch + 1) if consumed >= len(self.train) else Position(position.epoch, consumed)
+
+    def examples(self, position: Position) -> list[int]:
+        return self.at(position).tolist()
+
+    def epochs(self, position: Position) -> float:
+        return position.epoch + position.consumed / len(self.train)
+
+
+class RowBatches(EpochBatches):
     """Examples in batches of similar length; ``recut`` gives the examples of an epoch, where epochs differ in them."""
+
+    train: Examples
 
     def __init__(
         self,
@@ -131,39 +149,24 @@ class RowBatches:
 
     def next(self, position: Position) -> tuple[Batch, Position]:
         """The batch whose first example is number ``consumed`` of the epoch."""
-        index = self._at(position)  # which cuts the examples of a new epoch
+        index = self.at(position)  # which cuts the examples of a new epoch
         return self.train.batch(index), self.after(position)
-
-    def after(self, position: Position) -> Position:
-        """The position after the batch at a position, without making the batch."""
-        consumed = position.consumed + len(self._at(position))
-        return Position(position.epoch + 1) if consumed == len(self.train) else Position(position.epoch, consumed)
-
-    def examples(self, position: Position) -> list[int]:
-        """The numbers of the examples in the batch at a position."""
-        return self._at(position).tolist()
 
     def validation(self) -> Iterator[Batch]:
         """The held-out examples by length, with little padding."""
         return self.held_out.batches(2 * self.batch_tokens)
 
     def validation_batches(self) -> int:
-        """How many batches ``validation`` gives."""
         return len(self.held_out.order(2 * self.batch_tokens))
 
     def validation_order(self) -> np.ndarray | None:
-        """The number of each held-out example in the order of ``validation``."""
         return np.concatenate(self.held_out.order(2 * self.batch_tokens))
-
-    def epochs(self, position: Position) -> float:
-        """How many epochs of the examples have been read."""
-        return position.epoch + position.consumed / len(self.train)
 
     def longest(self) -> tuple[Batch, Batch]:
         """The longest examples of each part, as many as one batch holds."""
         return self.train.longest(self.batch_tokens, self.max_examples), self.held_out.longest(2 * self.batch_tokens)
 
-    def _at(self, position: Position) -> np.ndarray:
+    def at(self, position: Position) -> np.ndarray:
         index = self._batches(position.epoch).get(position.consumed)
         if index is None:
             raise ValueError(f"no batch begins at example {position.consumed} of an epoch; did the data change?")

@@ -10,12 +10,11 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
-from headway.data.batches.checksums import BlockSums, sealed, unsealed
-from headway.data.batches.tokens import Damaged, TokenFile
+from headway.data.batches.tokens import BlockSums, Damaged, TokenFile, sealed, unsealed
 from headway.data.open.files import cut_point
 from headway.errors import InputError, RunFailed
 from headway.io.atomic_write import why_not
@@ -76,39 +75,36 @@ def tokenised(
     dtype = np.dtype("<u2" if vocab_size <= 65536 else "<u4")
     tokens_path, facts_path = directory / f"{key}.tokens", directory / f"{key}.json"
     facts = {"version": VERSION, "key": key, "dtype": dtype.str, "vocab_size": vocab_size, "end_of_text": end_of_text}
-    found = _existing(tokens_path, facts_path, facts, dtype)
-    if found is not None:
-        return found
+    if (kept := opened(tokens_path, facts_path, facts, dtype)) is not None:
+        return kept[0]
     directory.mkdir(parents=True, exist_ok=True)
-    count, sums = 0, BlockSums()
-    with replacing(tokens_path) as file:
+
+    def parts() -> Iterator[bytes]:
+        empty = True
         for ids in _ids(chunks, encode, end_of_text, list(begin), begins_inside):
-            data = packed(ids, vocab_size, dtype)
-            file.write(data)
-            sums.add(data)
-            count += len(ids)
-        if count == 0:
+            empty = empty and not ids
+            yield packed(ids, vocab_size, dtype)
+        if empty:
             raise InputError("there is no text to train on: it has no tokens.")
-    with replacing(facts_path) as file:
-        file.write(sealed({**facts, "count": count}, sums.values()))
-    return TokenFile(tokens_path, dtype, count, sums.values())
+
+    return written(tokens_path, facts_path, facts, dtype, parts())
 
 
-def _existing(tokens_path: Path, facts_path: Path, facts: dict[str, object], dtype: np.dtype) -> TokenFile | None:
-    """The tokens written earlier; None when there are none, when they are of something else, or damaged: a warning."""
+def opened(
+    tokens_path: Path, facts_path: Path, facts: dict[str, Any], dtype: np.dtype
+) -> tuple[TokenFile, dict[str, Any]] | None:
+    """A file of tokens that was written earlier, and what else is recorded of it.
+
+    None when there is none, and, with a warning, when it is of something else or has changed since it was written.
+    """
     record = recorded(tokens_path, facts_path)
     if record is None:
         return None
     found, sums = record
-    count = found.pop("count", None)
-    if found != facts or not isinstance(count, int):
+    more = {name: found.pop(name) for name in [*found] if name not in facts}
+    if found != facts or not isinstance(count := more.pop("count", None), int):
         warn_of_damage(tokens_path)  # it belongs to other tokens
         return None
-    return opened(tokens_path, dtype, count, sums)
-
-
-def opened(tokens_path: Path, dtype: np.dtype, count: int, sums: np.ndarray) -> TokenFile | None:
-    """A file of tokens that was written earlier; None, with a warning, when it has changed since it was written."""
     try:
         tokens = TokenFile(tokens_path, dtype, count, sums)
     except OSError:
@@ -122,7 +118,52 @@ def opened(tokens_path: Path, dtype: np.dtype, count: int, sums: np.ndarray) -> 
         tokens.close()
         warn_of_damage(tokens_path)
         return None
-    return tokens
+    return tokens, more
+
+
+def written(
+    tokens_path: Path, facts_path: Path, facts: dict[str, Any], dtype: np.dtype, parts: Iterable[bytes]
+) -> TokenFile:
+    """Write a file of tokens, which appears when it is complete, and then the record of it, with these facts."""
+    count, sums = written_bytes(tokens_path, parts)
+    count //= dtype.itemsize
+    with replacing(facts_path) as file:
+        file.write(sealed({**facts, "count": count}, sums))
+    return TokenFile(tokens_path, dtype, count, sums)
+
+
+def written_bytes(path: Path, parts: Iterable[bytes]) -> tuple[int, np.ndarray]:
+    """Write a file, which appears when it is complete: how many bytes it has, and the checksums of its blocks."""
+    sums, count = BlockSums(), 0
+    with replacing(path) as file:
+        for data in parts:
+            file.write(data)
+            sums.add(data)
+            count += len(data)
+    return count, sums.values()
+
+
+Part = TypeVar("Part")
+
+
+def held_if_small(
+    parts: Iterable[Part], size: Callable[[Part], int], most: int
+) -> tuple[list[Part], Iterator[Part] | None]:
+    """All parts, where their sizes come to ``most`` together at most; else none, and what gives them one by one."""
+    rest, held, total = iter(parts), list[Part](), 0
+    for part in rest:
+        held.append(part)
+        if (total := total + size(part)) > most:
+            return [], _let_go(held, rest)
+    return held, None
+
+
+def _let_go(held: list[Part], rest: Iterator[Part]) -> Iterator[Part]:
+    """The parts that are held, which are let go, and those that follow."""
+    held.reverse()
+    while held:
+        yield held.pop()
+    yield from rest
 
 
 def recorded(path: Path, facts_path: Path) -> tuple[dict[str, Any], np.ndarray] | None:

@@ -8,16 +8,13 @@ import zlib
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
-from headway.data.batches.cache import VERSION, opened, packed, recorded, replacing, warn_of_damage
-from headway.data.batches.checksums import BlockSums, sealed
+from headway.data.batches.cache import VERSION, held_if_small, opened, packed, replacing, warn_of_damage, written
 from headway.data.batches.tokens import Tokens
-from headway.errors import InputError
 from headway.io.cache_directory import cache_directory
 
 IN_MEMORY = 1 << 22
@@ -74,6 +71,8 @@ class EncodedRows(Rows):
     """The ids of each row before it is cut, uint32 (N,)."""
     longest: int | None = None
     ends: frozenset[int] = frozenset()
+    below: int | None = None
+    """what 0 stands for; every other number is one less than it is written; None for numbers as they are"""
 
     def cut(self, longest: int, ends: frozenset[int]) -> "EncodedRows":
         """The same rows of at most so many ids."""
@@ -83,6 +82,10 @@ class EncodedRows(Rows):
         """Some of the rows, by their numbers in ascending order."""
         starts, sizes = (np.ascontiguousarray(array[rows]) for array in (self.starts, self.sizes))
         return replace(self, starts=starts, sizes=sizes)
+
+    def column(self, first: int, step: int, below: int | None = None) -> "EncodedRows":
+        """Every ``step``-th row from the ``first`` on, where rows of several kinds take turns."""
+        return replace(self.part(slice(first, None, step)), below=below)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -97,7 +100,9 @@ class EncodedRows(Rows):
         """The ids of one row."""
         start = int(self.starts[at])
         ids = self.tokens[start : start + int(self.sizes[at])].tolist()
-        return ids if self.longest is None or len(ids) <= self.longest else cut_row(ids, self.longest, self.ends)
+        if self.longest is not None and len(ids) > self.longest:
+            ids = cut_row(ids, self.longest, self.ends)
+        return ids if self.below is None else [number - 1 if number else self.below for number in ids]
 
     def __iter__(self) -> Iterator[list[int]]:
         for ids, lengths in self.parts():
@@ -123,6 +128,8 @@ class EncodedRows(Rows):
         last = ids[(starts + sizes - 1)[cut]]
         stays = np.isin(last, list(self.ends))
         found[np.cumsum(lengths)[cut[stays]] - 1] = last[stays]
+        if self.below is not None:
+            found = np.where(found == 0, self.below, found.astype(np.int64) - 1)
         return found, lengths
 
     def hashes(self) -> np.ndarray:
@@ -135,39 +142,6 @@ class EncodedRows(Rows):
             sums = np.concatenate([[np.uint64(0)], np.cumsum(values)])
             found.append(sums[ends] - sums[ends - lengths])
         return np.concatenate(found)
-
-
-@dataclass(frozen=True, eq=False)
-class Column(Rows):
-    """Every ``step``-th of some rows from the ``first`` on, where rows of several kinds take turns."""
-
-    rows: EncodedRows
-    first: int
-    step: int
-    below: int | None = None
-    """what 0 stands for; every other number is one less than it is written; None for numbers as they are"""
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """The numbers of each row, int64 (N,)."""
-        return self.rows.lengths[self.first :: self.step]
-
-    def hashes(self) -> np.ndarray:
-        """A number for each row, as ``EncodedRows.hashes``."""
-        return self.rows.hashes()[self.first :: self.step]
-
-    def __len__(self) -> int:
-        return len(self.rows) // self.step
-
-    def row(self, at: int) -> list[int]:
-        """One row."""
-        return self._read(self.rows.row(at * self.step + self.first))
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return map(self._read, islice(self.rows, self.first, None, self.step))
-
-    def _read(self, row: list[int]) -> list[int]:
-        return row if self.below is None else [number - 1 if number else self.below for number in row]
 
 
 def _places(lengths: np.ndarray) -> np.ndarray:
@@ -205,13 +179,9 @@ def encoded_rows(rows: Iterable[Sequence[int]], *, vocab_size: int, key: str, di
     if (found := _existing(directory, facts, dtype)) is not None:
         return found
     parts = _packed_parts(rows, vocab_size, dtype)
-    held: list[tuple[bytes, np.ndarray]] = []
-    size = 0
-    for part in parts:
-        held.append(part)
-        size += len(part[0]) // dtype.itemsize
-        if size > IN_MEMORY:
-            return _written(directory, facts, dtype, _chained(held, parts))
+    held, many = held_if_small(parts, lambda part: len(part[0]) // dtype.itemsize, IN_MEMORY)
+    if many is not None:
+        return _written(directory, facts, dtype, many)
     tokens = np.frombuffer(b"".join(data for data, _ in held), dtype=dtype)
     return EncodedRows(tokens, *_bounds([lengths for _, lengths in held]))
 
@@ -220,16 +190,6 @@ def unnamed_rows(rows: Iterable[Sequence[int]], vocab_size: int) -> EncodedRows:
     """The same for rows that are never asked for again: their file has no name once it is written."""
     with tempfile.TemporaryDirectory(dir=cache_directory()) as folder:
         return encoded_rows(rows, vocab_size=vocab_size, key="rows", directory=Path(folder))
-
-
-def _chained(
-    held: list[tuple[bytes, np.ndarray]], parts: Iterator[tuple[bytes, np.ndarray]]
-) -> Iterator[tuple[bytes, np.ndarray]]:
-    """The parts that are held, which are let go, and those that follow."""
-    held.reverse()
-    while held:
-        yield held.pop()
-    yield from parts
 
 
 def _packed_parts(
@@ -256,51 +216,44 @@ def _bounds(lengths: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return starts, whole
 
 
-def _paths(directory: Path, facts: dict[str, object]) -> tuple[Path, Path, Path]:
+def _paths(directory: Path, facts: dict[str, Any]) -> tuple[Path, Path, Path]:
     """The files of the ids, of their lengths, and of the record of both."""
     tokens, lengths, record = (directory / f"{facts['key']}.{ending}" for ending in ("tokens", "lengths", "json"))
     return tokens, lengths, record
 
 
 def _written(
-    directory: Path, facts: dict[str, object], dtype: np.dtype, parts: Iterator[tuple[bytes, np.ndarray]]
+    directory: Path, facts: dict[str, Any], dtype: np.dtype, parts: Iterator[tuple[bytes, np.ndarray]]
 ) -> EncodedRows:
     """Write the files, the record of them last."""
     tokens_path, lengths_path, facts_path = _paths(directory, facts)
     directory.mkdir(parents=True, exist_ok=True)
-    sums, sum_of_lengths, count = BlockSums(), 0, 0
-    kept = []
-    with replacing(tokens_path) as file, replacing(lengths_path) as lengths_file:
-        for data, lengths in parts:
-            file.write(data)
-            sums.add(data)
-            count += len(data) // dtype.itemsize
-            lengths_file.write(lengths.tobytes())
-            sum_of_lengths = zlib.crc32(lengths.tobytes(), sum_of_lengths)
-            kept.append(lengths)
-    facts = {**facts, "count": count, "sum_of_lengths": sum_of_lengths}
-    with replacing(facts_path) as file:
-        file.write(sealed(facts, sums.values()))
-    found = opened(tokens_path, dtype, count, sums.values())
-    if found is None:
-        raise InputError(f"{tokens_path}: this cache file has changed since it was written; run the command again.")
-    return EncodedRows(found, *_bounds(kept))
+    facts, kept = {**facts, "sum_of_lengths": 0}, []
+
+    def ids() -> Iterator[bytes]:
+        with replacing(lengths_path) as file:
+            for data, lengths in parts:
+                file.write(lengths.tobytes())
+                facts["sum_of_lengths"] = zlib.crc32(lengths.tobytes(), facts["sum_of_lengths"])
+                kept.append(lengths)
+                yield data
+
+    return EncodedRows(written(tokens_path, facts_path, facts, dtype, ids()), *_bounds(kept))
 
 
-def _existing(directory: Path, facts: dict[str, object], dtype: np.dtype) -> EncodedRows | None:
+def _existing(directory: Path, facts: dict[str, Any], dtype: np.dtype) -> EncodedRows | None:
     """The rows written earlier; None when there are none, and, with a warning, when they are damaged."""
     tokens_path, lengths_path, facts_path = _paths(directory, facts)
-    record = recorded(tokens_path, facts_path)
-    if record is None:
+    kept = opened(tokens_path, facts_path, facts, dtype)
+    if kept is None:
         return None
-    found, sums = record
-    count, expected = found.pop("count", None), found.pop("sum_of_lengths", None)
+    tokens, more = kept
     try:
-        written = lengths_path.read_bytes()
+        lengths = lengths_path.read_bytes()
     except OSError:
-        written = b""
-    if found != facts or zlib.crc32(written) != expected or len(written) % 4:
+        lengths = b""
+    if zlib.crc32(lengths) != more.get("sum_of_lengths") or len(lengths) % 4:
+        tokens.close()
         warn_of_damage(lengths_path)
         return None
-    tokens = opened(tokens_path, dtype, int(count), sums)
-    return None if tokens is None else EncodedRows(tokens, *_bounds([np.frombuffer(written, dtype="<u4")]))
+    return EncodedRows(tokens, *_bounds([np.frombuffer(lengths, dtype="<u4")]))

@@ -1,13 +1,13 @@
 """Parallel files: line 7 of one is a text, line 7 of the other its translation."""
 
-import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from headway.data.open.files import Tally, kind, lines
+from headway.data.open.files import Tally, fingerprint_of, kind, lines
+from headway.data.records.chunks import held
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
@@ -131,11 +131,9 @@ def read_aligned(first: str | Path, second: str | Path, *, encoding: str | None 
             raise InputError(f"{path}, line {nul}: a NUL byte; expected text. Remove it and run again.")
     if not counts[0]:
         raise InputError(f"{paths[0]}: there are no lines in this file.")
-    rows = [{SOURCE: source, TARGET: target} for source, target in zip(*sides, strict=True)]
-    fingerprint = hashlib.sha256("".join(tally.digest for tally in tallies).encode()).hexdigest()
-    numbers = list(range(1, len(rows) + 1))
-    n_bytes = sum(tally.n_bytes for tally in tallies)
-    return Table((paths[0],), [SOURCE, TARGET], rows, numbers, fingerprint, n_bytes, paired=paths[1])
+    columns, numbers = dict(zip((SOURCE, TARGET), sides, strict=True)), range(1, counts[0] + 1)
+    fingerprint = fingerprint_of([tally.digest for tally in tallies])
+    return Table((paths[0],), list(columns), held(columns, numbers), numbers, fingerprint, paired=paths[1])
 
 
 def first_unpaired(first: Sequence[int], second: Sequence[int]) -> int:

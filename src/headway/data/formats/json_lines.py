@@ -232,16 +232,24 @@ def _values(
 
 
 def text_of(value: object) -> str:
-    """A value of a JSON file as a cell of a table."""
+    """A value of a file, or of data in memory, as a cell of a table."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, _Number):
         return value.text
-    if value is None:
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=_in_json)
+    if value is None or value != value:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return json.dumps(value, ensure_ascii=False, default=lambda number: json.loads(number.text))
+    return str(value)
+
+
+def _in_json(value: object) -> Any:
+    return json.loads(value.text) if isinstance(value, _Number) else text_of(value)
 
 
 DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_refuse, parse_int=_Number, parse_float=_Number)

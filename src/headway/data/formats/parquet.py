@@ -10,11 +10,11 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from headway.data.formats.json_lines import PAIRS
+from headway.data.formats.json_lines import PAIRS, text_of
 from headway.data.open.diagnose import check_head
 from headway.data.open.files import Tally
 from headway.data.records.chunks import Chunk
@@ -184,21 +184,6 @@ def column_of(part: Any, name: str) -> Any:
     return pyarrow().compute.struct_field(part.column(PAIRS), name)
 
 
-def cell(value: object) -> str:
-    """A value of a column as a string."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bytes):
-        return value.decode()
-    if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False, default=cell)
-    if value is None or value != value:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
-
-
 def class_names(file: Any) -> dict[str, list[str]]:
     """What the numbers of a column stand for, where ``datasets`` of Hugging Face wrote that into the file."""
     try:
@@ -222,11 +207,7 @@ def cells(
         known, array = names.get(column), column_of(batch, column)
         try:
             values = array.to_pylist()
-            if known is not None:
-                values = [
-                    [_named(v, known) for v in row] if isinstance(row, list) else _named(row, known) for row in values
-                ]
-            found.append([cell(value) for value in values])
+            found.append([text_of(value if known is None else class_name(value, known)) for value in values])
         except UnicodeDecodeError:
             for row in range(len(array)):
                 text_at(array, row, f"{place}, row {before + row + 1}, column {column!r}")
@@ -236,13 +217,15 @@ def cells(
 def text_at(array: Any, row: int, place: str) -> str:
     """One cell of a column.  Raises InputError, with its place, where it is not UTF-8."""
     try:
-        return cell(array[row].as_py())
+        return text_of(array[row].as_py())
     except UnicodeDecodeError as error:
         raise InputError(f"{place}: this text is not UTF-8 ({error.reason}); write the file again as UTF-8.") from None
 
 
-def _named(value: object, names: Sequence[str]) -> str | None:
-    """The name of a class; a number that has none, such as -1, says that there is no class."""
+def class_name(value: object, names: Sequence[str]) -> Any:
+    """The name of a class, or of each in a list; a number that has none, such as -1, says that there is no class."""
+    if isinstance(value, list):
+        return [class_name(one, names) for one in value]
     return names[value] if isinstance(value, int) and 0 <= value < len(names) else None
 
 
@@ -264,7 +247,7 @@ def open_parquet(path: Path, bad: BadRows, tally: Tally | None, columns: Sequenc
 def _chunks(path: Path, columns: list[str], bad: BadRows, tally: Tally | None) -> Iterator[Chunk]:
     number = 0
     if tally is not None:
-        tally.add("\0".join([*columns, ""]).encode())
+        tally.add_cells([name] for name in columns)
     with opened(path, lambda: path.open("rb")) as file:
         names = class_names(file)
         for batch in batches(file, paths_of(file, columns)):
@@ -276,8 +259,7 @@ def _chunks(path: Path, columns: list[str], bad: BadRows, tally: Tally | None) -
             if any("\0" in text for values in found.columns.values() for text in values):
                 found = _without_nul(found, bad)
             if tally is not None and len(found):
-                row_by_row = chain.from_iterable(zip(*found.columns.values(), strict=True))
-                tally.add("\0".join([*row_by_row, ""]).encode())
+                tally.add_cells(found.columns.values())
             if len(found):
                 yield found
 

@@ -1,27 +1,96 @@
-"""Images decoded once, into bytes of the size that a model reads, which need not fit in memory.
+"""Images decoded once, into bytes of the size that a model reads, in a file where they are many.
 
 Letters: N images, H height, W width.
 """
 
 import hashlib
 import os
+import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from headway.data.images.image_table import IMAGE, LABEL, ImageTable, advice, check_broken
-from headway.data.images.pixels import Pixels, stored
+from headway.data.batches.cache import held_if_small, written_bytes
+from headway.data.batches.tokens import TokenFile, Tokens
+from headway.data.images.image_table import IMAGE, ImageTable, advice, check_broken
 from headway.data.images.preprocessing import fitted, read_image
 from headway.data.records.labels import RARE
 from headway.data.records.repeats import text_hashes
 from headway.data.records.split import Splittable
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
+from headway.io.cache_directory import cache_directory
 from headway.io.quantities import counted
+
+IN_MEMORY = 1 << 26
+"""Bytes up to which images are kept in memory, without a file."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """Images (N, H, W, 3) uint8; those that are asked for come as an array."""
+
+    values: Tokens
+    """all bytes, uint8, image after image"""
+    size: tuple[int, int]
+    """height and width"""
+    index: np.ndarray
+    """the numbers of the images among those in ``values``, int64 (N,)"""
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(N, H, W, 3)."""
+        return (len(self.index), *self.size, 3)
+
+    @property
+    def held(self) -> int:
+        """The bytes of all images in ``values``, if they are in memory; else 0."""
+        return self.values.nbytes if isinstance(self.values, np.ndarray) else 0
+
+    def part(self, rows: np.ndarray | slice) -> "Pixels":
+        """Some of them, by number."""
+        return replace(self, index=self.index[rows])
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, rows: int | slice | np.ndarray) -> np.ndarray:
+        """One image (H, W, 3), or some (B, H, W, 3)."""
+        if isinstance(rows, int | np.integer):
+            return self[np.array([rows])][0]
+        each = self.size[0] * self.size[1] * 3
+        starts = self.index[rows] * each
+        found = np.empty((len(starts), *self.size, 3), dtype=np.uint8)
+        for at, start in enumerate(starts.tolist()):
+            found[at] = self.values[start : start + each].reshape(found.shape[1:])
+        return found
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[at] for at in range(len(self)))
+
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
+        """All of them."""
+        return self[:].astype(np.uint8 if dtype is None else dtype)
+
+
+def stored(images: Iterable[np.ndarray], size: tuple[int, int]) -> Pixels:
+    """Images (H, W, 3) uint8 of one size; what does not stay in memory is in a file that ends with the process."""
+    held, many = held_if_small((image.tobytes() for image in images), len, IN_MEMORY)
+    if many is None:
+        return _all(np.frombuffer(b"".join(held), dtype=np.uint8), size)
+    with tempfile.TemporaryDirectory(dir=cache_directory()) as folder:
+        path = Path(folder) / "pixels"
+        return _all(TokenFile(path, np.dtype(np.uint8), *written_bytes(path, many)), size)  # it stays open
+
+
+def _all(values: Tokens, size: tuple[int, int]) -> Pixels:
+    return Pixels(values, size, np.arange(len(values) // (size[0] * size[1] * 3)))
+
 
 AT_ONCE = 256
 """Images that are decoded before the next ones are begun."""
@@ -37,21 +106,16 @@ class Decoded(Splittable):
     """the class of each"""
     keys: list[str]
     """a digest of each one's pixels: two images with one key are the same image"""
+    hashes: np.ndarray
+    """equal for equal images (``text_hashes`` of the keys), int64 (N,)"""
     warnings: list[str]
     """messages"""
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def part(self, rows: np.ndarray) -> "Decoded":
+    def part(self, rows: np.ndarray | slice) -> "Decoded":
         """Some of them, by number."""
-        labels, keys = ([values[i] for i in rows] for values in (self.labels, self.keys))
-        return Decoded(self.pixels.part(rows), labels, keys, self.warnings)
-
-    @property
-    def hashes(self) -> np.ndarray:  # type: ignore[override]
-        """Equal for equal images (``text_hashes`` of the keys), int64 (N,)."""
-        return text_hashes(self.keys)
+        numbers = np.arange(len(self))[rows]
+        labels, keys = ([values[i] for i in numbers] for values in (self.labels, self.keys))
+        return replace(super().part(rows), pixels=self.pixels.part(rows), labels=labels, keys=keys)
 
     @property
     def strata(self) -> np.ndarray:
@@ -68,6 +132,7 @@ def decoded(source: ImageTable, how: ImagePreprocessor) -> Decoded:
 
     Raises InputError for one that cannot be decoded (with ``on_bad_row`` "skip" it is left out, up to 1 % of all).
     """
+    places, classes = source.column(IMAGE), source.labels
     labels: list[str] = []
     keys: list[str] = []
     broken: list[str] = []
@@ -75,7 +140,7 @@ def decoded(source: ImageTable, how: ImagePreprocessor) -> Decoded:
 
     def one(number: int) -> np.ndarray | str:
         try:
-            return _one(source, number, how)
+            return _one(source, number, places[number], how)
         except InputError as error:
             return str(error)
 
@@ -87,7 +152,7 @@ def decoded(source: ImageTable, how: ImagePreprocessor) -> Decoded:
                 if isinstance(found, str):
                     broken.append(found)
                     continue
-                labels.append(source.rows[number][LABEL])
+                labels.append(classes[number])
                 keys.append(hashlib.sha256(found.tobytes()).hexdigest())
                 largest = max(largest, int(found.max()))
                 yield found
@@ -99,12 +164,13 @@ def decoded(source: ImageTable, how: ImagePreprocessor) -> Decoded:
     broken = [*source.broken, *broken]
     check_broken(source.name, broken, len(labels))
     left_out = [f"{counted(len(broken), 'image')} left out, the first: {broken[0]}"] if broken else []
-    return Decoded(pixels, labels, keys, [*source.notes, *left_out, *_warnings(labels, keys, largest)])
+    return Decoded(
+        pixels, labels, keys, text_hashes(keys), [*source.notes, *left_out, *_warnings(labels, keys, largest)]
+    )
 
 
-def _one(source: ImageTable, number: int, how: ImagePreprocessor) -> np.ndarray:
+def _one(source: ImageTable, number: int, name: str, how: ImagePreprocessor) -> np.ndarray:
     """An image in the model's size."""
-    name = source.rows[number][IMAGE]
     image = read_image(name) if source.arrays is None else source.arrays[number]
     found = fitted(image, how)
     if found.shape[:2] != how.size:

@@ -3,7 +3,6 @@
 Letters: H height, W width.
 """
 
-import hashlib
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -12,6 +11,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from headway.data.open.files import fingerprint_of
+from headway.data.records.chunks import held
 from headway.data.records.label_typing import composed
 from headway.data.records.rows import SKIP_ROWS, SKIP_SHARE
 from headway.data.records.table import Table
@@ -21,7 +22,7 @@ IMAGE, LABEL = "picture", "label"
 """The columns of a table of images, by the names that runs are recorded with."""
 AUGMENT = ("none", "usual", "flip")
 """How images are augmented: not at all; shifted, rotated, scaled and relit differently in each epoch; and half of
-them mirrored as well (``data.images.augment``)."""
+them mirrored as well (``data.images.batch_source``)."""
 
 
 @dataclass
@@ -77,22 +78,22 @@ def check_classes(name: str, labels: Sequence[str]) -> None:
 
 def joined(parts: Sequence[ImageTable], on_bad_row: str) -> ImageTable:
     """Several folders or files as one."""
-    held = [array for part in parts for array in part.arrays or ()]
-    prints = [part.fingerprint for part in parts]
-    starts = list(accumulate((len(part) for part in parts), initial=0))
+
+    def all_of(name: str) -> list[Any]:
+        return [one for part in parts for one in getattr(part, name) or ()]
+
     return ImageTable(
-        tuple(path for part in parts for path in part.paths),
+        tuple(all_of("paths")),
         [IMAGE, LABEL],
-        [row for part in parts for row in part.rows],
-        [number for part in parts for number in part.row_numbers],
-        prints[0] if len(prints) == 1 else hashlib.sha256("".join(prints).encode()).hexdigest(),
-        sum(part.n_bytes for part in parts),
-        starts=starts[:-1],
-        sizes=[size for part in parts for size in part.sizes],
-        arrays=held if all(part.arrays is not None for part in parts) else None,
+        [chunk for part in parts for chunk in part.chunks()].__iter__,
+        all_of("row_numbers"),
+        fingerprint_of([part.fingerprint for part in parts]),
+        starts=[*accumulate((len(part) for part in parts[:-1]), initial=0)],
+        sizes=all_of("sizes"),
+        arrays=all_of("arrays") if all(part.arrays is not None for part in parts) else None,
         on_bad_row=on_bad_row,
-        broken=[line for part in parts for line in part.broken],
-        notes=[line for part in parts for line in part.notes],
+        broken=all_of("broken"),
+        notes=all_of("notes"),
     )
 
 
@@ -104,6 +105,6 @@ def image_table(
     **more: Any,
 ) -> ImageTable:
     """A table of (where an image is, its class)."""
-    table = [{IMAGE: where, LABEL: composed(label)} for where, label in rows]
-    numbers = list(range(1, len(table) + 1))
-    return ImageTable((path,), [IMAGE, LABEL], table, numbers, fingerprint, sizes=sizes, **more)
+    columns = {IMAGE: [where for where, _ in rows], LABEL: [composed(label) for _, label in rows]}
+    numbers = range(1, len(rows) + 1)
+    return ImageTable((path,), [IMAGE, LABEL], held(columns, numbers), numbers, fingerprint, sizes=sizes, **more)

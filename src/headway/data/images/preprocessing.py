@@ -90,16 +90,14 @@ def read_image(path: str | Path) -> np.ndarray:
     or whose numbers have more than 8 bits (which Pillow would cut off).
     """
     _pillow("Image")  # said before the file is opened, where it is missing
-    with _opened(path) as file:
+    with open_regular(Path(path), "expected an image") as file:  # nothing waits for a pipe
         return image_from_file(file, path)
 
 
 def image_from_file(file: BinaryIO, path: str | Path) -> np.ndarray:
     """The image in an open file, as ``read_image`` gives it; ``path`` is what messages call it."""
-    pillow, exif = _pillow("Image"), _pillow("ImageOps")
-    with _as_input_error(path), pillow.open(file, formats=FORMATS) as image:
-        _check_kind(path, image, pillow.MAX_IMAGE_PIXELS)
-        return np.array(exif.exif_transpose(image).convert("RGB"))
+    with _opened(file, path) as image:
+        return np.array(_pillow("ImageOps").exif_transpose(image).convert("RGB"))
 
 
 def image_size(file: BinaryIO, path: str | Path) -> tuple[int, int]:
@@ -107,9 +105,7 @@ def image_size(file: BinaryIO, path: str | Path) -> tuple[int, int]:
 
     Raises InputError as ``read_image`` does, except for what only unpacking shows.
     """
-    pillow = _pillow("Image")
-    with _as_input_error(path), pillow.open(file, formats=FORMATS) as image:
-        _check_kind(path, image, pillow.MAX_IMAGE_PIXELS)
+    with _opened(file, path) as image:
         width, height = image.size
         return (width, height) if image.getexif().get(ORIENTATION) in TURNED else (height, width)
 
@@ -120,9 +116,7 @@ def pixels_by_header(file: BinaryIO, path: str | Path) -> int:
 
     Raises InputError as ``image_size`` does.
     """
-    pillow = _pillow("Image")
-    with _as_input_error(path), pillow.open(file, formats=FORMATS) as image:
-        _check_kind(path, image, pillow.MAX_IMAGE_PIXELS)
+    with _opened(file, path) as image:
         return int(image.width * image.height)
 
 
@@ -130,26 +124,20 @@ ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
 """The entry of EXIF data that says how an image was held, and its values for an upright one that was taken lying."""
 
 
-def _opened(path: str | Path) -> BinaryIO:
-    """A regular file, so that nothing waits for a pipe."""
-    return open_regular(Path(path), "expected an image")
-
-
-def _check_kind(path: str | Path, image: Any, most: int | None) -> None:
-    """Raise InputError for an image that must not be unpacked."""
-    width, height = image.size
-    if most is not None and width * height > most:
-        raise InputError(f"{path}: this image is too large: {width:,} × {height:,} pixels, the limit is {most:,}.")
-    if image.mode.startswith(("I", "F")):
-        raise InputError(f"{path}: has more than 8 bits per channel ({image.mode}); save it with 8.")
-
-
 @contextlib.contextmanager
-def _as_input_error(path: str | Path) -> Iterator[None]:
-    """Turn Pillow's errors about a file into one message."""
+def _opened(file: BinaryIO, path: str | Path) -> Iterator[Any]:
+    """The image in an open file, still packed.  Raises InputError for one that Pillow cannot or must not unpack."""
     pillow = _pillow("Image")
     try:
-        yield
+        with pillow.open(file, formats=FORMATS) as image:
+            (width, height), most = image.size, pillow.MAX_IMAGE_PIXELS
+            if most is not None and width * height > most:
+                raise InputError(
+                    f"{path}: this image is too large: {width:,} × {height:,} pixels, the limit is {most:,}."
+                )
+            if image.mode.startswith(("I", "F")):
+                raise InputError(f"{path}: has more than 8 bits per channel ({image.mode}); save it with 8.")
+            yield image
     except InputError:
         raise
     except pillow.DecompressionBombError as error:
@@ -163,14 +151,12 @@ def _as_input_error(path: str | Path) -> Iterator[None]:
 
 def _three_channels(image: np.ndarray) -> np.ndarray:
     """(H, W, 3) uint8."""
-    kind = f"{image.dtype} {list(image.shape)}" if isinstance(image, np.ndarray) else type(image).__name__
-    if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or 0 in image.shape:
+    is_array = isinstance(image, np.ndarray)
+    shape = (*image.shape, 1)[:3] if is_array and image.ndim in (2, 3) else ()
+    if not is_array or image.dtype != np.uint8 or 0 in shape or shape[2:] not in ((1,), (3,)):
+        kind = f"{image.dtype} {list(image.shape)}" if is_array else type(image).__name__
         raise ValueError(f"an image is {kind}, expected uint8 [H, W, 3] or grey [H, W]")
-    if image.ndim == 2:
-        image = image[:, :, None]
-    if image.ndim != 3 or image.shape[2] not in (1, 3):
-        raise ValueError(f"an image is {kind}, expected uint8 [H, W, 3] or grey [H, W]")
-    return np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image
+    return np.repeat(image.reshape(shape), 3, axis=2) if shape[2] == 1 else image
 
 
 def _pillow(module: str) -> Any:

@@ -1,17 +1,19 @@
 """Data sets of the hub as Parquet: written to the cache once, or read remotely."""
 
+import io
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from headway.data.batches.cache import VERSION, cache_key, recorded, replacing, warn_of_damage
-from headway.data.batches.checksums import file_sums, sealed
+from headway.data.batches.tokens import file_sums, sealed
 from headway.data.formats.parquet import Unreachable
-from headway.data.stream.shards import Shard, look_at
+from headway.data.stream.streamed import Shard, look_at
 from headway.hub.dataset import DatasetId, dataset_id, loaded, parquet_files
 from headway.io.cache_directory import cache_directory
 
@@ -56,31 +58,21 @@ def remote_shards(wanted: DatasetId) -> list[Shard]:
     """The Parquet files of a data set, left where they are, described by their footers.  Raises InputError."""
     files = parquet_files(wanted)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda file: look_at(file, _opener(file)), files))
+        return list(pool.map(lambda file: look_at(file, partial(_open_remote, file)), files))
 
 
-def _opener(file: str) -> Callable[[], IO[bytes]]:
-    """What opens a file anywhere."""
+def _open_remote(file: str) -> Any:
+    """Open a file anywhere."""
+    import fsspec
 
-    def open_file() -> Any:
-        import fsspec
-
-        return _Remote(lambda: fsspec.open(file, "rb").open())
-
-    return open_file
+    return _Remote(lambda: fsspec.open(file, "rb").open())
 
 
-class _Remote:
+class _Remote(io.RawIOBase):
     """A remote file, open for reading; every error on the way becomes ``Unreachable``."""
 
     def __init__(self, open_file: Callable[[], Any]):
         self._file = self._tried(open_file)
-
-    def __enter__(self) -> "_Remote":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def _tried(self, do: Callable[..., Any], *given: Any) -> Any:
         try:
@@ -99,18 +91,12 @@ class _Remote:
     def tell(self) -> int:
         return self._file.tell()
 
-    def close(self) -> None:
-        self._file.close()
-
-    @property
-    def closed(self) -> bool:
-        return self._file.closed
-
     def readable(self) -> bool:
         return True
 
-    def seekable(self) -> bool:
-        return True
+    seekable = readable
 
-    def writable(self) -> bool:
-        return False
+    def close(self) -> None:
+        if not self.closed and hasattr(self, "_file"):
+            self._file.close()
+        super().close()

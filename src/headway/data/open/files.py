@@ -17,7 +17,7 @@ import re
 import stat
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from headway.data.open.diagnose import check_head, encoding_error
@@ -50,21 +50,26 @@ TABLES = {
 
 
 class Tally:
-    """What was read: `n_bytes` after unpacking, and the SHA-256 of those bytes."""
+    """The SHA-256 of the bytes that were read, after unpacking."""
 
     def __init__(self) -> None:
-        self.n_bytes = 0
         self._sha = hashlib.sha256()
+        self.add = self._sha.update
 
-    def add(self, block: bytes) -> None:
-        """Count one block of bytes."""
-        self.n_bytes += len(block)
-        self._sha.update(block)
+    def add_cells(self, columns: Iterable[Iterable[str]]) -> None:
+        """Add the cells of some columns, row by row."""
+        cells = itertools.chain.from_iterable(zip(*columns, strict=True))
+        self.add("\0".join([*cells, ""]).encode("utf-8", "surrogatepass"))
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of everything counted so far, in hexadecimal."""
+        """The SHA-256 of everything added so far, in hexadecimal."""
         return self._sha.hexdigest()
+
+
+def fingerprint_of(digests: Sequence[str]) -> str:
+    """That of some files by the digest of each."""
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def kind(path: Path) -> str:

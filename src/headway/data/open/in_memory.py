@@ -4,21 +4,19 @@ They are recognised by their attributes, so that no library is imported for them
 a number as Python writes it, true and false as those words, a missing value as "".
 """
 
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.data.formats.parquet import cell
-from headway.data.open.columns import Judging
+from headway.data.formats.json_lines import text_of
+from headway.data.formats.parquet import class_name
 from headway.data.open.files import Tally
 from headway.data.records.chunks import ROWS, Chunk
-from headway.data.records.corpus import Corpus, Document, Source, row_chunks
-from headway.data.records.rows import occurs_twice, place_of
-from headway.data.records.table import StreamedRows, Table
+from headway.data.records.corpus import Corpus, Source, row_documents
+from headway.data.records.rows import OpenTable, occurs_twice, place_of
+from headway.data.records.table import Table, read_table
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.io.quantities import counted
@@ -146,16 +144,9 @@ def _data_set(rows: Any) -> _Held:
 
     def part(start: int, stop: int) -> dict[str, list[Any]]:
         found = rows[start:stop]
-        return {name: [_named(value, names.get(name)) for value in found[name]] for name in rows.column_names}
+        return found | {name: [class_name(value, known) for value in found[name]] for name, known in names.items()}
 
     return _Held("a data set", list(rows.column_names), len(rows), part)
-
-
-def _named(value: Any, names: list[str] | None) -> Any:
-    """The name of a class by its number; a number that has no name, such as -1, says that there is no class."""
-    if names is None or not isinstance(value, int):
-        return value
-    return names[value] if 0 <= value < len(names) else None
 
 
 def _texts(texts: list[Any], labels: list[Any] | None = None) -> _Held:
@@ -164,16 +155,14 @@ def _texts(texts: list[Any], labels: list[Any] | None = None) -> _Held:
         raise InputError(
             f"a list of texts has {type(other).__name__} ({str(other)[:40]!r}) at index {at}; expected only texts."
         )
-    if labels is None:
-        return _Held("a list of texts", ["text"], len(texts), lambda start, stop: {"text": texts[start:stop]})
-    if len(texts) != len(labels):
+    if labels is not None and len(texts) != len(labels):
         raise InputError(f"{len(texts):,} texts were given with {len(labels):,} labels; expected as many of both.")
-    return _Held(
-        "texts with labels",
-        ["text", "label"],
-        len(texts),
-        lambda start, stop: {"text": texts[start:stop], "label": labels[start:stop]},
-    )
+    columns = {"text": texts} if labels is None else {"text": texts, "label": labels}
+
+    def part(start: int, stop: int) -> dict[str, list[Any]]:
+        return {name: values[start:stop] for name, values in columns.items()}
+
+    return _Held("a list of texts" if labels is None else "texts with labels", list(columns), len(texts), part)
 
 
 def _dicts(rows: list[dict[Any, Any]]) -> _Held:
@@ -198,29 +187,24 @@ def _table(held: _Held) -> Table:
     if (twice := occurs_twice(held.columns)) is not None:
         raise InputError(f"{name}: has two columns {twice!r}; every column needs its own name.")
 
-    def stream() -> Iterator[Chunk]:
-        for start in range(0, held.count, ROWS):
-            stop = min(start + ROWS, held.count)
-            columns = {
-                column: [_cell(value, name, column, held, row) for row, value in enumerate(values, start)]
-                for column, values in held.part(start, stop).items()
-            }
-            yield Chunk(columns, range(start, stop))
+    def opened(bad: object, tallies: Sequence[Tally | None]) -> Iterator[OpenTable]:
+        yield OpenTable(held.columns, _chunks(name, held, tallies[0]))
 
-    digest = hashlib.sha256("\0".join([*held.columns, ""]).encode("utf-8", "surrogatepass"))
-    judging = [Judging(column) for column in held.columns]
-    n_bytes = 0
-    for chunk in stream():
-        content = "\0".join([*chain.from_iterable(zip(*chunk.columns.values(), strict=True)), ""])
-        data = content.encode("utf-8", "surrogatepass")
-        digest.update(data)
-        n_bytes += len(data)
-        for one in judging:
-            one.add(chunk.columns[one.name])
-    facts = [one.column() for one in judging]
-    rows, numbers = StreamedRows(stream, held.count), range(held.count)
-    table = Table((Path(name),), held.columns, rows, numbers, digest.hexdigest(), n_bytes, stream=stream, facts=facts)
-    return replace(table, held=held.label)
+    return read_table([Path(name)], opened, "error", "", judged=held.columns, held=held.label)
+
+
+def _chunks(name: str, held: _Held, tally: Tally | None) -> Iterator[Chunk]:
+    if tally is not None:
+        tally.add_cells([column] for column in held.columns)
+    for start in range(0, held.count, ROWS):
+        stop = min(start + ROWS, held.count)
+        columns = {
+            column: [_cell(value, name, column, held, row) for row, value in enumerate(values, start)]
+            for column, values in held.part(start, stop).items()
+        }
+        if tally is not None:
+            tally.add_cells(columns.values())
+        yield Chunk(columns, range(start, stop))
 
 
 def _cell(value: Any, name: str, column: str, held: _Held, row: int) -> str:
@@ -230,7 +214,7 @@ def _cell(value: Any, name: str, column: str, held: _Held, row: int) -> str:
         raise InputError(
             f"{name}, {held.place(row)}: column {column!r} holds {type(value).__name__}; expected texts or numbers."
         )
-    text = cell(value)
+    text = text_of(value)
     if "\0" in text:
         raise InputError(
             f"{name}, {held.place(row)}: a NUL in column {column!r}; expected text. Remove it and run again."
@@ -242,14 +226,4 @@ def table_corpus(table: Table, column: str) -> Corpus:
     """One column of a table in memory as running text, of which each row is a document."""
     table.check_column(column)
 
-    def documents(tally: Tally | None) -> Iterator[Document]:
-        for row, text in enumerate(table.values(column)):
-            if tally is not None:
-                tally.add(f"{text}\0".encode("utf-8", "surrogatepass"))
-            yield _document(f"{table.name}, {table.place(row)}", text)
-
-    return Corpus([Source(table.path, documents, column)])
-
-
-def _document(name: str, text: str) -> Document:
-    return Document(name, lambda: row_chunks(text))
+    return Corpus([Source(table.path, lambda tally: row_documents(table.values(column), tally), column)])

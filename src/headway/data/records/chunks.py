@@ -2,9 +2,8 @@
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import overload
 
 from headway.data.open.files import LONGEST_LINE, too_long
@@ -61,6 +60,14 @@ def chunk_of(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Seq
     return Chunk(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)), numbers)
 
 
+def held(columns: dict[str, list[str]], numbers: Sequence[int]) -> Callable[[], Iterator[Chunk]]:
+    """What reads columns in memory again and again, as the chunks of a table."""
+    starts = range(0, len(numbers), ROWS)
+    parts = ((slice(start, start + ROWS)) for start in starts)
+    chunks = [Chunk({name: values[part] for name, values in columns.items()}, numbers[part]) for part in parts]
+    return chunks.__iter__
+
+
 def line_chunks(column: str, pieces: Iterable[str], place: object = "standard input") -> Iterator[Chunk]:
     """The lines of a text in pieces, as chunks of one column.
 
@@ -83,7 +90,7 @@ class LineNumbers(Sequence[int]):
     """The number of each row, of which runs such as 2, 3, 4, ... take no memory."""
 
     def __init__(self) -> None:
-        self._firsts, self._numbers = array("q"), array("q")  # the row at which each run begins, and its number
+        self._parts, self._starts = list[Sequence[int]](), list[int]()
         self._count = 0
 
     def extend(self, numbers: Sequence[int]) -> None:
@@ -91,11 +98,13 @@ class LineNumbers(Sequence[int]):
         if not len(numbers):
             return
         is_run = numbers[-1] - numbers[0] == len(numbers) - 1  # they ascend
-        begins = [0] if is_run else [0, *(at for at, (a, b) in enumerate(pairwise(numbers), 1) if b != a + 1)]
-        for at in begins:
-            if not (at == 0 and self._count and numbers[0] == self[-1] + 1):
-                self._firsts.append(self._count + at)
-                self._numbers.append(numbers[at])
+        part = range(numbers[0], numbers[-1] + 1) if is_run else array("q", numbers)
+        last = self._parts[-1] if self._parts else ()
+        if isinstance(part, range) and isinstance(last, range) and last.stop == part.start:
+            self._parts[-1] = range(last.start, part.stop)
+        else:
+            self._parts.append(part)
+            self._starts.append(self._count)
         self._count += len(numbers)
 
     def __len__(self) -> int:
@@ -109,13 +118,10 @@ class LineNumbers(Sequence[int]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(self._count))]
         at = range(self._count)[index]  # negative too, and IndexError beyond
-        run = bisect_right(self._firsts, at) - 1
-        return self._numbers[run] + at - self._firsts[run]
+        part = bisect_right(self._starts, at) - 1
+        return self._parts[part][at - self._starts[part]]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"LineNumbers({len(self):,} rows, {len(self._firsts):,} runs)"

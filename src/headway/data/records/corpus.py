@@ -1,31 +1,24 @@
 """Running text: documents streamed from disk, never all in memory."""
 
 import functools
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headway.data.open.files import LONGEST_LINE, Tally, cut_point, pieces
+from headway.data.open.files import LONGEST_LINE, Tally, cut_point, fingerprint_of, pieces
 from headway.errors import InputError
 
-
-@dataclass(frozen=True)
-class Document:
-    """One document: a file, or one row of a table.  `name` says where it is from."""
-
-    name: str
-    open: Callable[[], Iterator[str]]
-    """Starts reading: pieces of about 1 MB, cut after a line where there is one; joined, they are the document."""
-
-    def chunks(self) -> Iterator[str]:
-        """The text of the document, piece by piece."""
-        return self.open()
+Document = Iterator[str]
+"""One document, a file or one row of a table: pieces of about 1 MB, cut after a line where there is one."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One file of a corpus.  `open(tally)` reads its documents, and counts what it reads in the tally when given."""
+    """One file of a corpus.
+
+    `open(tally)` reads its documents, and counts what it reads in the tally when given; a document must be read before
+    the next is asked.
+    """
 
     path: Path
     open: Callable[[Tally | None], Iterator[Document]]
@@ -39,7 +32,6 @@ class Source:
 class Facts:
     """What one pass over a corpus finds."""
 
-    n_bytes: int
     n_characters: int
     n_documents: int
     n_empty: int
@@ -73,19 +65,17 @@ class Corpus:
         return [one for source in self.sources for one in source.skipped]
 
     def documents(self) -> Iterator[Document]:
-        """Every document in order, the empty ones too; a document of a table must be read before the next is asked."""
-        for source in self.sources:
-            yield from source.open(None)
+        """Every document in order, the empty ones too."""
+        return (document for source in self.sources for document in source.open(None))
 
     def chunks(self) -> Iterator[tuple[str, bool]]:
         """Pairs (text of about 1 MB at most, whether it ends its document), without empty documents."""
-        for document in self.documents():
-            yield from _flagged(document)
+        return (chunk for document in self.documents() for chunk in _flagged(document))
 
     @functools.cached_property
     def facts(self) -> Facts:
         """Counts and fingerprint, by reading everything once; raises InputError where a file cannot be read as text."""
-        n_bytes = n_characters = n_documents = n_empty = 0
+        n_characters = n_documents = n_empty = 0
         digests = []
         for source in self.sources:
             tally = Tally()
@@ -94,15 +84,8 @@ class Corpus:
                 n_characters += length
                 n_documents += length > 0
                 n_empty += length == 0
-            n_bytes += tally.n_bytes
             digests.append(tally.digest)
-        whole = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-        return Facts(n_bytes, n_characters, n_documents, n_empty, whole)
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes in the files, after unpacking."""
-        return self.facts.n_bytes
+        return Facts(n_characters, n_documents, n_empty, fingerprint_of(digests))
 
     @property
     def n_characters(self) -> int:
@@ -132,7 +115,7 @@ def _flagged(document: Document) -> Iterator[tuple[str, bool]]:
     """
     held = ""
     blank = True
-    for text in document.chunks():
+    for text in document:
         if held and not blank:
             yield held, False
             held = ""
@@ -144,23 +127,15 @@ def _flagged(document: Document) -> Iterator[tuple[str, bool]]:
 
 def file_source(path: Path, encoding: str | None) -> Source:
     """A text file as the one document of its source."""
-
-    def documents(tally: Tally | None) -> Iterator[Document]:
-        yield Document(str(path), lambda: file_chunks(path, encoding, tally))
-
-    return Source(path, documents)
+    return Source(path, lambda tally: iter([file_chunks(path, encoding, tally)]))
 
 
-def texts_source(path: Path, texts: Sequence[str]) -> Source:
-    """Texts in memory as the documents of a source, from files of which ``path`` is the first."""
-
-    def documents(tally: Tally | None) -> Iterator[Document]:
-        for number, text in enumerate(texts, start=1):
-            if tally is not None:
-                tally.add(f"{text}\0".encode("utf-8", "surrogatepass"))
-            yield Document(f"{path}:{number}", functools.partial(row_chunks, text))
-
-    return Source(path, documents)
+def row_documents(texts: Iterable[str], tally: Tally | None = None) -> Iterator[Document]:
+    """Texts as documents."""
+    for text in texts:
+        if tally is not None:
+            tally.add(f"{text}\0".encode("utf-8", "surrogatepass"))
+        yield row_chunks(text)
 
 
 def file_chunks(path: Path, encoding: str | None, tally: Tally | None = None) -> Iterator[str]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 
 from headway.data.formats.json_lines import Malformed, from_json, text_of
-from headway.data.records.chunks import Chunk, LineNumbers, chunked, numbered_rows
+from headway.data.records.chunks import chunked, numbered_rows
 from headway.data.records.dialogues import KEY, REPLY, SYSTEM, Dialogues, Noticed, checked, conversations
-from headway.data.records.rows import BadRows, shorten
-from headway.data.records.table import StreamedRows, Table
+from headway.data.records.rows import BadRows, OpenTable, shorten
+from headway.data.records.table import Table, read_table
 from headway.errors import InputError
 from headway.text.chat.template import Message
 
@@ -72,42 +72,19 @@ def as_dialogues(table: Table, turns: Turns | None, on_bad_row: str = "error") -
     """Each row of a table as a conversation, its messages or these turns.  Raises InputError, naming the row."""
     noticed = Noticed()
 
-    def files(bads: Sequence[BadRows]) -> Iterator[Iterator[Chunk]]:
-        """The conversations of each file."""
+    def opened(bads: Sequence[BadRows], tallies: object) -> Iterator[OpenTable]:
         rows = numbered_rows(table.chunks())
         for bad, (start, end) in zip(bads, pairwise([*table.starts, len(table)]), strict=True):
             filled = (row for row in islice(rows, end - start) if any(cell.strip() for cell in row[1].values()))
             messages_of = checked if turns is None else lambda row: _messages(row, turns)
-            yield chunked([KEY], conversations(filled, messages_of, bad, noticed))
+            yield OpenTable([KEY], chunked([KEY], conversations(filled, messages_of, bad, noticed)))
 
-    def stream() -> Iterator[Chunk]:
-        return chain.from_iterable(files([BadRows(path, on_bad_row, table.held) for path in table.paths]))
-
-    numbers, starts = LineNumbers(), []
-    bads = [BadRows(path, on_bad_row, table.held) for path in table.paths]
-    for bad, chunks in zip(bads, files(bads), strict=True):
-        starts.append(len(numbers))
-        for chunk in chunks:
-            numbers.extend(chunk.numbers)
-        bad.check(len(numbers) - starts[-1])
-    if not numbers:
+    found = read_table(table.paths, opened, on_bad_row, repr((table.reading, turns, on_bad_row)), held=table.held)
+    if not len(found):
         raise InputError(f"{table.name}: there is no conversation in this file.")
-    return Dialogues(
-        table.paths,
-        [KEY],
-        StreamedRows(stream, len(numbers)),
-        numbers,
-        table.fingerprint,
-        table.n_bytes,
-        [*table.skipped, *(one for bad in bads for one in bad.skipped)],
-        starts,
-        stream=stream,
-        reading=repr((table.reading, turns, on_bad_row)),
-        held=table.held,
-        renamed=noticed.renamed,
-        unread=noticed.unread,
-        turns="" if turns is None else turns.words,
-    )
+    own = vars(found) | {"fingerprint": table.fingerprint, "skipped": [*table.skipped, *found.skipped]}
+    words = "" if turns is None else turns.words
+    return Dialogues(**own, renamed=noticed.renamed, unread=noticed.unread, turns=words)
 
 
 def _messages(row: dict[str, str], turns: Turns) -> tuple[list[Message], list[str]]:

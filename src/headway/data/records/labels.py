@@ -3,21 +3,18 @@
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from hashlib import sha256
 
 import numpy as np
 
-from headway.data.batches.cache import cache_key
 from headway.data.records.chunks import Chunk
 from headway.data.records.label_typing import Merging, apart, composed, suggestion
 from headway.data.records.repeats import group_numbers, text_hashes
 from headway.data.records.rows import SKIP_SHARE, check_policy, check_skipped, shorten
-from headway.data.records.split import Splittable
 from headway.data.records.table import Table
-from headway.data.records.text_checks import TextChecks
+from headway.data.records.text_rows import Growing, TextChecks, TextRows
 from headway.errors import InputError
 from headway.io.quantities import counted
 
@@ -32,55 +29,21 @@ BETWEEN = "\x1f"
 
 
 @dataclass(frozen=True)
-class Labelled(Splittable):
-    """Rows of a table that have a text, or two, and a label, in their order; the texts are read on demand."""
+class Labelled(TextRows):
+    """Rows that have a text, or two, and a label."""
 
-    table: Table
-    text_column: str
     classes: list[str]
     """The distinct labels in alphabetical order."""
-    index: np.ndarray
-    """The numbers of the rows in the table, int64 (N,)."""
     targets: np.ndarray
     """The number of each row's label among the classes, int32 (N,)."""
-    hashes: np.ndarray
-    """Equal for texts that read the same (``text_hashes``), int64 (N,)."""
-    lengths: np.ndarray
-    """The characters of each text, int32 (N,)."""
-    warnings: list[str] = field(default_factory=list)
-    """One message each."""
-    dropped: int = 0
-    """Rows left out because text or label was missing."""
     are_values: bool = False
     """Whether the labels are values, of which there may be any number."""
-    second_column: str | None = None
-    """The column of the second text of each row, where rows have two."""
+    warnings: list[str] = field(default_factory=list)
+    """One message each."""
 
     @property
     def strata(self) -> np.ndarray:
         return super().strata if self.are_values else self.targets
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def __iter__(self) -> Iterator[str]:
-        """The texts, as they are read; two texts of a row as lines of one."""
-        return map("\n".join, self.table.cells(self.columns, self.index))
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns of texts."""
-        return [self.text_column, *([] if self.second_column is None else [self.second_column])]
-
-    @property
-    def pairs(self) -> Iterator[tuple[str, str]]:
-        """Both texts of each row, as they are read."""
-        return self.table.cells(self.columns, self.index)  # type: ignore[return-value]
-
-    @property
-    def name(self) -> str:
-        """The table in a few words, for messages."""
-        return self.table.name
 
     @property
     def texts(self) -> list[str]:
@@ -92,13 +55,6 @@ class Labelled(Splittable):
         """The label of each row."""
         return [self.classes[target] for target in self.targets]
 
-    @property
-    def fingerprint(self) -> str:
-        """A key for the texts."""
-        return cache_key(
-            self.table.fingerprint, self.table.reading, *self.columns, sha256(self.index.tobytes()).hexdigest()
-        )
-
     def numbered(self, classes: Sequence[str]) -> np.ndarray:
         """The number of each row's label among other classes, which have all of them, int32 (N,)."""
         place = {name: at for at, name in enumerate(classes)}
@@ -107,11 +63,6 @@ class Labelled(Splittable):
     def counts(self) -> dict[str, int]:
         """How many rows each class has."""
         return dict(zip(self.classes, np.bincount(self.targets, minlength=len(self.classes)).tolist(), strict=True))
-
-    def part(self, rows: np.ndarray) -> "Labelled":
-        """Some of the rows, by their numbers here in ascending order; the classes stay those of all."""
-        arrays = {name: getattr(self, name)[rows] for name in ("index", "targets", "hashes", "lengths")}
-        return replace(self, **arrays, warnings=[], dropped=0)
 
 
 def label_counts(table: Table, label_column: str, as_text: bool = False) -> Counter[str]:
@@ -162,8 +113,7 @@ class _Rows:
         """the cells in place of a label there, in the order of the rows"""
         self.n_blank = 0
         """rows without anything at all"""
-        index, numbers, hashes, lengths = array("q"), array("i"), array("q"), array("i")
-        start = 0
+        growing, start = Growing(index="q", hashes="q", lengths="i", numbers="i"), 0
         for chunk in table.chunks():
             texts = _joined([chunk.columns[name] for name in text_columns], "\n")
             labels = _joined([chunk.columns[name] for name in label_columns], BETWEEN)
@@ -175,14 +125,10 @@ class _Rows:
             if bad:
                 texts = [texts[i] for i in rows]
             self.checks.add(texts, start + rows)
-            index.frombytes((start + rows).tobytes())
-            numbers.frombytes(found[rows].tobytes())
-            hashes.frombytes(text_hashes(texts).tobytes())
-            lengths.frombytes(np.fromiter(map(len, texts), np.int32, len(texts)).tobytes())
+            growing.add(index=start + rows, hashes=text_hashes(texts), lengths=[*map(len, texts)], numbers=found[rows])
             start += len(chunk)
         self.count = start
-        self.index, self.hashes = np.frombuffer(index, np.int64), np.frombuffer(hashes, np.int64)
-        self.numbers, self.lengths = np.frombuffer(numbers, np.int32), np.frombuffer(lengths, np.int32)
+        self.index, self.hashes, self.lengths, self.numbers = growing.arrays().values()
 
     def _bad(self, chunk: Chunk, texts: list[str], labels: list[str], found: np.ndarray, start: int) -> list[int]:
         """Record and return the rows that cannot be used.  Labels are ``found`` as numbers."""
@@ -234,7 +180,7 @@ def labelled(
     """
     check_policy(on_bad_row)
     merging = merging or Merging()
-    columns = [text_column] if second_column is None else [text_column, second_column]
+    columns = (text_column,) if second_column is None else (text_column, second_column)
     label_columns = [label_column] if isinstance(label_column, str) else list(label_column)
     rows = _Rows(table, columns, label_columns, merging.is_missing)
     written = list(rows.written)
@@ -254,8 +200,7 @@ def labelled(
     names = sorted(counts)
     place = {name: at for at, name in enumerate(names)}
     targets = np.array([place.get(meant[label], -1) for label in written], dtype=np.int32)[rows.numbers]
-    arrays = rows.index, targets, rows.hashes, rows.lengths
-    found = Labelled(table, text_column, names, *arrays, are_values=not as_labels, second_column=second_column)
+    found = Labelled(table, columns, rows.index, rows.hashes, rows.lengths, names, targets, not as_labels)
     if as_labels and not merging.as_text:
         _check_numbers(found, label_columns[0])
     warnings = []
@@ -266,7 +211,7 @@ def labelled(
         warnings.append(f"{counted(rows.n_blank, 'row')} without anything in any column left out")
     warnings += _label_warnings(counts, rows.counts()) if as_labels else []
     warnings += _text_warnings(rows.checks, found) + _repeat_warnings(found)
-    return replace(found, warnings=warnings, dropped=len(bad) + rows.n_blank)
+    return replace(found, warnings=warnings)
 
 
 def _refuse(table: Table, rows: Sequence[int], what: str, where: str, words: str = "") -> None:

@@ -1,8 +1,8 @@
 """Validation splits: rows by label and seed, running text by its last characters."""
 
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Self
 
@@ -17,8 +17,8 @@ HELD_OUT = 0.1
 """The share of the data that is held out when no validation file is given."""
 
 
-class Splittable(ABC):
-    """Records of which a run holds some out."""
+class Splittable:
+    """Records of which a run holds some out; whatever is an array has an entry of each, along its last axis."""
 
     hashes: np.ndarray
     """Equal for those that read the same, int64 (N,)."""
@@ -26,22 +26,22 @@ class Splittable(ABC):
     @property
     def strata(self) -> np.ndarray:
         """The number of each one's group, int32 (N,): of every group some are held out."""
-        return np.zeros(len(self.hashes), dtype=np.int32)
+        return np.zeros(len(self), dtype=np.int32)
 
-    @abstractmethod
     def __len__(self) -> int:
-        """How many there are."""
+        return len(self.hashes)
 
-    @abstractmethod
-    def part(self, rows: np.ndarray) -> Self:
+    def part(self, rows: np.ndarray | slice) -> Self:
         """Some of them, by their numbers here in ascending order."""
+        arrays = {name: value[..., rows] for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        return replace(self, **arrays)  # type: ignore[type-var]
 
     def split(self, seed: int, known: Sequence[int] | np.ndarray = (), most: int | None = None) -> tuple[Self, Self]:
         """Those to train on, and those that a run with this seed holds out: a tenth, and ``most`` at most.
 
         Those that read the same are on one side, and none whose hash is ``known`` is held out.
         """
-        share = HELD_OUT if most is None else min(HELD_OUT, most / max(1, len(self.hashes)))
+        share = HELD_OUT if most is None else min(HELD_OUT, most / max(1, len(self)))
         train, held_out = split_rows(self.hashes, self.strata, share, seed, known)
         return self.part(train), self.part(held_out)
 
@@ -137,11 +137,6 @@ class TextPart:
 
     def __init__(self, corpus: Corpus, start: int, stop: int) -> None:
         self.corpus, self.start, self.stop = corpus, start, stop
-
-    @property
-    def n_characters(self) -> int:
-        """How many characters there are."""
-        return self.stop - self.start
 
     def begins_inside(self) -> bool:
         """Whether the part begins in the middle of a document: what is before it is read to its end."""

@@ -1,72 +1,40 @@
 """A table of strings with the file and line of every row; a large one is read again when needed."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import overload
 
 import numpy as np
 
 from headway.data.open.columns import Column, Judging
-from headway.data.open.files import unit
-from headway.data.records.chunks import ROWS, Chunk
-from headway.data.records.rows import missing_column, place_of
+from headway.data.open.files import Tally, fingerprint_of, kind, unit
+from headway.data.records.chunks import Chunk, LineNumbers
+from headway.data.records.rows import BadRows, OpenTable, missing_column, place_of
+from headway.errors import InputError
 from headway.io.quantities import plural
 
-
-class StreamedRows(Sequence[dict[str, str]]):
-    """The rows of a table, with one chunk in memory at a time: fast in order, slow in any other order."""
-
-    def __init__(self, stream: Callable[[], Iterator[Chunk]], count: int):
-        self._stream, self._count = stream, count
-        self._chunks: Iterator[Chunk] = iter(())
-        self._start, self._rows = count, list[dict[str, str]]()
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[dict[str, str]]:
-        return (row for chunk in self._stream() for row in chunk.rows())
-
-    @overload
-    def __getitem__(self, index: int) -> dict[str, str]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[dict[str, str]]: ...
-    def __getitem__(self, index: int | slice) -> dict[str, str] | list[dict[str, str]]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self._count))]
-        at = range(self._count)[index]  # negative too, and IndexError beyond
-        if at < self._start:
-            self._chunks, self._start, self._rows = self._stream(), 0, []
-        while at >= self._start + len(self._rows):
-            self._start, self._rows = self._start + len(self._rows), list(next(self._chunks).rows())
-        return self._rows[at - self._start]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
+HELD = 8 << 20
+"""The most characters of a table that stay in memory after reading, so that a small file is read once."""
 
 
 @dataclass
 class Table:
     """Rows of strings with named columns, from one or more files.
 
-    ``chunks``, ``values`` and ``texts`` read them in their order, any number of times and in bounded memory; ``column``
-    holds all values of a column.
+    Iterating, ``chunks``, ``values`` and ``texts`` read them in their order, any number of times and in bounded memory;
+    ``rows`` and ``column`` hold all of them.
     """
 
     paths: tuple[Path, ...]
     columns: list[str]
-    rows: Sequence[dict[str, str]]
+    chunks: Callable[[], Iterator[Chunk]] = field(repr=False, compare=False)
+    """Reads all rows, some at a time."""
     row_numbers: Sequence[int]
     """The line of its file at which each row starts; of a .csv the row as a spreadsheet shows it, where the header is
     row 1 unless blank lines stand above it; of a .parquet the row, from 1; in memory from 0."""
     fingerprint: str
     """SHA-256 of the content in hexadecimal; for one file, of its unpacked bytes."""
-    n_bytes: int = 0
-    """Bytes in the files, after unpacking."""
     skipped: list[tuple[str, str]] = field(default_factory=list)
     """(place, reason) of each malformed row that was left out."""
     starts: list[int] = field(default_factory=lambda: [0])
@@ -75,8 +43,6 @@ class Table:
     """The folders that were given, where each file is one row and its folder the label."""
     paired: Path | None = None
     """The file whose lines are the second column, where each column is a file of its own."""
-    stream: Callable[[], Iterator[Chunk]] | None = field(default=None, repr=False, compare=False)
-    """Reads the rows again; None where they are held."""
     reading: str = ""
     """What decides, with the content, what the rows are: how the files are read."""
     held: Callable[[int], object] | None = field(default=None, repr=False, compare=False)
@@ -103,7 +69,15 @@ class Table:
         return str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.row_numbers)
+
+    def __iter__(self) -> Iterator[dict[str, str]]:
+        return (row for chunk in self.chunks() for row in chunk.rows())
+
+    @property
+    def rows(self) -> list[dict[str, str]]:
+        """All rows, held in memory."""
+        return list(self)
 
     def column(self, name: str) -> list[str]:
         """The values of one column; InputError names the nearest column when there is none of that name."""
@@ -118,16 +92,6 @@ class Table:
         """Raise InputError, which names the nearest column, when there is none of that name."""
         if name not in self.columns:
             raise missing_column(self.name, name, self.columns)
-
-    def chunks(self) -> Iterator[Chunk]:
-        """All rows, some at a time."""
-        return self._held() if self.stream is None else self.stream()
-
-    def _held(self) -> Iterator[Chunk]:
-        for start in range(0, len(self.rows), ROWS):
-            rows = self.rows[start : start + ROWS]
-            columns = {name: [row[name] for row in rows] for name in self.columns}
-            yield Chunk(columns, self.row_numbers[start : start + ROWS])
 
     def texts(self, name: str, index: np.ndarray) -> Iterator[str]:
         """The values of a column in some rows, by their numbers in ascending order."""
@@ -173,7 +137,75 @@ class Table:
         return ", ".join(self.place(i) for i in shown) + dots
 
 
-def table(rows: Iterable[dict[str, str]], columns: Sequence[str], path: Path, fingerprint: str = "") -> Table:
-    """A table of rows that are in memory already, as though they stood in a .csv at `path`, one line each."""
-    kept = list(rows)
-    return Table((path,), list(columns), kept, list(range(2, len(kept) + 2)), fingerprint)
+Open = Callable[[Sequence[BadRows], Sequence[Tally | None]], Iterator[OpenTable]]
+"""Opens some files one after another, each with what becomes of its malformed rows and with the tally of its content;
+the rows of one are read before the next is opened."""
+
+
+def read_table(
+    paths: Sequence[Path],
+    opened: Open,
+    on_bad_row: str,
+    reading: str,
+    *,
+    none: str = "",
+    judged: Sequence[str] = (),
+    held: Callable[[int], object] | None = None,
+) -> Table:
+    """A table after one pass over it, with facts about columns; a large one is not held but read again when needed.
+
+    Raises InputError, which says ``none``, for a file without rows.
+    """
+    judging, numbers = [Judging(name) for name in judged], LineNumbers()
+    chunks: list[Chunk] | None = []
+    bad, tallies = [BadRows(path, on_bad_row, held) for path in paths], [Tally() for _ in paths]
+    states, starts, columns, size = [_state(path) for path in paths], [], list[str](), 0
+    for path, malformed, table in zip(paths, bad, opened(bad, tallies), strict=True):
+        starts.append(len(numbers))
+        columns = columns or table.columns
+        for chunk in table.chunks:
+            numbers.extend(chunk.numbers)
+            for one in judging:
+                one.add(chunk.columns[one.name])
+            size += chunk.size()
+            if size > HELD:
+                chunks = None
+            elif chunks is not None:
+                chunks.append(chunk)
+        malformed.check(len(numbers) - starts[-1])
+        if none and len(numbers) == starts[-1] and kind(path) != "text":
+            raise InputError(f"{path}: {none}")
+
+    def stream() -> Iterator[Chunk]:
+        count = 0
+        again = opened([BadRows(path, on_bad_row, held) for path in paths], [None] * len(paths))
+        for path, state, table in zip(paths, states, again, strict=True):
+            for chunk in table.chunks:
+                count += len(chunk)
+                yield chunk
+            if _state(path) != state:
+                count = -1
+        if count != len(numbers):
+            raise InputError(f"{path}: this file has changed while it was in use; run the command again.")
+
+    return Table(
+        tuple(paths),
+        columns,
+        stream if chunks is None else chunks.__iter__,
+        numbers,
+        fingerprint_of([tally.digest for tally in tallies]),
+        [one for malformed in bad for one in malformed.skipped],
+        starts,
+        reading=reading,
+        held=held,
+        facts=[one.column() for one in judging] or None,
+    )
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    """Size and time of a file, to detect changes; None of what is no file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns

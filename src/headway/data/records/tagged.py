@@ -1,6 +1,5 @@
 """Texts with a tag for each word, from CoNLL files and from tables of lists or of spans, checked before training."""
 
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,25 +13,28 @@ import numpy as np
 from headway.data.batches.cache import cache_key
 from headway.data.formats.tags import (
     LOOKED_AT,
+    OUTSIDE,
     Layout,
     Span,
+    in_labels,
+    iob2,
     is_comment,
     layout,
     listed,
+    names_words,
     spans_of,
     untyped,
     usual_layout,
 )
 from headway.data.open.detected import Detected
-from headway.data.records.chunks import ROWS
+from headway.data.records.chunks import ROWS, line_chunks
 from headway.data.records.corpus import Corpus, Source
 from headway.data.records.label_typing import composed
 from headway.data.records.repeats import text_hashes
 from headway.data.records.rows import SKIP, BadRows, check_skipped, counted, shorten
 from headway.data.records.split import Splittable
 from headway.data.records.table import Table
-from headway.data.records.tag_schemes import OUTSIDE, in_labels, iob2, names_words
-from headway.data.records.text_checks import FIRST
+from headway.data.records.text_rows import FIRST, Growing
 from headway.data.records.words import PLAIN, Place, joined
 from headway.errors import InputError
 
@@ -55,8 +57,8 @@ class Tagged(Splittable):
     name: str
     stream: Callable[[], Iterator[Sentence]]
     """Reads the sentences as they are written."""
-    key: str
-    """What the sentences depend on."""
+    of_all: str
+    """A key for all sentences of the source."""
     whole: bool
     """Whether tags are those of words, such as parts of speech, and not of entities; these are brought to IOB2."""
     names: dict[str, str]
@@ -74,9 +76,6 @@ class Tagged(Splittable):
     warnings: list[str] = field(default_factory=list)
     """One line each, for a person."""
 
-    def __len__(self) -> int:
-        return len(self.index)
-
     def __iter__(self) -> Iterator[Sentence]:
         at = 0
         for number, one in enumerate(self.stream() if len(self) else ()):
@@ -86,10 +85,10 @@ class Tagged(Splittable):
                 if (at := at + 1) == len(self):
                     return
 
-    def part(self, rows: np.ndarray) -> "Tagged":
-        """Some of the sentences, by their numbers here in ascending order; ``tags`` stay those of all."""
-        kept = {name: getattr(self, name)[rows] for name in ("index", "hashes", "characters", "words")}
-        return replace(self, key=cache_key(self.key, sha256(kept["index"].tobytes()).hexdigest()), **kept)
+    @property
+    def key(self) -> str:
+        """A key for the sentences."""
+        return cache_key(self.of_all, sha256(self.index.tobytes()).hexdigest())
 
     @property
     def strata(self) -> np.ndarray:
@@ -119,16 +118,17 @@ def read_tagged(
     written: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     warnings: list[str] = []
-    hashes, characters, words = array("q"), array("i"), array("i")
+    growing = Growing(hashes="q", characters="i", words="i")
     rows = stream(warnings)
     while part := list(islice(rows, ROWS)):
         for one in part:
             written.update(one.tags)
             counts.update(iob2(one.tags))
-        hashes.frombytes(text_hashes([one.text for one in part]).tobytes())
-        characters.extend(len(one.text) for one in part)
-        words.extend(len(one.words) for one in part)
-    if not hashes:
+        texts = [one.text for one in part]
+        words = [len(one.words) for one in part]
+        growing.add(hashes=text_hashes(texts), characters=[*map(len, texts)], words=words)
+    arrays = growing.arrays()
+    if not len(arrays["hashes"]):
         raise InputError(f"{source.name}: there is no sentence with tags here.")
     if whole is None:
         whole = names_words(written)
@@ -138,10 +138,10 @@ def read_tagged(
     for tag, count in before.items():
         tags[names[tag]] += count
     reading = (source.reading, found.text_column, found.label_column) if isinstance(source, Table) else ()
-    key = cache_key(source.fingerprint, *reading, on_bad_row, sum(characters), sum(words), list(written.items()))
-    numbers = (np.frombuffer(hashes, np.int64), np.frombuffer(characters, np.int32), np.frombuffer(words, np.int32))
-    index = np.arange(len(hashes))
-    return Tagged(source.name, partial(stream, []), key, whole, names, tags, index, *numbers, warnings)
+    sizes = [int(arrays[name].sum(dtype=np.int64)) for name in ("characters", "words")]
+    key = cache_key(source.fingerprint, *reading, on_bad_row, *sizes, list(written.items()))
+    index = np.arange(len(arrays["hashes"]))
+    return Tagged(source.name, partial(stream, []), key, whole, names, tags, index, **arrays, warnings=warnings)
 
 
 def sentences(source: Corpus | Table, found: Detected, on_bad_row: str) -> Callable[[list[str]], Iterator[Sentence]]:
@@ -203,16 +203,13 @@ def _conll(source: Source, bad: BadRows) -> Iterator[Sentence]:
 def _lines(source: Source) -> Iterator[str]:
     """The lines of a file without their ends."""
     for document in source.open(None):
-        rest = ""
-        for piece in document.chunks():
-            *whole, rest = (rest + piece).split("\n")
-            yield from (line.removesuffix("\r") for line in whole)
-        yield rest.removesuffix("\r")
+        for chunk in line_chunks("", document, source.path):
+            yield from chunk.columns[""]
 
 
 def _layout(source: Source, ending: str) -> Layout:
     """Where in each line token and tag are.  Raises InputError where no line has both."""
-    lines = [line for line, _ in zip(_lines(source), range(LOOKED_AT), strict=False)]
+    lines = [*islice(_lines(source), LOOKED_AT)]
     found = layout(lines, ending) or usual_layout(lines)
     if found is None:
         raise InputError(

@@ -5,18 +5,14 @@ import re
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 
 import numpy as np
 
-from headway.data.batches.cache import cache_key
 from headway.data.open.columns import number
 from headway.data.records.chunks import Chunk
 from headway.data.records.repeats import text_hashes
-from headway.data.records.split import Splittable
 from headway.data.records.table import Table
-from headway.data.records.text_checks import Found
-from headway.data.records.text_rows import TextColumn
+from headway.data.records.text_rows import Found, Growing, TextRows
 from headway.errors import InputError
 
 SEPARATOR = re.compile("[\r\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e]")
@@ -36,28 +32,17 @@ TURNS = 8
 
 
 @dataclass(frozen=True)
-class TextPairs(Splittable):
-    """Rows of a table that have two texts, in their order; the texts are read on demand."""
+class TextPairs(TextRows):
+    """Rows that have two texts; ``hashes`` are those of the first ones."""
 
-    table: Table
-    columns: tuple[str, str]
-    index: np.ndarray
-    """The numbers of the rows in the table, int64 (N,)."""
-    hashes: np.ndarray
-    """Equal for first texts that read the same (``text_hashes``), int64 (N,)."""
-    lengths: np.ndarray
-    """The characters of both texts, int32 (2, N)."""
     scores: np.ndarray | None = None
     """How near the texts are, float64 (N,), where the table says so."""
     warnings: list[str] = field(default_factory=list)
     """Messages about what was left out and what looks wrong."""
 
-    def __len__(self) -> int:
-        return len(self.index)
-
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Both texts of each row, as they are read."""
-        return self.table.cells(self.columns, self.index)  # type: ignore[return-value]
+        return self.cells  # type: ignore[return-value]
 
     @property
     def texts(self) -> Iterator[str]:
@@ -70,26 +55,17 @@ class TextPairs(Splittable):
         return int(self.lengths.sum(dtype=np.int64))
 
     @property
-    def sources(self) -> TextColumn:
+    def sources(self) -> TextRows:
         """The first texts."""
-        return TextColumn(self.table, self.columns[0], self.index, self.lengths[0])
+        return self._side(0)
 
     @property
-    def targets(self) -> TextColumn:
+    def targets(self) -> TextRows:
         """The second texts."""
-        return TextColumn(self.table, self.columns[1], self.index, self.lengths[1])
+        return self._side(1)
 
-    @property
-    def fingerprint(self) -> str:
-        """A key for the texts."""
-        rows = sha256(self.index.tobytes()).hexdigest()
-        return cache_key(self.table.fingerprint, self.table.reading, *self.columns, rows)
-
-    def part(self, rows: np.ndarray | slice) -> "TextPairs":
-        """Some of the rows, by their numbers here in ascending order, without the warnings."""
-        scores = None if self.scores is None else self.scores[rows]
-        found = self.index[rows], self.hashes[rows], self.lengths[:, rows], scores
-        return TextPairs(self.table, self.columns, *found)
+    def _side(self, at: int) -> TextRows:
+        return TextRows(self.table, self.columns[at : at + 1], self.index, self.hashes, self.lengths[at])
 
     def looked_at(self) -> "TextPairs":
         """Every n-th pair, so that there are few enough to compare their words."""
@@ -111,23 +87,18 @@ class PairReading:
         self.unscored = Found("no number as score")
         self.equal = Found("the same text on both sides")
         self.broken = Found("with a line separator such as U+2028, which counts as text")
-        index, hashes, scores = array("q"), array("q"), array("d")
-        lengths = array("i"), array("i")
-        start = 0
+        growing, start = Growing(index="q", hashes="q", first="i", second="i", scores="d"), 0
         for chunk in table.chunks():
             found = self._scores(chunk, scored)
             rows = self._filled(chunk, columns, found, start)
             sides = [[chunk.columns[name][row] for row in rows.tolist()] for name in columns]
             self._look(sides, start + rows)
-            index.frombytes((start + rows).tobytes())
-            hashes.frombytes(text_hashes(sides[0]).tobytes())
-            scores.frombytes(found[rows].tobytes() if scored else b"")
-            for into, texts in zip(lengths, sides, strict=True):
-                into.extend(map(len, texts))
+            first, second = ([*map(len, texts)] for texts in sides)
+            growing.add(index=start + rows, hashes=text_hashes(sides[0]), first=first, second=second)
+            growing.add(scores=found[rows] if scored else [])
             start += len(chunk)
-        numbers = (np.frombuffer(index, np.int64), np.frombuffer(hashes, np.int64))
-        both = np.stack([np.frombuffer(side, np.int32) for side in lengths])
-        self.pairs = TextPairs(table, columns, *numbers, both, np.frombuffer(scores) if scored else None)
+        index, hashes, first, second, scores = growing.arrays().values()
+        self.pairs = TextPairs(table, columns, index, hashes, np.stack([first, second]), scores if scored else None)
 
     @staticmethod
     def _scores(chunk: Chunk, scored: str | None) -> np.ndarray:

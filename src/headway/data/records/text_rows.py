@@ -1,68 +1,138 @@
-"""Sequences of texts, read on demand or held in memory."""
+"""Rows of texts, read on demand: the one view of a table on which labelled texts and pairs of texts stand.
 
+What is looked for in the texts themselves are characters lost in a conversion, and invisible or unintended ones.
+"""
+
+import re
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
+from headway.data.batches.cache import cache_key
+from headway.data.records.split import Splittable
 from headway.data.records.table import Table
 
 
-class TextRows(Protocol):
-    """Texts of known lengths that can be iterated any number of times."""
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """The characters of each text, (N,)."""
-
-    def __len__(self) -> int: ...
-
-    def __iter__(self) -> Iterator[str]: ...
-
-    def part(self, rows: np.ndarray) -> "TextRows":
-        """Some of them, by their numbers in ascending order."""
-
-
 @dataclass(frozen=True)
-class TextList:
-    """Texts in memory."""
-
-    texts: Sequence[str]
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """The characters of each text, int64 (N,)."""
-        return np.fromiter(map(len, self.texts), dtype=np.int64, count=len(self.texts))
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.texts)
-
-    def part(self, rows: np.ndarray) -> "TextList":
-        """Some of them, by number."""
-        return TextList([self.texts[i] for i in rows])
-
-
-@dataclass(frozen=True)
-class TextColumn:
-    """The texts of a column of a table in some of its rows."""
+class TextRows(Splittable):
+    """Rows of a table that have one text or several, in their order."""
 
     table: Table
-    column: str
+    columns: tuple[str, ...]
+    """The columns of texts."""
     index: np.ndarray
-    """The numbers of the rows in the table in ascending order, int64 (N,)."""
+    """The numbers of the rows in the table, int64 (N,)."""
+    hashes: np.ndarray
+    """Equal for texts that read the same (``text_hashes``), int64 (N,)."""
     lengths: np.ndarray
-    """The characters of each text, int32 (N,)."""
+    """The characters of each text, int32 (N,); of the two of a pair (2, N)."""
 
-    def __len__(self) -> int:
-        return len(self.index)
+    def __iter__(self) -> Iterator[Any]:
+        """The texts, as they are read; several of a row as lines of one."""
+        return map("\n".join, self.cells)
 
-    def __iter__(self) -> Iterator[str]:
-        return self.table.texts(self.column, self.index)
+    @property
+    def cells(self) -> Iterator[tuple[str, ...]]:
+        """The texts of each row, as they are read."""
+        return self.table.cells(self.columns, self.index)
 
-    def part(self, rows: np.ndarray) -> "TextColumn":
-        """Some of them, by their numbers here in ascending order."""
-        return TextColumn(self.table, self.column, self.index[rows], self.lengths[rows])
+    @property
+    def name(self) -> str:
+        """The table in a few words, for messages."""
+        return self.table.name
+
+    @property
+    def fingerprint(self) -> str:
+        """A key for the texts."""
+        rows = sha256(self.index.tobytes()).hexdigest()
+        return cache_key(self.table.fingerprint, self.table.reading, *self.columns, rows)
+
+
+class Growing:
+    """Arrays of numbers that come some at a time, by name; each is as large as its numbers."""
+
+    def __init__(self, **types: str):
+        """The types are those of Python's arrays: q for int64, i for int32, d for float64."""
+        self._arrays = {name: array(code) for name, code in types.items()}
+
+    def add(self, **numbers: Any) -> None:
+        """The next numbers of some arrays, as arrays or lists."""
+        for name, values in numbers.items():
+            own = self._arrays[name]
+            own.frombytes(np.asarray(values, dtype=own.typecode).tobytes())
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All of them."""
+        return {name: np.frombuffer(own, own.typecode) for name, own in self._arrays.items()}
+
+
+FIRST = 6
+"""Places that are kept: one more than a message shows."""
+
+MOJIBAKE = re.compile("Ã[\x80-\xbf\u0192\u2020-\u203a\u0152-\u0178\u02c6\u02dc]|â€|Â[\xa0-\xbf]")
+"""UTF-8 that was decoded as Windows-1252 and saved again."""
+
+SPECIAL = re.compile(r"<\|[a-z_]+\|>|\[(?:CLS|SEP|MASK|PAD|UNK)\]|</?s>|<(?:pad|unk|mask|bos|eos)>")
+"""What tokenizers use as special tokens."""
+
+ENTITY = re.compile("&(?:amp|lt|gt|quot|apos|nbsp|#[0-9]{2,5}|#x[0-9a-fA-F]{2,5});")
+"""Letters as HTML writes them."""
+
+UNSEEN = "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069"
+HIDDEN = re.compile(f"[{UNSEEN}]")
+"""Zero-width characters and those that turn the direction of writing; not joiners, which emoji and scripts need."""
+
+CONTROL = "".join(map(chr, [*range(1, 9), *range(14, 28), 127]))
+"""Characters that command a terminal, other than blank space."""
+
+CHECKS = (
+    (MOJIBAKE, "'Ã©'-style text: probably decoded twice", "ÃâÂ"),
+    (re.compile("\ufffd"), "U+FFFD, a sign of letters lost in an earlier conversion", "\ufffd"),
+    (re.compile(f"[{CONTROL}]"), "control characters", CONTROL),
+    (SPECIAL, "text that looks like special tokens, such as <|endoftext|>; it is read as plain text", "<["),
+    (ENTITY, "HTML entities such as &amp;, read as they are; Python's html.unescape converts them", "&"),
+    (HIDDEN, "zero-width or direction-turning characters", UNSEEN),
+)
+"""What is looked for, in words, and characters of which every match has one."""
+
+
+@dataclass
+class Found:
+    """The rows where something was found: how many, and the first."""
+
+    what: str
+    count: int = 0
+    first: list[int] = field(default_factory=list)
+
+    def add(self, rows: np.ndarray) -> None:
+        """Count more rows, by number in ascending order."""
+        self.first += rows[: max(0, FIRST - self.count)].tolist()
+        self.count += len(rows)
+
+
+class TextChecks:
+    """Looks at texts that come some at a time."""
+
+    def __init__(self) -> None:
+        self.found = [Found(what) for _, what, _ in CHECKS]
+
+    def add(self, texts: Sequence[str], rows: np.ndarray) -> None:
+        """Look at the next texts, which have these numbers in the table."""
+        whole = "\n".join(texts)  # no match crosses the end of a line
+        starts: list[int] = []
+        for (pattern, _, needed), found in zip(CHECKS, self.found, strict=True):
+            if not any(letter in whole for letter in needed):
+                continue
+            seen = -1
+            for match in pattern.finditer(whole):
+                starts = starts or [0, *accumulate(len(text) + 1 for text in texts)]
+                row = bisect_right(starts, match.start()) - 1
+                if row != seen:
+                    found.add(rows[row : row + 1])
+                seen = row

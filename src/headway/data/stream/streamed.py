@@ -1,17 +1,152 @@
-"""Running text in Parquet shards, read as needed: it may be larger than memory and disk."""
+"""Running text in Parquet shards, read as needed: it may be larger than memory and disk.
+
+The footer of a shard says how many rows each row group has, how large its columns are, and in most files the smallest
+and the largest value of each.  It is a few kilobytes at the end of a file of any size.
+"""
 
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+import numpy as np
+
+from headway.data.formats.parquet import batches, cells, class_names, column_of, opened, paths_of, readable_columns
 from headway.data.open.files import Tally
-from headway.data.records.corpus import Corpus, Document, Facts, Source, row_chunks, texts_source
-from headway.data.stream.shards import Shard, spread
+from headway.data.records.chunks import chunked
+from headway.data.records.corpus import Corpus, Document, Facts, Source, row_documents
+from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.io.quantities import counted
+
+SAMPLED_GROUPS, SAMPLED_ROWS = 16, 4096
+"""Row groups from which a sample comes at most, and the rows of that of a table."""
+LARGE = 64 << 20
+"""Bytes of the columns from which on a table is judged by a sample of its rows before it is read."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One Parquet file by its footer."""
+
+    name: str
+    """for messages: its path, or where it is fetched from"""
+    open: Callable[[], IO[bytes]] = field(repr=False, compare=False)
+    size: int
+    """bytes of the file"""
+    groups: tuple[int, ...]
+    """rows of each row group"""
+    columns: tuple[str, ...]
+    """those that can be read"""
+    n_bytes: int
+    """of all columns, unpacked"""
+    fingerprint: str
+    """SHA-256 of the file's name, its size and its footer, in hexadecimal; what lies between is not read.
+
+    A rewritten file is recognised by its sizes, offsets and statistics; bytes that were changed in place,
+    with all of these unchanged, go unnoticed.
+    """
+
+    def rows(self, group: int, columns: Sequence[str], start: int = 0, count: int | None = None) -> Iterator[list[str]]:
+        """Some rows of a row group as cells of these columns, about a thousand at a time in memory."""
+        with _unchanged(self, group) as file:
+            names = class_names(file)
+            at, stop = 0, self.groups[group] if count is None else start + count
+            for batch in batches(file, paths_of(file, columns), [group]):
+                low, high = max(start - at, 0), min(stop - at, batch.num_rows)
+                if low < high:
+                    part = cells(batch.slice(low, high - low), columns, names, self.place(group), at + low)
+                    yield from (list(row) for row in zip(*part, strict=True))
+                at += batch.num_rows
+                if at >= stop:
+                    return
+
+    def column(self, group: int, name: str) -> Any:
+        """One column of a row group as an Arrow array, whose elements have ``.as_py()``.
+
+        Raises InputError, naming file and row group, where it cannot be read or the file has changed.
+        """
+        with _unchanged(self, group) as file:
+            return column_of(file.read_row_group(group, columns=paths_of(file, [name])), name)
+
+    def place(self, group: int) -> str:
+        """A row group, for messages."""
+        return f"{self.name}, row group {group + 1} of {len(self.groups)}"
+
+
+@contextmanager
+def _unchanged(shard: Shard, group: int) -> Iterator[Any]:
+    """The open file of a shard, to read a row group.  Raises InputError, naming both, where that fails."""
+    name = shard.place(group)
+
+    def check(file: IO[bytes]) -> None:
+        if _fingerprint(shard.name, file)[1] != shard.fingerprint:
+            raise InputError(f"{name}: this file has changed while it was in use.")
+
+    try:
+        with opened(name, shard.open, check) as file:
+            yield file
+    except InputError as error:
+        raise InputError(f"{error} Restore the file and run the same command again.") from None
+
+
+def look_at(name: str, open_file: Callable[[], IO[bytes]]) -> Shard:
+    """The facts in the footer of a file.  Raises InputError if it is not Parquet or is cut short."""
+    known: list[tuple[int, str]] = []
+    with opened(name, open_file, lambda file: known.append(_fingerprint(name, file))) as file:
+        columns = readable_columns(name, file)
+        found = file.metadata
+        groups = [found.row_group(number) for number in range(found.num_row_groups)]
+        n_bytes = sum(group.total_byte_size for group in groups)
+        rows = tuple(group.num_rows for group in groups)
+    ((size, fingerprint),) = known
+    return Shard(name, open_file, size, rows, tuple(columns), n_bytes, fingerprint)
+
+
+def local_shard(path: Path) -> Shard:
+    """A file on this machine.  Raises InputError as ``look_at`` does."""
+    return look_at(str(path), lambda: path.open("rb"))
+
+
+def _fingerprint(name: str, file: IO[bytes]) -> tuple[int, str]:
+    """The size of a file, and the SHA-256 of its name, its size and its footer."""
+    size = file.seek(0, 2)
+    file.seek(size - 8)
+    length = int.from_bytes(file.read(4), "little")  # four bytes, and PAR1
+    file.seek(max(0, size - 8 - length))
+    digest = hashlib.sha256(f"{Path(name).name}\0{size}\0".encode("utf-8", "surrogateescape"))
+    digest.update(file.read(length))
+    return size, digest.hexdigest()
+
+
+def sample_table(shards: Sequence[Shard]) -> Table:
+    """Rows of row groups spread evenly over all shards, as a table.  Raises InputError where their columns differ."""
+    columns = list(shards[0].columns)
+    for shard in shards:
+        if sorted(shard.columns) != sorted(columns):
+            raise InputError(
+                f"{shard.name}: its columns are {', '.join(shard.columns)}, but {shards[0].name} has "
+                f"{', '.join(columns)}; files read together need the same columns."
+            )
+    filled = [(at, group) for at, shard in enumerate(shards) for group, rows in enumerate(shard.groups) if rows]
+    chosen = [filled[at] for at in spread(len(filled), SAMPLED_GROUPS)]
+    rows, starts = list[tuple[int, list[str]]](), []
+    for at, shard in enumerate(shards):
+        starts.append(len(rows))
+        for group in [group for place, group in chosen if place == at]:
+            first = sum(shard.groups[:group]) + 1
+            rows += enumerate(shard.rows(group, columns, 0, -(-SAMPLED_ROWS // len(chosen))), start=first)
+    paths, numbers = tuple(Path(shard.name) for shard in shards), [number for number, _ in rows]
+    return Table(paths, columns, list(chunked(columns, rows)).__iter__, numbers, "", starts=starts)
+
+
+def spread(count: int, most: int) -> list[int]:
+    """At most ``most`` of the numbers from 0 to below ``count``, evenly spread, in order."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int)).tolist() if count else []
+
 
 HELD_OUT = 0.1
 """The maximum share of the rows that is held out."""
@@ -19,8 +154,6 @@ HELD_CHARACTERS = 2_000_000
 """The maximum number of characters that are held out, about."""
 HELD_GROUPS = 16
 """Row groups from which they come at most."""
-SAMPLED_GROUPS = 16
-"""Row groups from which a sample of the training rows comes at most."""
 LOOKED_AT = 64
 """Rows of each of these by which the length of all others is judged."""
 
@@ -39,7 +172,7 @@ class Group:
 class Streamed(Corpus):
     """One column of Parquet shards, each row a document; only the requested rows are read.
 
-    What a ``Corpus`` counts is here known without reading everything: bytes and documents from the footers, characters
+    What a ``Corpus`` counts is here known without reading everything: documents from the footers, characters
     by a sample of the rows.  The fingerprint covers the column's name and the shards (see ``Shard``).
     """
 
@@ -61,8 +194,7 @@ class Streamed(Corpus):
     def facts(self) -> Facts:
         """Counts (characters are estimated) and the fingerprint; reads a few rows."""
         digest = hashlib.sha256("\0".join([self.column, *(shard.fingerprint for shard in self.shards)]).encode())
-        n_bytes = sum(shard.size for shard in self.shards)
-        return Facts(n_bytes, round(self.n_rows * self._row_length), self.n_rows, 0, digest.hexdigest())
+        return Facts(round(self.n_rows * self._row_length), self.n_rows, 0, digest.hexdigest())
 
     @functools.cached_property
     def _row_length(self) -> float:
@@ -130,7 +262,7 @@ class Streamed(Corpus):
     def _corpus(self, texts: list[str], what: str) -> Corpus:
         if not any(text.strip() for text in texts):
             raise InputError(f"{self.name}: column {self.column!r} has no text in {what}.")
-        return Corpus([texts_source(self.sources[0].path, texts)])
+        return Corpus([Source(self.sources[0].path, functools.partial(row_documents, texts))])
 
     def known(self) -> list[dict[str, Any]]:
         """Every shard as headway.json records it: name, size in bytes, rows and fingerprint."""
@@ -149,10 +281,6 @@ def _source(shard: Shard, column: str) -> Source:
     """All rows of a shard as documents, read as a stream."""
 
     def documents(tally: Tally | None) -> Iterator[Document]:
-        number = 0
-        for group in range(len(shard.groups)):
-            for (text,) in shard.rows(group, [column]):
-                number += 1
-                yield Document(f"{shard.name}:{number}", functools.partial(row_chunks, text))
+        return row_documents(text for group in range(len(shard.groups)) for (text,) in shard.rows(group, [column]))
 
     return Source(Path(shard.name), documents, column)

@@ -12,8 +12,8 @@ from headway.data.batches.examples import Examples
 from headway.data.open.detected import Detected
 from headway.data.records.sample import few
 from headway.data.records.table import Table
-from headway.data.records.text_checks import FIRST
 from headway.data.records.text_pairs import PairReading, TextPairs
+from headway.data.records.text_rows import FIRST
 from headway.errors import InputError, shown
 from headway.models.heads import Gives, PoolingHead, gives
 from headway.models.initialise import initialise

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from headway.data.images.augment import Augmentation
-from headway.data.images.batch_source import ImageBatches, image_batches
+from headway.data.images.batch_source import Augmentation, ImageBatches, image_batches
 from headway.data.images.decode import Decoded, decoded
 from headway.data.images.image_table import ImageTable
 from headway.data.records.label_typing import apart, composed

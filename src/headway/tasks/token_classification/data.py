@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from headway.data.formats.tags import OUTSIDE, labels_for, parts
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.rows import counted
 from headway.data.records.sample import few
 from headway.data.records.table import Table
-from headway.data.records.tag_schemes import OUTSIDE, labels_for, parts
 from headway.data.records.tagged import Sentence, Tagged, read_tagged, sentences
 from headway.data.records.words import Words, learnt
 from headway.errors import InputError

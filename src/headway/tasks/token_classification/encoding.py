@@ -11,7 +11,7 @@ import numpy as np
 
 from headway.data.batches.batching import IGNORED, TargetKind
 from headway.data.batches.cache import cache_key
-from headway.data.batches.encoded import Column, EncodedRows, encoded_rows
+from headway.data.batches.encoded import EncodedRows, encoded_rows
 from headway.data.batches.examples import Examples
 from headway.data.records.tagged import Tagged
 from headway.data.records.words import first_tokens
@@ -47,9 +47,9 @@ class Rows:
     """how many special tokens there are around each sentence"""
 
     @property
-    def ids(self) -> Column:
+    def ids(self) -> EncodedRows:
         """The ids of each row."""
-        return Column(self.rows, 0, 3)
+        return self.rows.column(0, 3)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -57,9 +57,9 @@ class Rows:
         return self.ids.lengths
 
     @property
-    def targets(self) -> Column:
+    def targets(self) -> EncodedRows:
         """As many targets."""
-        return Column(self.rows, 1, 3, below=IGNORED)
+        return self.rows.column(1, 3, below=IGNORED)
 
     @property
     def examples(self) -> Examples:
@@ -69,12 +69,12 @@ class Rows:
     @property
     def words(self) -> np.ndarray:
         """How many words of each row have a target, int64 (N,)."""
-        return Column(self.rows, 2, 3).lengths - 1
+        return self.rows.column(2, 3).lengths - 1
 
     @property
     def lost(self) -> int:
         """How many words have no target, since the tokenizer keeps nothing of them."""
-        return sum(words[0] for words in Column(self.rows, 2, 3))
+        return sum(words[0] for words in self.rows.column(2, 3))
 
     def too_long(self, longest: int) -> np.ndarray:
         """Which rows have more tokens than that, bool (N,)."""

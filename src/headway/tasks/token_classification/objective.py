@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batches.batching import IGNORED, Batch, padded
-from headway.data.records.tag_schemes import OUTSIDE, entities
+from headway.data.formats.tags import OUTSIDE, entities
 from headway.nn.random import generator
 from headway.runtime.windows import read_in_windows
 

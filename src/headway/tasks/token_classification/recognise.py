@@ -51,7 +51,7 @@ def tagged_lines(facts: DataFacts) -> str | None:
     """How the files show tagged tokens; None where they are running text.  Raises InputError for both together."""
     found = {}
     for one in facts.corpus.sources:
-        text = "".join(islice((piece for document in one.open(None) for piece in document.chunks()), 2))
+        text = "".join(islice((piece for document in one.open(None) for piece in document), 2))
         name = one.path.name.lower().removesuffix(".gz")
         found[one.path] = tagged(text[:LINES].split("\n"), Path(name).suffix)
     shown = [path for path, said in found.items() if said]

@@ -18,7 +18,7 @@ from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.sample import few
 from headway.data.records.table import Table
-from headway.data.records.tag_schemes import OUTSIDE, entities
+from headway.data.formats.tags import OUTSIDE, entities
 from headway.data.records.words import PLAIN, Place, Words, first_tokens, joined
 from headway.errors import InputError, shown
 from headway.hub.directory import model_config

@@ -14,7 +14,7 @@ from headway.data.batches.batch_source import BatchSource
 from headway.data.batches.batching import Batch
 from headway.data.batches.windows import Position
 from headway.data.stream.batch_source import StreamBatches
-from headway.data.stream.partitions import Cursor, StreamPosition
+from headway.data.stream.batch_source import Cursor, StreamPosition
 from headway.errors import InputError, RunFailed
 from headway.training.distributed.ranks import Ranks
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from headway.data.batches.windows import Position
-from headway.data.stream.partitions import position_of
+from headway.data.stream.batch_source import position_of
 from headway.errors import InputError
 from headway.models.own import OwnConfig
 from headway.models.short_answer import check_answer, kept_answer
