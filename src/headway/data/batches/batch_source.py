@@ -67,6 +67,7 @@ class HeldOutText(BatchSource):
         return text_batches(self.held_out, self.length, 2 * self.size, self.every, self.frame)
 
     def validation_batches(self) -> int:
+        """How many batches ``validation`` gives."""
         targets, length = len(self.held_out) - 1, self.length
         whole = -(-(targets // length) // self.every)
         return -(-whole // (2 * self.size)) + (targets % length > 0)
@@ -93,6 +94,7 @@ class TextBatches(HeldOutText):
         return framed(next_tokens(torch.from_numpy(rows)), self.frame), after
 
     def after(self, position: Position) -> Position:
+        """The position after the batch at a position, without making the batch."""
         return self.windows.starts(position, self.size)[1]
 
     def examples(self, position: Position) -> list[int]:
@@ -100,6 +102,7 @@ class TextBatches(HeldOutText):
         return self.windows.starts(position, self.size)[0].tolist()
 
     def epochs(self, position: Position) -> float:
+        """How many epochs of the text have been read."""
         return position.epoch + position.consumed / self.windows.count(position.epoch)
 
     def longest(self) -> tuple[Batch, Batch]:
@@ -118,13 +121,16 @@ class EpochBatches(BatchSource):
         """The numbers of the examples in a batch.  Raises ValueError where none begins."""
 
     def after(self, position: Position) -> Position:
+        """The position after the batch at a position, without making the batch."""
         consumed = position.consumed + len(self.at(position))
         return Position(position.epoch + 1) if consumed >= len(self.train) else Position(position.epoch, consumed)
 
     def examples(self, position: Position) -> list[int]:
+        """The numbers of the examples in the batch at a position."""
         return self.at(position).tolist()
 
     def epochs(self, position: Position) -> float:
+        """How many epochs of the examples have been read."""
         return position.epoch + position.consumed / len(self.train)
 
 
@@ -157,9 +163,11 @@ class RowBatches(EpochBatches):
         return self.held_out.batches(2 * self.batch_tokens)
 
     def validation_batches(self) -> int:
+        """How many batches ``validation`` gives."""
         return len(self.held_out.order(2 * self.batch_tokens))
 
     def validation_order(self) -> np.ndarray | None:
+        """The number of each held-out example in the order of ``validation``."""
         return np.concatenate(self.held_out.order(2 * self.batch_tokens))
 
     def longest(self) -> tuple[Batch, Batch]:
@@ -167,6 +175,7 @@ class RowBatches(EpochBatches):
         return self.train.longest(self.batch_tokens, self.max_examples), self.held_out.longest(2 * self.batch_tokens)
 
     def at(self, position: Position) -> np.ndarray:
+        """The numbers of the examples in the batch that begins at example ``consumed`` of the epoch."""
         index = self._batches(position.epoch).get(position.consumed)
         if index is None:
             raise ValueError(f"no batch begins at example {position.consumed} of an epoch; did the data change?")

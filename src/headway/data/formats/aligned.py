@@ -107,18 +107,14 @@ def count_lines(path: str | Path, encoding: str | None = None) -> int:
 def read_aligned(first: str | Path, second: str | Path, *, encoding: str | None = None, otherwise: str = "") -> Table:
     """The lines of two files, side by side: a table with the columns "source" and "target".
 
-    Lines end at "\\n" alone, so that U+2028 and its like are text; a "\\r" before it is dropped.  Raises InputError
-    when the files have different numbers of lines, with the place where they seem to part, and with ``otherwise``: what
-    to do if they were not meant so.
+    Raises InputError when the files have different numbers of lines, with the place where they seem to part, and with
+    ``otherwise``: what to do if they were not meant so.
     """
     paths = Path(first), Path(second)
     if paths[0].resolve() == paths[1].resolve():
         raise InputError(f"{first}: is given for both sides; name one file for each.")
     tallies = Tally(), Tally()
-    sides = [
-        [line.removesuffix("\n").removesuffix("\r") for line in lines(path, encoding, tally)]
-        for path, tally in zip(paths, tallies, strict=True)
-    ]
+    sides = [[*lines(path, encoding, tally)] for path, tally in zip(paths, tallies, strict=True)]
     counts = [len(side) for side in sides]
     if counts[0] != counts[1]:
         parting = first_unpaired([len(line) for line in sides[0]], [len(line) for line in sides[1]])

@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Never
 
@@ -42,22 +43,16 @@ def open_json_lines(path: Path, lines: Iterator[str], bad: BadRows) -> OpenTable
     columns = list(first[1])
     if not columns:
         raise InputError(f'{path}, line {first[0]}: the first object is empty; expected keys such as "text".')
-    return OpenTable(columns, chunked(columns, _rows(first, objects, columns, bad)))
+    return OpenTable(columns, chunked(columns, _rows(chain([first], objects), columns, bad)))
 
 
-def _rows(
-    first: tuple[int, dict], objects: Iterator[tuple[int, dict]], columns: list[str], bad: BadRows
-) -> Iterator[tuple[int, list[str]]]:
+def _rows(objects: Iterable[tuple[int, dict]], columns: list[str], bad: BadRows) -> Iterator[tuple[int, list[str]]]:
     types: dict[str, tuple[str, int]] = {}
-    try:
-        row = _values(first[1], first[0], columns, types, first[0])
-    except Malformed as error:
-        bad.add(first[0], str(error))
-    else:
-        yield first[0], row
+    first = 0
     for line, found in objects:
+        first = first or line
         try:
-            row = _values(found, line, columns, types, first[0])
+            row = _values(found, line, columns, types, first)
         except Malformed as error:
             bad.add(line, str(error))
             continue
@@ -88,12 +83,12 @@ def _list_of_objects(path: Path, head: str, lines: Iterator[str], bad: BadRows) 
     parts, size, most = [head], len(head), longest_list(path)
     for text in lines:
         parts.append(text)
-        if (size := size + len(text)) > most:
+        if (size := size + len(text) + 1) > most:
             raise InputError(
                 f"{path}: this JSON list has more than {most:,} characters; write one object per line (JSON "
                 "Lines), which is read as a stream."
             )
-    whole = "".join(parts)
+    whole = "\n".join(parts)
     parts.clear()
     if "\0" in whole:
         line = whole.count("\n", 0, whole.index("\0")) + 1

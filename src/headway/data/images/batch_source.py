@@ -116,6 +116,7 @@ class ImageBatches(EpochBatches):
         return image_batches(self.held_out, self.held_out_targets, self.how, 2 * self.size, self.each)
 
     def validation_batches(self) -> int:
+        """How many batches ``validation`` gives."""
         return -(-len(self.held_out) // (2 * self.size))
 
     def longest(self) -> tuple[Batch, Batch]:
@@ -123,6 +124,7 @@ class ImageBatches(EpochBatches):
         return self.next(Position())[0], next(self.validation())
 
     def at(self, position: Position) -> np.ndarray:
+        """The numbers of the images in a batch, in the order of the epoch."""
         if self._latest is None or self._latest[0] != position.epoch:
             random = np.random.default_rng([self.seed, position.epoch])
             self._latest = position.epoch, random.permutation(len(self.train))

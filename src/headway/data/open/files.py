@@ -305,24 +305,30 @@ def _fits_cp1252(path: Path) -> bool:
 
 
 def lines(path: Path, encoding: str | None = None, tally: Tally | None = None) -> Iterator[str]:
-    """The lines of a file, each with its line end; only "\\n" ends one.  Raises InputError for one that is too long."""
-    held: list[str] = []
-    number, size = 1, 0
-    for piece in pieces(path, encoding, tally):
-        start = 0
-        while (end := piece.find("\n", start)) >= 0:
-            held.append(piece[start : end + 1])
-            yield "".join(held) if len(held) > 1 else held[0]
-            held.clear()
-            start, number, size = end + 1, number + 1, 0
-        if start < len(piece):
-            held.append(piece[start:])
-            size += len(piece) - start
-            is_list = size > LONGEST_LINE and kind(path) == "jsonl" and held[0].lstrip().startswith("[")
-            if size > (longest_list(path) if is_list else LONGEST_LINE):
-                raise too_long(path, number)
-    if held:
-        yield "".join(held)
+    """The lines of a file without their ends (``split_lines``); a JSON list may be one line."""
+    most = longest_list(path) if kind(path) == "jsonl" else LONGEST_LINE
+    return itertools.chain.from_iterable(split_lines(pieces(path, encoding, tally), path, most))
+
+
+def split_lines(text: Iterable[str], place: object, most: int = LONGEST_LINE) -> Iterator[list[str]]:
+    """The lines of a text in pieces, those that end in a piece at a time; no empty line follows the last.
+
+    Lines end at "\\n" only, so that U+2028 and its like are text; a "\\r" before it is dropped.  Raises InputError,
+    with the place of the text, for a line that is too long; one that begins a list may have ``most`` characters.
+    """
+    number, size, begun = 1, 0, list[str]()
+    for piece in text:
+        first, *rest = piece.split("\n")
+        begun.append(first)
+        size += len(first)
+        if rest:
+            whole = ["".join(begun), *rest[:-1]]
+            yield [line.removesuffix("\r") for line in whole]
+            number, size, begun = number + len(whole), len(rest[-1]), rest[-1:]
+        if size > LONGEST_LINE and (size > most or not begun[0].lstrip().startswith("[")):
+            raise too_long(place, number)
+    if size:
+        yield ["".join(begun).removesuffix("\r")]
 
 
 def too_long(place: object, line: int) -> InputError:

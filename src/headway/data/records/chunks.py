@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 
-from headway.data.open.files import LONGEST_LINE, too_long
+from headway.data.open.files import split_lines
 
 ROWS = 8192
 """Rows of a chunk at most, where rows come one by one."""
@@ -69,21 +69,11 @@ def held(columns: dict[str, list[str]], numbers: Sequence[int]) -> Callable[[], 
 
 
 def line_chunks(column: str, pieces: Iterable[str], place: object = "standard input") -> Iterator[Chunk]:
-    """The lines of a text in pieces, as chunks of one column.
-
-    Lines end at line feeds only; a carriage return before one is dropped, and no empty line follows the last.  Raises
-    InputError, with the place of the text, for a line that is too long.
-    """
-    number, begun = 1, ""
-    for piece in pieces:
-        *lines, begun = (begun + piece).split("\n")
-        if lines:
-            yield Chunk({column: [line.removesuffix("\r") for line in lines]}, range(number, number + len(lines)))
-            number += len(lines)
-        if len(begun) > LONGEST_LINE:
-            raise too_long(place, number)
-    if begun:
-        yield Chunk({column: [begun.removesuffix("\r")]}, range(number, number + 1))
+    """The lines of a text in pieces (``split_lines``), as chunks of one column."""
+    number = 1
+    for lines in split_lines(pieces, place):
+        yield Chunk({column: lines}, range(number, number + len(lines)))
+        number += len(lines)
 
 
 class LineNumbers(Sequence[int]):

@@ -14,15 +14,12 @@ from headway.data.records.label_typing import Merging, apart, composed, suggesti
 from headway.data.records.repeats import group_numbers, text_hashes
 from headway.data.records.rows import SKIP_SHARE, check_policy, check_skipped, shorten
 from headway.data.records.table import Table
-from headway.data.records.text_rows import Growing, TextChecks, TextRows
+from headway.data.records.text_rows import FIRST, Growing, TextChecks, TextRows
 from headway.errors import InputError
 from headway.io.quantities import counted
 
 RARE = 10
 """A class of fewer rows is warned about."""
-
-FIRST = 6
-"""Rows that are kept for messages: one more than a message names."""
 
 BETWEEN = "\x1f"
 """What stands between the cells of several label columns of a row."""

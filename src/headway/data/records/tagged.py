@@ -27,7 +27,8 @@ from headway.data.formats.tags import (
     usual_layout,
 )
 from headway.data.open.detected import Detected
-from headway.data.records.chunks import ROWS, line_chunks
+from headway.data.open.files import split_lines
+from headway.data.records.chunks import ROWS
 from headway.data.records.corpus import Corpus, Source
 from headway.data.records.label_typing import composed
 from headway.data.records.repeats import text_hashes
@@ -202,9 +203,8 @@ def _conll(source: Source, bad: BadRows) -> Iterator[Sentence]:
 
 def _lines(source: Source) -> Iterator[str]:
     """The lines of a file without their ends."""
-    for document in source.open(None):
-        for chunk in line_chunks("", document, source.path):
-            yield from chunk.columns[""]
+    pieces = chain.from_iterable(source.open(None))  # of its one document
+    return chain.from_iterable(split_lines(pieces, source.path))
 
 
 def _layout(source: Source, ending: str) -> Layout:
@@ -230,9 +230,7 @@ def _of_table(
     skipped: list[int] = []
     widened: list[int] = []
     spans = kept = 0
-    cells = ((chunk.columns[name] for name in columns) for chunk in table.chunks())
-    rows = chain.from_iterable(zip(*parts, strict=True) for parts in cells)
-    for index, (text, cell) in enumerate(rows):
+    for index, (text, cell) in enumerate(table.cells(columns, np.arange(len(table)))):
         if not text.strip() and not cell.strip():
             continue
         try:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from headway.data.open.columns import number
-from headway.data.records.chunks import Chunk
 from headway.data.records.repeats import text_hashes
 from headway.data.records.table import Table
 from headway.data.records.text_rows import Found, Growing, TextRows
@@ -42,7 +41,7 @@ class TextPairs(TextRows):
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Both texts of each row, as they are read."""
-        return self.cells  # type: ignore[return-value]
+        return self.cells
 
     @property
     def texts(self) -> Iterator[str]:
@@ -89,35 +88,25 @@ class PairReading:
         self.broken = Found("with a line separator such as U+2028, which counts as text")
         growing, start = Growing(index="q", hashes="q", first="i", second="i", scores="d"), 0
         for chunk in table.chunks():
-            found = self._scores(chunk, scored)
-            rows = self._filled(chunk, columns, found, start)
-            sides = [[chunk.columns[name][row] for row in rows.tolist()] for name in columns]
+            sides = [chunk.columns[name] for name in columns]
+            found = np.fromiter(map(number, chunk.columns[scored] if scored else ()), np.float64)
+            rows = self._filled(sides, found if scored else np.zeros(len(chunk)), start)
+            sides = [[texts[row] for row in rows.tolist()] for texts in sides]
             self._look(sides, start + rows)
-            first, second = ([*map(len, texts)] for texts in sides)
-            growing.add(index=start + rows, hashes=text_hashes(sides[0]), first=first, second=second)
+            growing.add(index=start + rows, hashes=text_hashes(sides[0]))
+            growing.add(first=[*map(len, sides[0])], second=[*map(len, sides[1])])
             growing.add(scores=found[rows] if scored else [])
             start += len(chunk)
         index, hashes, first, second, scores = growing.arrays().values()
         self.pairs = TextPairs(table, columns, index, hashes, np.stack([first, second]), scores if scored else None)
 
-    @staticmethod
-    def _scores(chunk: Chunk, scored: str | None) -> np.ndarray:
-        """The score of each row, not a number where it is none; 0 without scores."""
-        if scored is None:
-            return np.zeros(len(chunk))
-        return np.fromiter(map(number, chunk.columns[scored]), np.float64, len(chunk))
-
-    def _filled(self, chunk: Chunk, columns: tuple[str, str], scores: np.ndarray, start: int) -> np.ndarray:
+    def _filled(self, sides: list[list[str]], scores: np.ndarray, start: int) -> np.ndarray:
         """The numbers of the rows that lack nothing; the others are counted."""
-        blank = [
-            np.fromiter((not text or text.isspace() for text in chunk.columns[name]), bool, len(chunk))
-            for name in columns
-        ]
-        unscored = np.isnan(scores)
-        self.half.add(start + np.flatnonzero(blank[0] ^ blank[1]))
-        self.empty.add(start + np.flatnonzero(blank[0] & blank[1]))
-        self.unscored.add(start + np.flatnonzero(unscored & ~blank[0] & ~blank[1]))
-        return np.flatnonzero(~(blank[0] | blank[1] | unscored))
+        one, other = (np.array([not text or text.isspace() for text in texts], dtype=bool) for texts in sides)
+        unscored = np.isnan(scores) & ~one & ~other
+        for what, found in ((self.half, one ^ other), (self.empty, one & other), (self.unscored, unscored)):
+            what.add(start + np.flatnonzero(found))
+        return np.flatnonzero(~(one | other | unscored))
 
     def _look(self, sides: list[list[str]], rows: np.ndarray) -> None:
         """Look at the texts of some rows, by their numbers in the table."""

@@ -38,8 +38,8 @@ class TextRows(Splittable):
         return map("\n".join, self.cells)
 
     @property
-    def cells(self) -> Iterator[tuple[str, ...]]:
-        """The texts of each row, as they are read."""
+    def cells(self) -> Iterator[Any]:
+        """The texts of each row, as many as there are columns, as they are read."""
         return self.table.cells(self.columns, self.index)
 
     @property
