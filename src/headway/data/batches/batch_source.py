@@ -111,7 +111,7 @@ class TextBatches(HeldOutText):
 
 
 class EpochBatches(BatchSource):
-    """Batches that end with the epoch; the batch at a position has these examples, by number (``at``)."""
+    """Batches that end with the epoch."""
 
     train: Any
     """the examples to train on"""
@@ -175,7 +175,7 @@ class RowBatches(EpochBatches):
         return self.train.longest(self.batch_tokens, self.max_examples), self.held_out.longest(2 * self.batch_tokens)
 
     def at(self, position: Position) -> np.ndarray:
-        """The numbers of the examples in the batch that begins at example ``consumed`` of the epoch."""
+        """The numbers of the examples in a batch, in its order."""
         index = self._batches(position.epoch).get(position.consumed)
         if index is None:
             raise ValueError(f"no batch begins at example {position.consumed} of an epoch; did the data change?")

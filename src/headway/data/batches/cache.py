@@ -95,7 +95,7 @@ def opened(
 ) -> tuple[TokenFile, dict[str, Any]] | None:
     """A file of tokens that was written earlier, and what else is recorded of it.
 
-    None when there is none, and, with a warning, when it is of something else or has changed since it was written.
+    None when there is none, and, with a warning, when it is of something else or has changed.
     """
     record = recorded(tokens_path, facts_path)
     if record is None:
@@ -124,7 +124,7 @@ def opened(
 def written(
     tokens_path: Path, facts_path: Path, facts: dict[str, Any], dtype: np.dtype, parts: Iterable[bytes]
 ) -> TokenFile:
-    """Write a file of tokens, which appears when it is complete, and then the record of it, with these facts."""
+    """Write a file of tokens, which appears when it is complete, and then the record of it."""
     count, sums = written_bytes(tokens_path, parts)
     count //= dtype.itemsize
     with replacing(facts_path) as file:
@@ -133,7 +133,7 @@ def written(
 
 
 def written_bytes(path: Path, parts: Iterable[bytes]) -> tuple[int, np.ndarray]:
-    """Write a file, which appears when it is complete: how many bytes it has, and the checksums of its blocks."""
+    """Write a file, which appears when complete: its size in bytes, and the checksums of its blocks."""
     sums, count = BlockSums(), 0
     with replacing(path) as file:
         for data in parts:
@@ -149,7 +149,7 @@ Part = TypeVar("Part")
 def held_if_small(
     parts: Iterable[Part], size: Callable[[Part], int], most: int
 ) -> tuple[list[Part], Iterator[Part] | None]:
-    """All parts, where their sizes come to ``most`` together at most; else none, and what gives them one by one."""
+    """All parts, if their sizes come to ``most`` at most; else none, and what gives them one by one."""
     rest, held, total = iter(parts), list[Part](), 0
     for part in rest:
         held.append(part)

@@ -1,8 +1,9 @@
-"""Tokens in a file: only the requested part is read into memory, and checked without reading the rest.
+"""Tokens in a file: only the requested part is read into memory, and checked by its checksums.
 
-Checksums are CRC-32 (``zlib.crc32``), which finds every change of up to 32 bits in a row, and misses one in 4e9 of all
-other changes.  A cache is damaged by disks and by accidents, not by attackers, so a cryptographic hash would add
-nothing but time: on one core ``zlib.crc32`` reads 1.6 GB/s where ``hashlib.blake2b`` reads 0.35 GB/s.
+These are CRC-32 (``zlib.crc32``), which finds every change of up to 32 bits in a row, and misses one
+in 4e9 of all other changes.  A cache is damaged by disks and by accidents, not by attackers, so a
+cryptographic hash would add nothing but time: on one core ``zlib.crc32`` reads 1.6 GB/s where
+``hashlib.blake2b`` reads 0.35 GB/s.
 """
 
 import contextlib

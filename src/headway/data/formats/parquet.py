@@ -223,7 +223,7 @@ def text_at(array: Any, row: int, place: str) -> str:
 
 
 def class_name(value: object, names: Sequence[str]) -> Any:
-    """The name of a class, or of each in a list; a number that has none, such as -1, says that there is no class."""
+    """The name of a class, or of each in a list; None for a number that has none, such as -1."""
     if isinstance(value, list):
         return [class_name(one, names) for one in value]
     return names[value] if isinstance(value, int) and 0 <= value < len(names) else None

@@ -29,7 +29,7 @@ COLUMNS = 8
 
 
 class Augmentation:
-    """Shift, rotation, scale, brightness and contrast, in each epoch others; ``strength`` 1 allows the maxima above."""
+    """What is done to ``count`` images in each epoch; ``strength`` 1 allows the maxima above."""
 
     def __init__(self, kind: str, count: int, seed: int, strength: float = 1.0):
         if kind not in AUGMENT:

@@ -79,7 +79,7 @@ class Pixels:
 
 
 def stored(images: Iterable[np.ndarray], size: tuple[int, int]) -> Pixels:
-    """Images (H, W, 3) uint8 of one size; what does not stay in memory is in a file that ends with the process."""
+    """Images (H, W, 3) uint8 of one size; many are in a file that ends with the process."""
     held, many = held_if_small((image.tobytes() for image in images), len, IN_MEMORY)
     if many is None:
         return _all(np.frombuffer(b"".join(held), dtype=np.uint8), size)

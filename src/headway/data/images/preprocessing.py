@@ -126,7 +126,7 @@ ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
 
 @contextlib.contextmanager
 def _opened(file: BinaryIO, path: str | Path) -> Iterator[Any]:
-    """The image in an open file, still packed.  Raises InputError for one that Pillow cannot or must not unpack."""
+    """The image in an open file, still packed.  Raises InputError for one that must not be unpacked."""
     pillow = _pillow("Image")
     try:
         with pillow.open(file, formats=FORMATS) as image:

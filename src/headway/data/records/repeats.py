@@ -51,10 +51,18 @@ def group_numbers(hashes: np.ndarray) -> tuple[np.ndarray, int]:
 
     Takes about 36 bytes for each hash meanwhile.
     """
-    _, first, groups = np.unique(hashes, return_index=True, return_inverse=True)
+    if not len(hashes):
+        return np.zeros(0, dtype=np.int32), 0
+    order = np.argsort(hashes, kind="stable")
+    ordered = hashes[order]
+    new = np.concatenate([[True], ordered[1:] != ordered[:-1]])
+    del ordered
+    first = order[new]
     rank = np.empty(len(first), dtype=np.int32)
     rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
-    return rank[groups], len(first)
+    numbers = np.empty(len(hashes), dtype=np.int32)
+    numbers[order] = rank[np.cumsum(new, dtype=np.int32) - 1]
+    return numbers, len(first)
 
 
 def shared(known: np.ndarray, others: np.ndarray) -> np.ndarray:
