@@ -88,7 +88,7 @@ def _list_of_objects(path: Path, head: str, lines: Iterator[str], bad: BadRows) 
                 f"{path}: this JSON list has more than {most:,} characters; write one object per line (JSON "
                 "Lines), which is read as a stream."
             )
-    whole = "\n".join(parts)
+    whole = "\n".join([*parts, ""])
     parts.clear()
     if "\0" in whole:
         line = whole.count("\n", 0, whole.index("\0")) + 1
