@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import pairwise
 from typing import Self
 
@@ -33,7 +33,8 @@ class Splittable:
 
     def part(self, rows: np.ndarray | slice) -> Self:
         """Some of them, by their numbers here in ascending order."""
-        arrays = {name: value[..., rows] for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        values = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        arrays = {name: value[..., rows] for name, value in values.items() if isinstance(value, np.ndarray)}
         return replace(self, **arrays)  # type: ignore[type-var]
 
     def split(self, seed: int, known: Sequence[int] | np.ndarray = (), most: int | None = None) -> tuple[Self, Self]:
