@@ -30,7 +30,7 @@ from headway.models.size import cache_bytes, forward_flops
 from headway.models.transformer import Decoder, Encoder
 from headway.nn.kernels.attention import attend_oracle
 from headway.nn.masks import attention_mask, source_mask
-from headway.nn.positions import RelativeBias, alibi_slopes, rotate, rotation, sinusoids
+from headway.nn.positions import RelativeBias, alibi_slopes, apply_rope, rope_angles, sinusoids
 from headway.text.train import train_tokenizer
 from headway.training.loop.schedule import SCHEDULES, factor
 
@@ -157,7 +157,7 @@ def positions() -> Figure:
     axes[0, 0].legend(ncols=2, fontsize=8, loc="upper right")
     axes[0, 0].set_ylim(-1.1, 2.0)
     x = torch.ones(1, 1, 1, 32) / 32**0.5
-    turned = rotate(x.expand(1, 1, 160, 32), rotation(torch.arange(160)[None], 32, 10000.0))[0, 0]
+    turned = apply_rope(x.expand(1, 1, 160, 32), *rope_angles(torch.arange(160)[None], 32, 10000.0))[0, 0]
     axes[0, 1].plot(range(160), turned @ turned[0], color=BLUE)
     axes[0, 1].set(title="rotary: q · k of two equal vectors", xlabel="distance (tokens)", ylabel="product")
     for head, slope in enumerate(alibi_slopes(4).tolist()):

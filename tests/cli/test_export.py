@@ -290,7 +290,7 @@ def test_a_full_disk_is_said_of_the_place_that_was_named(lm_run: Path, tmp_path:
     def full(path: Path, write: Callable) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("headway.hub.directory.write_whole", full)
+    monkeypatch.setattr("headway.hub.safe.weights.write_whole", full)
     with pytest.raises(InputError) as raised:
         export(lm_run, tmp_path / "out")
     said = str(raised.value)
@@ -307,7 +307,7 @@ def test_an_error_of_a_full_disk_without_a_number_is_one_too(
     def full(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("headway.hub.directory.save_file", full)
+    monkeypatch.setattr("headway.hub.safe.weights.save_file", full)
     with pytest.raises(InputError) as raised:
         export(lm_run, tmp_path / "out")
     assert str(raised.value).startswith(f"{tmp_path / 'out'}: cannot be written ({error}); ")

@@ -131,9 +131,10 @@ INEXPRESSIBLE = {
     "windows of two sizes": (encoder(window=(3, 5)), "modernbert would change window"),
     "softcap": (encoder(logit_softcap=3.0), "modernbert would change logit_softcap"),
     "pooling": (
-        encoder(lambda c: ClassificationHead(c, 3, pooling="last", norm=True)), "modernbert: its class",
+        encoder(lambda c: ClassificationHead(c, 3, pooling="last", norm=True)),
+        "modernbert: classifier_pooling is 'last'",
     ),
-    "no norm": (encoder(lambda c: ClassificationHead(c, 3)), "a dense layer and a norm"),
+    "no norm": (encoder(lambda c: ClassificationHead(c, 3)), "has dense.weight, norm.weight"),
     "head": (encoder(lambda c: Pooler(c)), "modernbert: it has no Pooler"),
     "wiring": (EncoderDecoder(CONFIG), "t5 would change"),
 }  # fmt: skip

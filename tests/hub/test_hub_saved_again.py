@@ -11,13 +11,13 @@ from torch import nn
 import headway
 from headway import Decoder, Encoder, EncoderDecoder, TransformerConfig
 from headway.errors import InputError
-from headway.hub import directory as hub
 from headway.hub.directory import load_model, save_any
+from headway.hub.safe import weights as stored
 from headway.models.baselines import BaselineConfig
 from headway.models.config import Positions
 from headway.models.heads import ClassificationHead, PoolingHead
 from headway.models.transformer import block
-from headway.models.wirings import wired
+from headway.models.wirings import build_model
 from headway.nn.block import Block
 from headway.nn.positions import PositionEncoding
 
@@ -161,8 +161,8 @@ MODELS = {
     "classifier": classifier,
     "encoder-decoder": lambda: EncoderDecoder(CONFIG.but(positions=Positions("relative"), norm_eps=1e-6)),
     "embedder": lambda: Encoder(ENCODER, PoolingHead("mean")),
-    "lstm": lambda: wired(BaselineConfig("lstm", 97, 24, 2, 31), "encoder-decoder"),
-    "cnn": lambda: wired(BaselineConfig("cnn", 97, 24, 1, 31), "encoder", 3),
+    "lstm": lambda: build_model(BaselineConfig("lstm", 97, 24, 2, 31), "encoder-decoder"),
+    "cnn": lambda: build_model(BaselineConfig("cnn", 97, 24, 1, 31), "encoder", 3),
 }
 
 
@@ -188,7 +188,7 @@ def test_what_is_compared_shares_the_weights_of_the_model(name: str, tmp_path: P
         loaded.append(load_model(*given, **more))
         return loaded[-1]
 
-    monkeypatch.setattr(hub, "load_model", watched)
+    monkeypatch.setattr("headway.hub.directory.load_model", watched)
     save_any(model, tmp_path / "a")
     (again,) = loaded
     here = {p.data_ptr() for p in model.parameters()}
@@ -197,14 +197,14 @@ def test_what_is_compared_shares_the_weights_of_the_model(name: str, tmp_path: P
 
 
 def test_a_weight_that_is_not_what_was_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def damaged(weights: dict[str, torch.Tensor], file: Path, *, write: Any = hub.save_file, **more: Any) -> None:
+    def damaged(weights: dict[str, torch.Tensor], file: Path, *, write: Any = stored.save_file, **more: Any) -> None:
         weights["model.norm.weight"] = weights["model.norm.weight"] + 1e-3
         write(weights, file, **more)
 
     model = Decoder(CONFIG)
     headway.save_model(model, tmp_path / "a")
     before = (tmp_path / "a" / "model.safetensors").read_bytes()
-    monkeypatch.setattr(hub, "save_file", damaged)
+    monkeypatch.setattr(stored, "save_file", damaged)
     with pytest.raises(InputError, match=rf"^{tmp_path}/a/model\.safetensors: .*norm.weight is not what was saved"):
         headway.save_model(model, tmp_path / "a")
     assert (tmp_path / "a" / "model.safetensors").read_bytes() == before

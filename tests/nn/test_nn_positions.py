@@ -12,9 +12,9 @@ from headway.nn.positions import (
     RotaryEncoding,
     alibi_bias,
     alibi_slopes,
+    apply_rope,
     dynamic_base,
-    rotate,
-    rotation,
+    rope_angles,
     sinusoids,
     stretch_linear,
     stretch_llama3,
@@ -47,13 +47,13 @@ def test_rotation_by_hand():
         3.0 * math.cos(3) + 1.0 * math.sin(3),
         4.0 * math.cos(0.3) + 2.0 * math.sin(0.3),
     ]
-    found = rotate(torch.tensor(x).view(1, 1, 1, 4), rotation(torch.tensor([[3]]), 4, 100.0))
+    found = apply_rope(torch.tensor(x).view(1, 1, 1, 4), *rope_angles(torch.tensor([[3]]), 4, 100.0))
     assert found.flatten().tolist() == pytest.approx(expected, abs=1e-6)
 
 
 def test_what_is_past_the_rotated_width_stays():
     x = torch.randn(3, 5, 7, 11)
-    turned = rotate(x, rotation(torch.arange(7)[None], 6, 10000.0))
+    turned = apply_rope(x, *rope_angles(torch.arange(7)[None], 6, 10000.0))
     assert torch.equal(turned[..., 6:], x[..., 6:])
     assert torch.equal(turned[:, :, 0], x[:, :, 0])  # position 0 is not turned
 
@@ -63,7 +63,8 @@ def test_products_of_turned_vectors_depend_on_the_difference_of_positions_alone(
 
     def product(query_position, key_position):
         turned = [
-            rotate(x, rotation(torch.tensor([[p]]), 10, 10000.0)) for x, p in ((q, query_position), (k, key_position))
+            apply_rope(x, *rope_angles(torch.tensor([[p]]), 10, 10000.0))
+            for x, p in ((q, query_position), (k, key_position))
         ]
         return float((turned[0] * turned[1]).sum())
 
@@ -72,9 +73,9 @@ def test_products_of_turned_vectors_depend_on_the_difference_of_positions_alone(
 
 
 def test_rotation_equals_a_complex_product():
-    x, by = torch.randn(3, 2, 5, 6), rotation(torch.arange(5)[None], 6, 10000.0)
+    x, by = torch.randn(3, 2, 5, 6), rope_angles(torch.arange(5)[None], 6, 10000.0)
     expected = torch.complex(x[..., :3], x[..., 3:]) * torch.complex(*by)
-    found = rotate(x, by)
+    found = apply_rope(x, *by)
     torch.testing.assert_close(found, torch.cat([expected.real, expected.imag], dim=-1), atol=1e-6, rtol=0)
 
 
@@ -82,8 +83,8 @@ FREQUENCIES = 1.0 / 100.0 ** (torch.arange(0, 10, 2) / 10)  # base 100, five pai
 
 
 def test_linear_stretching_is_a_division_of_positions():
-    plain = rotation(torch.tensor([[2, 3]]), 10, 100.0)
-    found = rotation(torch.tensor([[8, 12]]), 10, 100.0, lambda f: stretch_linear(f, 4.0))
+    plain = rope_angles(torch.tensor([[2, 3]]), 10, 100.0)
+    found = rope_angles(torch.tensor([[8, 12]]), 10, 100.0, lambda f: stretch_linear(f, 4.0))
     for part, expected in zip(found, plain, strict=True):
         torch.testing.assert_close(part, expected, atol=1e-6, rtol=0)
 
@@ -106,7 +107,7 @@ def test_yarn_stretching_by_hand():
 
 
 def test_a_size_multiplies_both():
-    plain, found = rotation(torch.tensor([[3]]), 4, 100.0), rotation(torch.tensor([[3]]), 4, 100.0, size=1.5)
+    plain, found = rope_angles(torch.tensor([[3]]), 4, 100.0), rope_angles(torch.tensor([[3]]), 4, 100.0, size=1.5)
     assert all(torch.equal(part, 1.5 * other) for part, other in zip(found, plain, strict=True))
 
 
@@ -173,5 +174,5 @@ def test_an_encoding_tells_nothing_unless_it_says_so():
 
 def test_rotary_layers_with_a_window_have_a_base_of_their_own():
     encoding, at, x = RotaryEncoding(10, 1009.0, window_base=101.0), torch.arange(7)[None], torch.randn(3, 5, 7, 11)
-    assert torch.equal(encoding.rotation(at, None)(x), rotate(x, rotation(at, 10, 1009.0)))
-    assert torch.equal(encoding.rotation(at, 4)(x), rotate(x, rotation(at, 10, 101.0)))
+    assert torch.equal(encoding.rotation(at, None)(x), apply_rope(x, *rope_angles(at, 10, 1009.0)))
+    assert torch.equal(encoding.rotation(at, 4)(x), apply_rope(x, *rope_angles(at, 10, 101.0)))

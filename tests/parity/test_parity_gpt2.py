@@ -144,9 +144,15 @@ CONFIG = TransformerConfig(
 )  # fmt: skip
 HEADS = {
     "classes": (lambda c: ClassificationHead(c, C, pooling="last", dense=False, out_bias=False), None),
-    "the first token": (lambda c: ClassificationHead(c, C, pooling="first", dense=False, out_bias=False), "one matrix"),
-    "a bias": (lambda c: ClassificationHead(c, C, pooling="last", dense=False), "without a bias"),
-    "a dense layer": (lambda c: ClassificationHead(c, C, pooling="last", out_bias=False), "one matrix"),
+    "the first token": (
+        lambda c: ClassificationHead(c, C, pooling="first", dense=False, out_bias=False),
+        "pooling last, not first",
+    ),
+    "a bias": (lambda c: ClassificationHead(c, C, pooling="last", dense=False), "out.weight, not out.weight, out.bias"),
+    "a dense layer": (
+        lambda c: ClassificationHead(c, C, pooling="last", out_bias=False),
+        "out.weight, not dense.weight, out.weight",
+    ),
     "pooling": (lambda c: PoolingHead(), "it has no PoolingHead"),
 }
 

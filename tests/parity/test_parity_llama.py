@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file
 from headway.generation.decode import decode
 from headway.generation.sampling import Sampling
 from headway.hub.directory import load_model, save_model
-from headway.hub.families.rope import read_rope
+from headway.hub.families.entries import read_rope
 from headway.models.config import Positions, RopeScaling
 
 NO_IDS = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))

@@ -14,7 +14,7 @@ from headway.hub.own_format import load_own, save_own
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
-from headway.models.wirings import wired
+from headway.models.wirings import build_model
 from headway.science.contest import HEADS, PARTS
 from headway.training.options import TrainOptions
 from headway.training.sizing.architecture import FIELDS, architecture, built, read_overrides
@@ -76,7 +76,7 @@ def made(model: Any) -> Any:
 
 @pytest.mark.parametrize("wiring", ["decoder", "encoder", "encoder-decoder"])
 def test_our_own_format_gives_the_model_back(wiring: str, tmp_path: Path):
-    model = made(wired(ODD, wiring, 5 if wiring == "encoder" else None))
+    model = made(build_model(ODD, wiring, 5 if wiring == "encoder" else None))
     save_own(model, tmp_path, {"eos_token_id": 3})
     again = load_model(tmp_path)
     assert type(again) is type(model) and again.config == model.config and not again.training
@@ -176,7 +176,7 @@ def test_all_fields_are_read():
         "bias": ("qkv", "out"), "window": None, "logit_softcap": 2.5,
     }  # fmt: skip
     assert set(FIELDS) < {field for field in TransformerConfig.__dataclass_fields__}
-    assert max(HEADS) == 8 and isinstance(wired(ODD, "encoder", 3), Encoder)
+    assert max(HEADS) == 8 and isinstance(build_model(ODD, "encoder", 3), Encoder)
 
 
 def test_a_run_of_own_format_is_gone_on_from_and_not_exported(corpus: Path, tmp_path: Path):

@@ -51,7 +51,7 @@ def build(
     not finite, and when the model takes more memory than is free.
     """
     try:
-        names = _names(stored.names, family, theirs)
+        names = _names(stored, family, theirs)
         with torch.device("meta"), ShapesAlone():
             model = family.build(theirs, names.keys())
             shapes = {name: partial(torch.empty, stored.shape(key), device="meta") for name, key in names.items()}
@@ -120,7 +120,7 @@ def _too_large(error: Exception) -> str:
 
 def _in_their_words(message: str, family: Family) -> str:
     """A message about our configuration, with our field names replaced by the file's."""
-    for key, (field, _) in family.SAME.items():
+    for key, (field, _) in family.FIELDS.items():
         message = re.sub(rf"\b{field}\b", key, message)
     return message
 

@@ -9,22 +9,21 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.hub.build_model import Damaged, build, one_line, own_weights
-from headway.hub.families import FAMILIES
-from headway.hub.families.family import Family, Json
+from headway.hub.families import FAMILIES, family_named
+from headway.hub.families.entries import Json
+from headway.hub.families.family import Family
 from headway.hub.kept_entries import CONFIG, GENERATION, entries_to_write, kept_entries
 from headway.hub.name_table import write_weights
 from headway.hub.own_format import OF_A_TASK, TYPES, Build, load_of_a_task, load_own, save_own
 from headway.hub.safe.config_file import read_config
-from headway.hub.safe.weights import FILE, open_weights
+from headway.hub.safe.weights import FILE, open_weights, save_weights
 from headway.hub.sentence_transformers import MODULES, add_modules, head_entries, without_modules, write_modules
-from headway.io.atomic_write import write_json, write_whole
+from headway.io.atomic_write import checked_files, write_json
 from headway.io.regular_file import inside
-from headway.io.staged_directory import checked_files
 from headway.io.strict_json import read_object
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
@@ -84,9 +83,12 @@ def load_model(
         if like is None:  # else the whole answers are compared
             check_answer(own, theirs.get("answer"), str(directory))
         return own
-    family = _family(theirs, directory)
+    try:
+        family = family_named(theirs.get("model_type"))
+    except ValueError as error:
+        raise InputError(f"{directory / CONFIG}: {error}") from None
     with open_weights(directory, allow_pickle=allow_pickle) as stored:
-        model: Any = build(family, theirs, stored, directory / "config.json", precision, like)
+        model: Any = build(family, theirs, stored, directory / CONFIG, precision, like)
     model.family = family.model_type  # type: ignore[assignment]  # to save it as the same family, of several possible
     model.kept = kept_entries(directory, theirs, family)  # type: ignore[assignment]
     add_modules(model, directory, theirs)
@@ -161,7 +163,7 @@ def _save_family(model: nn.Module, directory: Path, entries: Json) -> None:
     family, theirs, files = _described(model, head, entries)
     weights = family_weights(model, family, theirs)
     _write_files(directory, files)
-    write_whole(directory / FILE, lambda file: save_file(weights, file, metadata={"format": "pt"}))
+    save_weights(directory / FILE, weights)
     write_modules(directory, model, head)
 
 
@@ -276,15 +278,6 @@ def check_reads_text(model: nn.Module, directory: Path) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file of a model directory.  Raises InputError naming the file."""
     return read_object(inside(path.parent, path.name), advice=f"expected a model directory with {path.name}")
-
-
-def _family(theirs: dict[str, Any], directory: Path) -> Family:
-    kind = theirs.get("model_type")
-    for family in FAMILIES:
-        if family.model_type == kind:
-            return family
-    known = ", ".join(family.model_type for family in FAMILIES)
-    raise InputError(f"{directory / 'config.json'}: model_type {kind!r} is not one of {known}")
 
 
 def _changed(one: TransformerConfig, other: TransformerConfig) -> list[str]:

@@ -1,4 +1,4 @@
-"""Fingerprints of model directories, to tell whether they still hold the same model."""
+"""Whether a directory still holds the same model: fingerprints, and the record of an export."""
 
 import hashlib
 import json
@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from headway.errors import InputError
-from headway.io.digest import add_file
+from headway.io.digest import add_file, changed_file
 from headway.io.regular_file import open_regular
+from headway.io.strict_json import read_object
 
 SAMPLE = 4096
 """Bytes read from each tensor."""
@@ -66,3 +67,23 @@ def _add_weights(digest: "hashlib._Hash", file: BinaryIO) -> None:
     for start, end in sorted(places):
         file.seek(8 + size + start)
         digest.update(file.read(min(SAMPLE, end - start)))
+
+
+RECORD = "headway_export.json"
+"""The record of an export: its source, files and check.  It marks an earlier export, which may be replaced."""
+
+
+def check_record(directory: Path) -> None:
+    """Raise InputError for an export whose files are not those of its record; the card is anybody's to change."""
+    path = directory / RECORD
+    if not path.is_file():
+        return
+    told = read_object(path).get("files")
+    weights = {file.name for file in directory.glob("*.safetensors")}
+    if not isinstance(told, dict) or not weights <= set(told):
+        raise InputError(f"{path}: is damaged; export the model again.")
+    if (found := changed_file(directory, {name: told[name] for name in told if not name.endswith(".md")})) is not None:
+        raise InputError(
+            f"{found}: has changed since it was exported (its SHA-256 differs); export the model again, or delete "
+            f"{path} if the change is yours."
+        )

@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import nn
 
-from headway.hub.families.family import Family, Json
+from headway.hub.families.entries import Json
+from headway.hub.families.family import Family
 from headway.io.strict_json import read_object
 
 CONFIG, GENERATION = "config.json", "generation_config.json"

@@ -7,7 +7,7 @@ reverses. "{i}" stands for the layer number.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -35,26 +35,63 @@ class Row:
 
     def at(self, layer: int) -> "Row":
         """The row for one layer."""
-        parts = tuple(Part(p.name.replace("{i}", str(layer)), p.read, p.write) for p in self.theirs)
+        parts = tuple(replace(part, name=part.name.replace("{i}", str(layer))) for part in self.theirs)
         return Row(self.ours.replace("{i}", str(layer)), parts)
 
 
+Names = Mapping[str, "str | Part | tuple[str | Part, ...]"]
+"""Our modules -> theirs, or the several that are stacked in it; a name with .weight or .bias is of a parameter."""
+
+
+def within(ours: str, theirs: str, names: Names) -> dict[str, tuple[Part, ...]]:
+    """The table of modules inside two others: one of ours and one of theirs, each with its dot."""
+    found = {}
+    for name, parts in names.items():
+        several = parts if isinstance(parts, tuple) else (parts,)
+        known = (Part(part) if isinstance(part, str) else part for part in several)
+        found[ours + name] = tuple(replace(part, name=theirs + part.name) for part in known)
+    return found
+
+
+def each(name: str, *words: str) -> tuple[str, ...]:
+    """Names with each of the words in place of {}."""
+    return tuple(name.replace("{}", word) for word in words)
+
+
+def name_rows(names: Names) -> list[Row]:
+    """The rows of a table: for each module one for its weight and one for its bias; missing ones are skipped."""
+    rows = []
+    for ours, parts in within("", "", names).items():
+        if ours.endswith((".weight", ".bias")):
+            rows.append(Row(ours, parts))
+        else:
+            for kind in ("weight", "bias"):
+                rows.append(Row(f"{ours}.{kind}", tuple(replace(part, name=f"{part.name}.{kind}") for part in parts)))
+    return rows
+
+
 def row(ours: str, *theirs: str | Part) -> Row:
-    return Row(ours, tuple(Part(name) if isinstance(name, str) else name for name in theirs))
+    """The row of one of our parameters."""
+    return Row(ours, within("", "", {ours: theirs})[ours])
 
 
 def layers(*pairs: tuple[str, str]) -> list[Row]:
-    """Rows for the weight and the bias of each pair of modules, ours and theirs; missing ones are skipped."""
-    return [row(f"{ours}.{kind}", f"{theirs}.{kind}") for ours, theirs in pairs for kind in ("weight", "bias")]
+    """The rows for pairs of modules, ours and theirs."""
+    return name_rows(dict(pairs))
 
 
 def stacked(ours: str, *theirs: str) -> list[Row]:
-    """Rows for the weight and the bias of one of our modules that stacks several of theirs."""
-    return [row(f"{ours}.{kind}", *(f"{name}.{kind}" for name in theirs)) for kind in ("weight", "bias")]
+    """The rows for one of our modules that stacks several of theirs."""
+    return name_rows({ours: theirs})
 
 
-def transposed(name: str) -> Part:
-    return Part(name, lambda tensor, _: tensor.T, lambda tensor, _: tensor.T)
+def by_columns(name: str) -> Part:
+    """A matrix that is stored (input, output); its bias is a vector."""
+    return Part(name, _turned, _turned)
+
+
+def _turned(tensor: Tensor, _: TransformerConfig) -> Tensor:
+    return tensor.T if tensor.dim() == 2 else tensor
 
 
 def scaled(name: str, factor: Callable[[TransformerConfig], float]) -> Part:

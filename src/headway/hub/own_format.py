@@ -12,20 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from headway.errors import InputError
 from headway.hub.build_model import UNBUILDABLE, ShapesAlone, own_weights, put, shared
-from headway.hub.safe.weights import FILE, Weights, open_weights
-from headway.io.atomic_write import write_json, write_whole
+from headway.hub.safe.weights import FILE, Weights, open_weights, save_weights
+from headway.io.atomic_write import write_json
 from headway.io.memory import check_fits
 from headway.models.baselines import KINDS, BaselineConfig
 from headway.models.config import TransformerConfig
 from headway.models.heads import Gives, gives, n_outputs
 from headway.models.own import OwnConfig
 from headway.models.short_answer import kept_answer
-from headway.models.wirings import wired, wiring_name
+from headway.models.wirings import build_model, wiring_name
 
 PREFIX = "headway-"
 TRANSFORMER = "headway-transformer"
@@ -52,17 +51,17 @@ def save_own(model: nn.Module, directory: Path, entries: dict[str, Any]) -> None
         written = {"model_type": kind, "wiring": wiring, "num_labels": classes, **asdict(config)}
     weights = {name: weight.detach().cpu().contiguous() for name, weight in own_weights(model).items()}
     write_json(directory / "config.json", {**written, **entries, "dtype": "float32"})
-    write_whole(directory / FILE, lambda file: save_file(weights, file, metadata={"format": "pt"}))
+    save_weights(directory / FILE, weights)
 
 
 def described(model: Any) -> tuple[TransformerConfig | BaselineConfig, str, int | None]:
-    """(configuration, wiring, number of classes), from which ``wired`` builds such a model.  Raises ValueError."""
+    """(configuration, wiring, number of classes), from which ``build_model`` builds it.  Raises ValueError."""
     wiring = wiring_name(model)
     if wiring is None:
         raise ValueError(f"{type(model).__name__} is not a model of Headway")
     classes = n_outputs(model) or None if wiring == "encoder" else None
     with torch.device("meta"):
-        plain: Any = wired(model.config, wiring, classes)
+        plain: Any = build_model(model.config, wiring, classes)
     same = _shapes(plain) == _shapes(model)
     if same and gives(model) is Gives.ROW:
         parts = ("pooling", "activation", "normalise")
@@ -81,22 +80,21 @@ def load_own(directory: Path, theirs: dict[str, Any], like: nn.Module | None = N
 
     Raises InputError naming what is wrong.
     """
-    path = directory / "config.json"
     with open_weights(directory) as stored:
         try:
             config, classes = _config(theirs), theirs["num_labels"]
-            if config.n_layers > len(stored.names):
-                raise ValueError(f"n_layers is {config.n_layers}, but there are {len(stored.names)} weights")
+            if config.n_layers > len(stored):
+                raise ValueError(f"n_layers is {config.n_layers}, but there are {len(stored)} weights")
             if classes is not None and (not isinstance(classes, int) or isinstance(classes, bool)):
                 raise ValueError(f"num_labels is {classes!r}, expected a number")
             with torch.device("meta"):
-                expected = _shapes(wired(config, theirs["wiring"], classes))
+                plain = build_model(config, theirs["wiring"], classes)
         except UNBUILDABLE as error:
             problem = f"{error} is missing or unknown" if isinstance(error, KeyError) else str(error).split("\n")[0]
-            raise InputError(f"{path}: {problem}.") from None
-        _check(stored, expected, directory, like)
+            raise InputError(f"{directory / 'config.json'}: {problem}.") from None
+        _check(stored, plain, directory, like)
         with ShapesAlone():
-            model = wired(config, theirs["wiring"], classes)
+            model = build_model(config, theirs["wiring"], classes)
         return _filled(model, stored, like)
 
 
@@ -106,7 +104,7 @@ def load_of_a_task(
     """The model of ``config.json`` (``theirs``) that ``build`` makes, in eval mode.  Raises InputError."""
     path = directory / "config.json"
     try:
-        config = OwnConfig.from_dict({key: theirs[key] for key in (field.name for field in fields(OwnConfig))})
+        config = OwnConfig.from_dict({field.name: theirs[field.name] for field in fields(OwnConfig)})
     except (ValueError, KeyError) as error:
         raise InputError(f"{path}: {f'{error} is missing' if isinstance(error, KeyError) else error}.") from None
     if build is None:
@@ -119,20 +117,20 @@ def load_of_a_task(
         if like is not None:
             torch.manual_seed(OTHER_SEED)
         model = build(config)
-        _check(stored, _shapes(model), directory, like)
+        _check(stored, model, directory, like)
         return _filled(model, stored, like)
 
 
-def _check(stored: Weights, expected: dict[str, list[int]], directory: Path, like: nn.Module | None) -> None:
-    """Raise InputError for weights of other names or shapes than the expected ones, or too large for the memory."""
-    found = {name: list(stored.shape(name)) for name in stored.names}
+def _check(stored: Weights, model: nn.Module, directory: Path, like: nn.Module | None) -> None:
+    """Raise InputError for weights of other names or shapes than the model's, or too large for the memory."""
+    found, expected = {name: list(stored.shape(name)) for name in stored}, _shapes(model)
     if found != expected:
         wrong = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
         raise InputError(
             f"{stored.source}: does not fit config.json in {', '.join(wrong[:5])}{', ...' * (len(wrong) > 5)}; "
             "get both from the same run."
         )
-    for name in stored.names:
+    for name in stored:
         stored.check_weight(name)
     if like is None:
         check_fits(4 * sum(math.prod(shape) for shape in expected.values()), f"{directory}: the model")

@@ -4,18 +4,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from headway.errors import InputError
 from headway.hub.directory import read_json
-from headway.io.atomic_write import write_json
-from headway.io.staged_directory import checked_files
-from headway.models.config import check_field, is_number, is_whole
+from headway.io.atomic_write import checked_files, write_json
+from headway.models.config import check_field, check_number, check_types, is_number, is_whole
 
 FILE = "preprocessor_config.json"
-FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
+Filter = Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"]
+FILTERS = get_args(Filter)
 """Pillow's filters for resizing, in the order of their numbers in the file."""
 REFUSED = ("do_center_crop", "do_pad")
+SWITCHES = ("do_resize", "do_rescale", "do_normalize")
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class ImagePreprocessor:
 
     size: tuple[int, int] = (224, 224)
     """height and width in pixels"""
-    resample: Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"] = "bilinear"
+    resample: Filter = "bilinear"
     """the filter for resizing"""
     rescale_factor: float = 1 / 255
     """the factor of the pixel values"""
@@ -40,15 +41,12 @@ class ImagePreprocessor:
 
     def __post_init__(self) -> None:
         check = partial(check_field, self)
+        check_types(self)
         sides = isinstance(self.size, tuple) and len(self.size) == 2
         check(sides and all(is_whole(side, 1) for side in self.size), "size", "two whole numbers ≥ 1")
-        check(self.resample in FILTERS, "resample", "one of " + ", ".join(FILTERS))
-        check(is_number(self.rescale_factor) and self.rescale_factor > 0, "rescale_factor", "a number above 0")
-        for name, holds in (("mean", lambda _: True), ("std", lambda value: value > 0)):
-            check(_three(getattr(self, name), holds), name, "three numbers" + " above 0" * (name == "std"))
-        check(self.channel_order in ("rgb", "bgr"), "channel_order", "rgb or bgr")
-        for name in ("do_resize", "do_rescale", "do_normalize"):
-            check(isinstance(getattr(self, name), bool), name, "True or False")
+        check_number(self, "rescale_factor")
+        check(_three(self.mean), "mean", "three numbers")
+        check(_three(self.std) and min(self.std) > 0, "std", "three numbers above 0")
 
 
 def load_preprocessor(directory: str | Path) -> ImagePreprocessor:
@@ -59,18 +57,10 @@ def load_preprocessor(directory: str | Path) -> ImagePreprocessor:
         for name in REFUSED:
             if theirs.get(name):
                 raise ValueError(f"{name} is true, which is not supported")
-        known: dict[str, Any] = {
-            name: theirs[name] for name in ("do_resize", "do_rescale", "do_normalize") if name in theirs
-        }
-        if theirs.get("rescale_factor") is not None:
-            known["rescale_factor"] = theirs["rescale_factor"]
-        for ours, name in (("mean", "image_mean"), ("std", "image_std")):
+        known: dict[str, Any] = {name: theirs[name] for name in SWITCHES if name in theirs}
+        for ours, (name, read, _) in ENTRIES.items():
             if theirs.get(name) is not None:
-                known[ours] = _each(theirs[name])
-        if theirs.get("size") is not None:
-            known["size"] = _size(theirs["size"])
-        if theirs.get("resample") is not None:
-            known["resample"] = _filter(theirs["resample"])
+                known[ours] = read(theirs[name])
         return ImagePreprocessor(**known, channel_order="bgr" if theirs.get("do_flip_channel_order") else "rgb")
     except (ValueError, TypeError) as error:
         raise InputError(f"{path}: {error}") from None
@@ -99,18 +89,10 @@ def save_preprocessor(preprocessor: ImagePreprocessor, directory: str | Path) ->
     """
     if preprocessor.channel_order != "rgb":
         raise ValueError(f"channel_order is {preprocessor.channel_order!r}, but ViTImageProcessor supports only rgb")
-    height, width = preprocessor.size
     entries = {
-        "image_processor_type": "ViTImageProcessor",
-        "do_convert_rgb": True,
-        "do_resize": preprocessor.do_resize,
-        "size": {"height": height, "width": width},
-        "resample": FILTERS.index(preprocessor.resample),
-        "do_rescale": preprocessor.do_rescale,
-        "rescale_factor": preprocessor.rescale_factor,
-        "do_normalize": preprocessor.do_normalize,
-        "image_mean": list(preprocessor.mean),
-        "image_std": list(preprocessor.std),
+        **{"image_processor_type": "ViTImageProcessor", "do_convert_rgb": True},
+        **{name: getattr(preprocessor, name) for name in SWITCHES},
+        **{name: write(getattr(preprocessor, ours)) for ours, (name, _, write) in ENTRIES.items()},
     }
     with checked_files(Path(directory)) as staged:
         write_json(staged / FILE, entries)
@@ -137,5 +119,15 @@ def _each(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else (value,) * 3
 
 
-def _three(value: Any, holds: Callable[[float], bool]) -> bool:
-    return isinstance(value, tuple) and len(value) == 3 and all(is_number(each) and holds(each) for each in value)
+def _three(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 3 and all(is_number(each) for each in value)
+
+
+ENTRIES: dict[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "size": ("size", _size, lambda size: dict(zip(("height", "width"), size, strict=True))),
+    "resample": ("resample", _filter, FILTERS.index),
+    "rescale_factor": ("rescale_factor", lambda factor: factor, lambda factor: factor),
+    "mean": ("image_mean", _each, list),
+    "std": ("image_std", _each, list),
+}
+"""Our settings -> their key, and what reads and writes its value."""

@@ -19,13 +19,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import nn
 
 from headway.errors import InputError, shown
-from headway.hub.families.family import Json, class_names
-from headway.hub.safe.safetensors_file import SafetensorsFile
-from headway.io.atomic_write import write_json, write_whole
+from headway.hub.families.entries import Json, class_names
+from headway.hub.safe.weights import FILE, open_file, save_weights
+from headway.io.atomic_write import write_json
 from headway.io.regular_file import inside
 from headway.io.strict_json import parse_object, read_object, read_text
 from headway.models.config import TransformerConfig
@@ -272,17 +271,14 @@ def _read_dense(directory: Path, folder: str, width: int) -> tuple[Linear, str |
         raise InputError(f"{path}: out_features: found {shown(outputs)}, expected a number from 1 to {WIDEST}")
     if not isinstance(bias, bool):
         raise InputError(f"{path}: bias: found {shown(bias)}, expected true or false")
-    file = SafetensorsFile(inside(directory, f"{folder}/model.safetensors"))
-    try:
-        expected = {"linear.weight": (outputs, width), **({"linear.bias": (outputs,)} if bias else {})}
-        shapes = {name: entry.shape for name, entry in file.entries.items()}
+    expected = {"linear.weight": (outputs, width), **({"linear.bias": (outputs,)} if bias else {})}
+    with open_file(directory, f"{folder}/{FILE}") as stored:
+        shapes = {name: stored.shape(name) for name in stored}
         if shapes != expected:
-            raise InputError(f"{file.path}: found {shown(shapes)}, expected {expected}")
-        weights: dict[str, Tensor] = {name: file.weight(name) for name in expected}
-    finally:
-        file.close()
+            raise InputError(f"{stored.source}: found {shown(shapes)}, expected {expected}")
+        weights = {name.removeprefix("linear."): stored.weight(name) for name in expected}
     dense = Linear(width, outputs, bias=bias, device="meta")
-    dense.load_state_dict({name.removeprefix("linear."): value for name, value in weights.items()}, assign=True)
+    dense.load_state_dict(weights, assign=True)
     return dense.requires_grad_(), ACTIVATIONS[kind.rpartition(".")[2]]
 
 
@@ -320,4 +316,4 @@ def _write_dense(folder: Path, dense: nn.Linear, activation: str | None) -> None
     }
     weights = {f"linear.{name}": p.detach().float().contiguous() for name, p in dense.named_parameters()}
     write_json(folder / "config.json", entries)
-    write_whole(folder / "model.safetensors", lambda file: save_file(weights, file, metadata={"format": "pt"}))
+    save_weights(folder / FILE, weights)

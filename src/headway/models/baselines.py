@@ -10,14 +10,14 @@ without changes; its state has ``reorder``, as caches have.
 Letters: B batch, T length (target), S source length, D width, V vocabulary, C classes.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
-from headway.models.config import check_field, from_keys, is_whole
+from headway.models.config import ModelConfig, check_field, check_types
 from headway.models.heads import ClassificationHead, TokenHead, pool
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.additive_attention import AdditiveAttention, AttentionPooling
@@ -29,7 +29,7 @@ KINDS = (*CELLS, "cnn", "bow")
 
 
 @dataclass(frozen=True)
-class BaselineConfig:
+class BaselineConfig(ModelConfig):
     """The architecture of a baseline.  Checked on construction: an impossible value raises ValueError."""
 
     kind: str
@@ -55,11 +55,9 @@ class BaselineConfig:
     def __post_init__(self) -> None:
         check = partial(check_field, self)
         check(self.kind in KINDS, "kind", "one of " + ", ".join(KINDS))
-        for name in ("vocab_size", "d_model", "n_layers", "max_length"):
-            check(is_whole(getattr(self, name), 1), name, "a whole number ≥ 1")
+        check_types(self)
         check(self.recurrent or self.n_layers == 1, "n_layers", f"1 for {self.kind}")
         check(not self.recurrent or self.d_model % 2 == 0, "d_model", "even: each direction gets half of it")
-        check(isinstance(self.tied, bool), "tied", "True or False")
         known = isinstance(self.dropout, int | float) and 0 <= self.dropout < 1
         check(known, "dropout", "a number from 0 to below 1")
         whole = isinstance(self.widths, tuple) and all(isinstance(w, int) and 1 <= w <= 64 for w in self.widths)
@@ -76,16 +74,9 @@ class BaselineConfig:
         """What the model is, for messages."""
         return f"a baseline ({self.kind})"
 
-    def but(self, **changes: Any) -> "BaselineConfig":
-        """A copy with some fields changed; unknown names raise TypeError."""
-        return replace(self, **changes)
-
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "BaselineConfig":
-        """Build from a dict as ``dataclasses.asdict`` makes it; an unknown key raises ValueError."""
-        values = {**values, "widths": tuple(values.get("widths", cls.widths))}
-        found: BaselineConfig = from_keys(cls, values, "the configuration")
-        return found
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        return super().from_dict({**values, "widths": tuple(values.get("widths", cls.widths))})
 
 
 class TokenVectors(nn.Module):

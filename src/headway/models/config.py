@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin
 
 from headway.nn.activations import ACTIVATIONS
 
@@ -14,7 +14,7 @@ class RopeScaling:
 
     "linear" divides every frequency by ``factor`` (Chen et al. 2023).  "llama3" (Llama 3.1) and "yarn" (Peng et al.
     2023) keep the fast pairs and divide the slow ones.  "dynamic" (dynamic NTK) raises the base with the length of each
-    text past ``original_length``; the formulas are in nn.positions.stretch.
+    text past ``original_length``; the formulas are in nn.positions.rotary.
 
     Under "dynamic" the frequencies depend on the number of tokens read, and keys in a state keep the rotation they got
     when they were read.  Cached and uncached logits therefore agree up to ``original_length`` tokens, as everywhere,
@@ -38,15 +38,11 @@ class RopeScaling:
     KINDS: ClassVar[tuple[str, ...]] = ("linear", "dynamic", "yarn", "llama3")
 
     def __post_init__(self) -> None:
-        check = partial(check_field, self)
-        check(self.kind in self.KINDS, "kind", "one of " + ", ".join(self.KINDS))
+        check_types(self)
         for name in ("factor", "slow", "size"):
-            value = getattr(self, name)
-            check(is_number(value) and 0 < value < math.inf, name, "a number above 0")
-        check(is_whole(self.original_length, 1), "original_length", "a whole number ≥ 1")
+            check_number(self, name)
         above = is_number(self.fast) and self.slow < self.fast < math.inf
-        check(above, "fast", f"a number above slow = {self.slow}")
-        check(isinstance(self.whole, bool), "whole", "True or False")
+        check_field(self, above, "fast", f"a number above slow = {self.slow}")
 
 
 @dataclass(frozen=True)
@@ -74,20 +70,18 @@ class Positions:
     KINDS: ClassVar[tuple[str, ...]] = ("sinusoidal", "learned", "rotary", "alibi", "relative", "none")
 
     def __post_init__(self) -> None:
-        check = partial(check_field, self)
         if self.kind not in self.KINDS:
             raise ValueError(f"positions is {self.kind!r}, but must be one of {', '.join(self.KINDS)}")
-        check(is_number(self.base) and self.base > 1, "base", "a number above 1")
-        local = self.base if self.window_base is None else self.window_base
-        check(is_number(local) and local > 1, "window_base", "a number above 1, or None")
-        check(is_number(self.fraction) and 0 < self.fraction <= 1, "fraction", "a number above 0, up to 1")
-        check(self.scaling is None or isinstance(self.scaling, RopeScaling), "scaling", "a RopeScaling, or None")
-        check(is_whole(self.buckets, 4) and self.buckets % 2 == 0, "buckets", "an even number ≥ 4")
+        check_types(self, start=0, buckets=4)
+        for name in ("base", "window_base"):
+            check_number(self, name, above=1)
+        check_number(self, "fraction", up_to=1)
+        check_field(
+            self, self.scaling is None or isinstance(self.scaling, RopeScaling), "scaling", "a RopeScaling, or None"
+        )
+        check_field(self, self.buckets % 2 == 0, "buckets", "an even number ≥ 4")
         allowed = f"a whole number above buckets / 2 = {self.buckets // 2}"
-        check(is_whole(self.max_distance, self.buckets // 2 + 1), "max_distance", allowed)
-        check(is_whole(self.start, 0), "start", "a whole number ≥ 0")
-        known = ("interleaved", "halves", "tensor2tensor")
-        check(self.sinusoids in known, "sinusoids", "one of " + ", ".join(known))
+        check_field(self, self.max_distance > self.buckets // 2, "max_distance", allowed)
 
     def layer_base(self, window: int | None) -> float:
         """The rotary base of a layer with that window."""
@@ -98,8 +92,22 @@ LINEAR_BIASES = ("qkv", "out", "ff", "head")
 """The linear layers that may have a bias."""
 
 
+class ModelConfig:
+    """What the configurations of all models have in common, which are dataclasses."""
+
+    def but(self, **changes: Any) -> Self:
+        """A copy with some fields changed; unknown names raise TypeError."""
+        return replace(self, **changes)  # type: ignore[type-var]
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Build from a dict as ``dataclasses.asdict`` makes it; an unknown key raises ValueError."""
+        found: Self = from_keys(cls, values, "the configuration")
+        return found
+
+
 @dataclass(frozen=True)
-class TransformerConfig:
+class TransformerConfig(ModelConfig):
     """The architecture of a Transformer.  Checked on construction: an impossible combination raises ValueError."""
 
     vocab_size: int
@@ -158,23 +166,11 @@ class TransformerConfig:
         if isinstance(self.positions, str):
             object.__setattr__(self, "positions", Positions(self.positions))  # type: ignore[arg-type]
         check(isinstance(self.positions, Positions), "positions", "one of " + ", ".join(Positions.KINDS))
-        check(is_whole(self.vocab_size, 0), "vocab_size", "a whole number ≥ 0")
-        for name in ("d_model", "n_layers", "n_heads", "max_length"):
-            check(is_whole(getattr(self, name), 1), name, "a whole number ≥ 1")
-        for name in ("n_kv_heads", "d_head", "d_ff"):
-            value = getattr(self, name)
-            check(value is None or is_whole(value, 1), name, "a whole number ≥ 1, or None")
-        for name in ("gated", "tied", "embedding_norm", "first_norm", "embedding_scale", "qk_norm"):
-            check(isinstance(getattr(self, name), bool), name, "True or False")
-        check(self.norm in ("layernorm", "rmsnorm"), "norm", "layernorm or rmsnorm")
-        check(self.norm_order in ("pre", "post"), "norm_order", "pre or post")
-        check(self.norm_parameters in ("both", "weight", "none"), "norm_parameters", "both, weight or none")
-        check(is_number(self.norm_eps) and self.norm_eps > 0, "norm_eps", "a number above 0")
+        check_types(self, vocab_size=0, segments=0)
+        check_number(self, "norm_eps")
+        check_number(self, "logit_softcap")
         check(self.activation in ACTIVATIONS, "activation", "one of " + ", ".join(ACTIVATIONS))
         check(is_number(self.dropout) and 0 <= self.dropout < 1, "dropout", "a number from 0 to below 1")
-        check(is_whole(self.segments, 0), "segments", "a whole number ≥ 0")
-        softcap = 1.0 if self.logit_softcap is None else self.logit_softcap
-        check(is_number(softcap) and softcap > 0, "logit_softcap", "a number above 0, or None")
         known = isinstance(self.bias, tuple) and set(self.bias) <= set(LINEAR_BIASES)
         check(known, "bias", "a tuple of any of " + ", ".join(LINEAR_BIASES))
         check(self.n_heads % self.kv_heads == 0, "n_kv_heads", f"a divisor of n_heads = {self.n_heads}")
@@ -225,13 +221,8 @@ class TransformerConfig:
         """The window of one layer, or None when it attends to all keys."""
         return self.window[layer] if isinstance(self.window, tuple) else self.window
 
-    def but(self, **changes: Any) -> "TransformerConfig":
-        """A copy with some fields changed; unknown names raise TypeError."""
-        return replace(self, **changes)
-
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "TransformerConfig":
-        """Build from a dict as ``dataclasses.asdict`` makes it; an unknown key raises ValueError."""
+    def from_dict(cls, values: dict[str, Any]) -> Self:
         values = dict(values)
         if isinstance(values.get("positions"), dict):
             position = dict(values["positions"])
@@ -241,8 +232,7 @@ class TransformerConfig:
         for name in ("bias", "window"):
             if isinstance(values.get(name), list):
                 values[name] = tuple(values[name])
-        found: TransformerConfig = from_keys(cls, values, "the configuration")
-        return found
+        return super().from_dict(values)
 
 
 def from_keys(kind: type, values: dict[str, Any], name: str) -> Any:
@@ -265,3 +255,25 @@ def check_field(config: Any, holds: bool, name: str, allowed: str) -> None:
     """Raise ValueError, with the value of a field and what is ``allowed``, unless the check ``holds``."""
     if not holds:
         raise ValueError(f"{name} is {getattr(config, name)!r}, but must be {allowed}")
+
+
+def check_types(config: Any, **least: int) -> None:
+    """Check the fields that are words, switches or whole numbers (from 1, or from ``least``) by their annotations."""
+    for field in fields(config):
+        name, kind, value = field.name, field.type, getattr(config, field.name)
+        if get_origin(kind) is Literal:
+            check_field(config, value in get_args(kind), name, "one of " + ", ".join(get_args(kind)))
+        elif kind is bool:
+            check_field(config, isinstance(value, bool), name, "True or False")
+        elif kind in (int, int | None):
+            bound, optional = least.get(name, 1), kind is not int
+            known = is_whole(value, bound) or (optional and value is None)
+            check_field(config, known, name, f"a whole number ≥ {bound}" + ", or None" * optional)
+
+
+def check_number(config: Any, name: str, *, above: float = 0, up_to: float = math.inf) -> None:
+    """Check that a field is a finite number in these bounds, or None where its annotation has that."""
+    value, optional = getattr(config, name), any(f.name == name and f.type == float | None for f in fields(config))
+    known = (is_number(value) and above < value <= up_to and value < math.inf) or (optional and value is None)
+    allowed = f"a number above {above}" + f", up to {up_to}" * (up_to < math.inf) + ", or None" * optional
+    check_field(config, known, name, allowed)

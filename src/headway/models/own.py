@@ -5,12 +5,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from headway.models.config import from_keys
+from headway.models.config import ModelConfig, check_field, check_types
 from headway.models.transformer import Encoder
 
 
 @dataclass(frozen=True)
-class OwnConfig:
+class OwnConfig(ModelConfig):
     """The sizes of a model that only its task can build.  Checked on construction: a wrong value raises ValueError."""
 
     task: str
@@ -26,12 +26,9 @@ class OwnConfig:
     """further sizes, by name"""
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "d_model", "n_layers", "max_length"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} is {value!r}, but must be a whole number ≥ 1")
-        if not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout is {self.dropout!r}, but must be a number from 0 to below 1")
+        check_types(self)
+        known = isinstance(self.dropout, int | float) and 0 <= self.dropout < 1
+        check_field(self, known, "dropout", "a number from 0 to below 1")
         if not isinstance(self.task, str) or not isinstance(self.more, dict):
             raise ValueError("task must be a text, and more a dict")
 
@@ -39,12 +36,6 @@ class OwnConfig:
     def described(self) -> str:
         """What the model is, for messages."""
         return f"the own model of {self.task}"
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "OwnConfig":
-        """Build from a dict as ``dataclasses.asdict`` makes it; an unknown key raises ValueError."""
-        config: OwnConfig = from_keys(cls, values, "the configuration")
-        return config
 
 
 class WithHead(nn.Module):

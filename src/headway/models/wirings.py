@@ -25,7 +25,7 @@ def classification_head(config: TransformerConfig, n_classes: int) -> Classifica
     return ClassificationHead(config, n_classes, norm=True, dropout=config.dropout)
 
 
-def wired(config: Any, wiring: str, n_classes: int | None = None) -> nn.Module:
+def build_model(config: Any, wiring: str, n_classes: int | None = None) -> nn.Module:
     """The model of a TransformerConfig or BaselineConfig; an encoder gets a head if ``n_classes`` is given.
 
     Its weights are as torch makes them; ``initialise`` draws them.  Raises ValueError for an unknown wiring, and for

@@ -82,7 +82,7 @@ class SlotState(State):
         for layer in self.layers:
             layer.make_room(layer.buffers()[0][0], slots, length)
 
-    def beginning(self, slot: int, length: int) -> State:
+    def prefix_state(self, slot: int, length: int) -> State:
         """An ordinary state that has read the first ``length`` tokens of a slot's text, copied."""
         found = State(len(self.layers))
         for slots, layer in zip(self.layers, found.layers, strict=True):

@@ -197,7 +197,7 @@ class Batcher:
                 count += 1
             if count > most:
                 most, best = count, slot
-        return None if best is None else self.state.beginning(best, most)
+        return None if best is None else self.state.prefix_state(best, most)
 
     def _chosen(self, requests: list[Request], logits: Tensor) -> list[tuple[Request, int | None]]:
         """Choose the next token of each of some running requests, and let those leave that are over."""

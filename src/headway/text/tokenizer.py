@@ -11,7 +11,7 @@ import tokenizers
 from tokenizers import AddedToken, processors
 
 from headway.errors import InputError
-from headway.io.staged_directory import checked_files
+from headway.io.atomic_write import checked_files
 from headway.text.backend import Backend, RustBackend
 from headway.text.families.translation import TARGET_CODE, language
 from headway.text.load import load

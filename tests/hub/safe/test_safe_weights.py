@@ -29,14 +29,13 @@ def tensors():
     return found | {"none": torch.zeros(0, 7), "none.either": torch.zeros(7, 0, 3, dtype=torch.int8)}
 
 
-def equal(weights, wanted):
-    """Whether names, shapes, types, bytes and numbers are those that are wanted."""
-    assert set(weights) == set(weights.names) == set(wanted) and len(weights) == len(wanted)
+def check_equal(weights, wanted):
+    """Names, shapes, types and numbers are those that are wanted."""
+    assert set(weights) == set(wanted) and len(weights) == len(wanted)
     for name, tensor in wanted.items():
-        assert weights.shape(name) == tuple(tensor.shape) and weights.dtype(name) == tensor.dtype
-        found = weights.read(name)
+        assert weights.shape(name) == tuple(tensor.shape)
+        found = weights[name]
         assert found.dtype == tensor.dtype and torch.equal(found, tensor)
-    return weights.bytes == sum(tensor.numel() * tensor.element_size() for tensor in wanted.values())
 
 
 def sharded(directory, parts, name="model-{}.safetensors", index="model.safetensors.index.json", save=save_file):
@@ -50,7 +49,7 @@ def sharded(directory, parts, name="model-{}.safetensors", index="model.safetens
 def test_one_file(tmp_path):
     save_file(tensors(), tmp_path / "model.safetensors", metadata={"format": "pt"})
     with open_weights(tmp_path) as weights:
-        assert equal(weights, tensors())
+        check_equal(weights, tensors())
         assert "absent" not in weights
         with pytest.raises(KeyError):
             weights["absent"]
@@ -60,8 +59,9 @@ def test_shards(tmp_path):
     names = sorted(tensors())
     sharded(tmp_path, [{name: tensors()[name] for name in names[first::3]} for first in range(3)])
     with open_weights(tmp_path) as weights:
-        assert equal(weights, tensors())
-        assert weights.path(names[1]) == tmp_path / "model-1.safetensors"
+        check_equal(weights, tensors())
+        with pytest.raises(InputError, match=rf"model-1\.safetensors: {names[1]}: dtype"):
+            weights.check_weight(names[1])
 
 
 def test_the_single_file_is_preferred_to_an_index(tmp_path):
@@ -158,8 +158,9 @@ def test_pickles_are_converted(zipped, tmp_path):
     wanted["learned"] = torch.nn.Parameter(torch.ones(3))
     torch.save(wanted, tmp_path / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
     with open_weights(tmp_path, allow_pickle=True) as weights:
-        assert equal(weights, wanted)
-        assert weights.path("tied") == tmp_path / "pytorch_model.bin"
+        check_equal(weights, wanted)
+        with pytest.raises(InputError, match=r"pytorch_model\.bin: of\.int8: dtype"):
+            weights.check_weight("of.int8")
     assert [path.name for path in tmp_path.iterdir()] == ["pytorch_model.bin"]
 
 
@@ -168,7 +169,7 @@ def test_shards_of_pickles_are_converted(tmp_path):
     names = {"name": "pytorch_model-{}.bin", "index": "pytorch_model.bin.index.json"}
     sharded(tmp_path, parts, **names, save=torch.save)
     with open_weights(tmp_path, allow_pickle=True) as weights:
-        assert equal(weights, parts[0] | parts[1])
+        check_equal(weights, parts[0] | parts[1])
 
 
 def test_safetensors_are_preferred_to_pickles(tmp_path):
@@ -214,7 +215,7 @@ def test_weights_are_no_whole_numbers(tmp_path):
     save_file(tensors(), tmp_path / "model.safetensors")
     with open_weights(tmp_path) as weights:
         for name in weights:
-            if weights.dtype(name).is_floating_point:
+            if weights[name].is_floating_point():
                 assert weights.weight(name).equal(weights[name].float())
             else:
                 with pytest.raises(InputError, match=f"{name}: dtype: found .*expected one of F64, F32, F16, BF16"):
@@ -237,5 +238,5 @@ def test_a_header_whose_length_looks_like_a_pickle(length: int, tmp_path: Path):
     data = struct.pack("<3f", 2, 3, 5)
     (tmp_path / "model.safetensors").write_bytes(length.to_bytes(8, "little") + header.ljust(length) + data)
     stored = SafetensorsFile(tmp_path / "model.safetensors")
-    assert stored["w"].tolist() == [2, 3, 5]
+    assert stored.read("w").tolist() == [2, 3, 5]
     stored.close()

@@ -11,7 +11,7 @@ import torch
 import headway
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
-from headway.hub.export_record import RECORD
+from headway.hub.fingerprint import RECORD
 from headway.runtime.engines import registry
 from headway.runtime.engines.exported import place_of
 from headway.runtime.engines.registry import ENGINES, SPECS, check_engine

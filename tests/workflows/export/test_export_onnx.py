@@ -26,7 +26,7 @@ from headway.models.config import TransformerConfig
 from headway.models.heads import TokenClassificationHead
 from headway.models.own import OwnConfig
 from headway.models.transformer import Encoder
-from headway.models.wirings import wired
+from headway.models.wirings import build_model
 from headway.runtime.engines.onnxruntime_session import OnnxRuntimeSession
 from headway.text.train import train_tokenizer
 from headway.workflows.export import onnx as target
@@ -230,7 +230,7 @@ def test_tags_are_exported(tmp_path: Path):
 
 
 def test_a_baseline_without_recurrence_is_exported(tmp_path: Path):
-    model = wired(BaselineConfig("cnn", WORDS.vocab_size, 24), "encoder", 3)
+    model = build_model(BaselineConfig("cnn", WORDS.vocab_size, 24), "encoder", 3)
     found = export(saved(initialise_baseline(model, 0), tmp_path / "a"), tmp_path / "b", to="onnx")
     assert found.parity.passed and json.loads((tmp_path / "b" / "config.json").read_text())["num_labels"] == 3
 
@@ -301,7 +301,7 @@ def test_a_tokenizer_with_other_ids_is_noticed(exported: Callable, tmp_path: Pat
 
 
 def test_recurrent_models_are_refused(tmp_path: Path):
-    model = wired(BaselineConfig("lstm", WORDS.vocab_size, 24), "encoder", 3)
+    model = build_model(BaselineConfig("lstm", WORDS.vocab_size, 24), "encoder", 3)
     source = saved(initialise_baseline(model, 0), tmp_path / "a")
     with pytest.raises(InputError, match=r"this is a baseline \(lstm\), and torch's exporter cannot write recurrent"):
         export(source, tmp_path / "b", to="onnx")

@@ -120,7 +120,7 @@ def test_what_peft_reads_otherwise_is_not_left(
     def halved(tensors: dict, file: Path, **words: object) -> None:
         save_file({name: tensor / 2 if "lora_B" in name else tensor for name, tensor in tensors.items()}, file, **words)
 
-    monkeypatch.setattr("headway.workflows.export.peft.save_file", halved)
+    monkeypatch.setattr("headway.hub.safe.weights.save_file", halved)
     run = run_of("llama", corpus, tmp_path, learning_rate=0.02)
     status, _, err = in_process("export", run, "--to", "peft", "--out", tmp_path / "out")
     assert status == 1 and "the answers differ by" in err and not (tmp_path / "out").exists()

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from headway.hub.adapters.merge import DOWN, START, UP
 from headway.hub.build_model import own_weights
 from headway.hub.directory import family_of, model_config
-from headway.hub.families.family import Json
+from headway.hub.families.entries import Json
 from headway.hub.name_table import expand, write_weights
 from headway.models.heads import CLASSES, Gives, gives
 from headway.nn.lora import SCALE

@@ -17,8 +17,7 @@ from headway.errors import InputError, RunFailed
 from headway.hub.adapters.config import is_adapter, read_adapter
 from headway.hub.adapters.merge import write_merged
 from headway.hub.download import ADAPTER, ADAPTER_WEIGHTS, Download, locate
-from headway.hub.export_record import check_record
-from headway.hub.fingerprint import full_fingerprint
+from headway.hub.fingerprint import check_record, full_fingerprint
 from headway.hub.safe.weights import FILE
 from headway.io.atomic_write import temporary, why_not, write_json
 from headway.io.cache_directory import cache_directory

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from headway.errors import InputError
@@ -29,11 +28,9 @@ from headway.hub.fine_tune import for_classification, for_token_classification
 from headway.hub.kept_entries import LABELS
 from headway.hub.name_table import expand
 from headway.hub.preprocessor import FILE as PREPROCESSOR
-from headway.hub.safe.safetensors_file import SafetensorsFile
-from headway.hub.safe.weights import FILE, Weights
+from headway.hub.safe.weights import FILE, Weights, open_file, save_weights
 from headway.hub.sentence_transformers import MODULES, add_modules, without_modules, write_modules
-from headway.io.atomic_write import write_json, write_whole
-from headway.io.regular_file import inside
+from headway.io.atomic_write import write_json
 from headway.io.strict_json import read_object
 from headway.models.heads import CLASSES, Gives, TokenHead, gives, n_outputs
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
@@ -65,7 +62,7 @@ def write_merged(directory: Path, base: Path, out: Path) -> None:
     InputError for what Headway cannot express, and where adapter and base do not fit.
     """
     adapter = read_adapter(directory)
-    with Weights([SafetensorsFile(inside(directory, ADAPTER_WEIGHTS))], directory / ADAPTER_WEIGHTS) as stored:
+    with open_file(directory, ADAPTER_WEIGHTS) as stored:
         model: Any = load_model(base)
         names = _stored_names(model)
         model = _for_task(model, adapter, stored, directory)
@@ -83,7 +80,7 @@ def write_merged(directory: Path, base: Path, out: Path) -> None:
     if drawn and not places:
         raise InputError(f"{directory}: {drawn[0]} is neither in the adapter nor in its base, {base}.")
     save_config(model, out, **_labels(directory, model))
-    write_whole(out / FILE, lambda file: save_file(weights, file, metadata={"format": "pt"}))
+    save_weights(out / FILE, weights)
     write_modules(out, bare, head)
     of_processor = directory if any((directory / name).exists() for name in TOKENIZERS) else base
     if getattr(bare, "patches", None) is None:
@@ -101,7 +98,7 @@ def _stored_names(model: nn.Module) -> set[str]:
 
 def _for_task(model: Any, adapter: AdapterConfig, stored: Weights, directory: Path) -> nn.Module:
     """The base with the head of the adapter's task."""
-    classes = [stored.shape(name)[0] for name in stored.names if name.endswith(OUTPUTS) and len(stored.shape(name)) > 1]
+    classes = [stored.shape(name)[0] for name in stored if name.endswith(OUTPUTS) and len(stored.shape(name)) > 1]
     if adapter.task in CLASSIFIERS and not (classes or gives(model) in CLASSES):
         raise InputError(f"{stored.source}: has no classifier, and task_type {adapter.task} needs one.")
     try:
@@ -134,7 +131,7 @@ def _untie(model: Any, adapter: AdapterConfig, stored: Weights) -> set[str]:
     places = {entry.theirs[0].name for entry in expand(family.rows(theirs), ours)}
     places |= {name for pair in family.copies(theirs).items() for name in pair if places.intersection(pair)}
     short = {name.removeprefix(family.prefix): name for name in places}
-    touched = {key: short.get(f"{_module(key).removeprefix(family.prefix)}.weight") for key in stored.names}
+    touched = {key: short.get(f"{_module(key).removeprefix(family.prefix)}.weight") for key in stored}
     updated = {name for key, name in touched.items() if name and ".lora_" in key}
     changed = {name for name in places if adapter.replaces(name) or name in touched.values()}
     if len(places) < 2 or not changed:
@@ -164,7 +161,7 @@ def _add(
     What the file has of a tied table in the base is for all its ``places``.
     """
     whole = set()
-    for key in sorted(stored.names, key=lambda key: (".lora_" in key, adapter.replaces(key))):  # first the base's own
+    for key in sorted(stored, key=lambda key: (".lora_" in key, adapter.replaces(key))):  # first the base's own
         stored.check_weight(key)
         module, (down, up) = _module(key), OF_TABLE if key.endswith(OF_TABLE) else (DOWN, UP)
         if not key.endswith((down, up)):
@@ -200,8 +197,8 @@ def _add(
 
 def _check_updates(adapter: AdapterConfig, stored: Weights, weights: Mapping[str, Tensor]) -> None:
     """Raise InputError where other modules have an update than ``adapter_config.json`` says, or none has."""
-    updated = {_module(key) for key in stored.names if ".lora_" in key}
-    if not stored.names:
+    updated = {_module(key) for key in stored if ".lora_" in key}
+    if not len(stored):
         raise InputError(f"{stored.source}: holds no update.")
     if not adapter.targets or adapter.ties:  # all of a kind, a pattern, or the head with the embedding
         return

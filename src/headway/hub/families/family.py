@@ -1,25 +1,42 @@
-"""The interface of a model family: its ``config.json`` and its weight names, to and from ours.
+"""A model family: its ``config.json`` and its weight names, to and from ours.
 
-The file of a family holds what is specific to it: the keys that correspond to our fields (``SAME``), the fields that it
-fixes (``FIXED``), the rest of its configuration (``quirks``, and the inverse ``unquirk``), its classes with their
-heads, and the name table.  The general part is here.
+The file of a family holds what is specific to it, as tables: the keys that correspond to our fields (``FIELDS``), its
+classes, the names of its modules.  What a table cannot say is in ``read_config`` and the inverse ``write_config``.
 """
 
-from abc import ABC, abstractmethod
+import re
 from collections.abc import Set
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from headway.hub.name_table import Row
-from headway.models.config import TransformerConfig
-from headway.models.heads import CLASSES, HEADS, Gives, VectorHead, gives, n_outputs
+from headway.hub.families.entries import (
+    ACTIVATIONS,
+    Json,
+    choice,
+    class_count,
+    class_names,
+    pick,
+    read_field,
+    refuse,
+    word,
+    written_field,
+)
+from headway.hub.name_table import Names, Row, name_rows, within
+from headway.models.config import LINEAR_BIASES, TransformerConfig
+from headway.models.heads import CLASSES, HEADS, Gives, Pooler, TokenHead, VectorHead, gives, n_outputs
 from headway.models.size import Wiring
-from headway.models.transformer import Encoder
+from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 
-Json = dict[str, Any]
-
+ENCODER = {
+    **{Gives.HIDDEN: "Model", Gives.VOCABULARY: "ForMaskedLM"},
+    **{Gives.ROW: "ForSequenceClassification", Gives.TOKEN: "ForTokenClassification"},
+}
+DECODER = {Gives.VOCABULARY: "ForCausalLM", Gives.HIDDEN: "Model", Gives.ROW: "ForSequenceClassification"}
+ENCODER_DECODER = {Gives.VOCABULARY: "ForConditionalGeneration", Gives.HIDDEN: "Model"}
+"""The endings of a family's classes in ``transformers``, by what their models give."""
+MODELS = {"encoder": Encoder, "decoder": Decoder, "encoder-decoder": EncoderDecoder}
 HEAD_NAMES = {
     Gives.VOCABULARY: "masked-token head",
     Gives.TOKEN: "classifier of tokens",
@@ -29,21 +46,19 @@ HEAD_NAMES = {
 TAKEN_OVER = ("pooling", "activation", "dense", "norm")
 """What a new classifier takes over from one whose classes are others."""
 
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "relu": "relu",
-    "relu2": "relu2",
-    "silu": "silu",
-    "swish": "silu",
-    "tanh": "tanh",
-}
-"""Their names of activations.  Of several for one of ours, the first is written."""
+
+def classes_of(name: str, endings: dict[Gives, str]) -> dict[Gives, str]:
+    """The classes of a family by what their models give; the first is the default."""
+    return {result: name + ending for result, ending in endings.items()}
 
 
-class Family(ABC):
+def token_table(model: Any) -> nn.Embedding:
+    """The vectors of the tokens that a model's logits are of."""
+    table: nn.Embedding = (model.decoder if isinstance(model, EncoderDecoder) else model.stack).embedding.tokens
+    return table
+
+
+class Family:
     """A published model family."""
 
     model_type: ClassVar[str]
@@ -55,18 +70,37 @@ class Family(ABC):
     """further classes that can be read -> what their models give"""
     shapes: ClassVar[dict[Gives, Json]] = {}
     """what a head gives -> the keywords of its class that differ from their defaults"""
-    SPECIAL: ClassVar[Json] = {}
-    """ids of special tokens that transformers assumes if ``config.json`` omits them"""
+    dropouts: ClassVar[dict[Gives, tuple[str | None, float | None]]] = {}
+    """for each classifier, their key for its dropout, if any, and the default (None: the model's own dropout)"""
+    pools: ClassVar[tuple[Gives, ...]] = ()
+    """what the classes with a pooler give; ``transformers`` initialises one at random if the files have none"""
+    one_dense: ClassVar[bool] = False
+    """whether a classifier starts with the dense layer and the norm of the masked-token head"""
     prefix: ClassVar[str] = ""
-    """the prefix of the bare model's weights in the classes with a head; ``rows`` includes it"""
+    """the prefix of the bare model's weights in the classes with a head"""
     transposed: ClassVar[bool] = False
     """whether the matrices of blocks are stored (input, output) instead of (output, input)"""
-    SAME: ClassVar[dict[str, tuple[str, Any]]] = {}
+
+    FIELDS: ClassVar[dict[str, tuple[str, Any]]] = {}
     """their key -> our field of the same value, and the default of ``transformers``"""
+    BIASES: ClassVar[dict[str, tuple[tuple[str, ...], bool]]] = {}
+    """their key -> our biases that it adds to those in ``FIXED``, and whether it does by default"""
     FIXED: ClassVar[dict[str, Any]] = {}
     """our fields that have a fixed value in this family"""
-    ONLY: ClassVar[Json] = {"pruned_heads": {}, "quantization_config": None, "tie_encoder_decoder": False}
+    REQUIRED: ClassVar[Json] = {"pruned_heads": {}, "quantization_config": None, "tie_encoder_decoder": False}
     """their key -> the only supported value, if the key is present"""
+    WRITTEN: ClassVar[Json] = {}
+    """entries that are always written, such as the ids of a model without named tokens"""
+    SPECIAL: ClassVar[Json] = {}
+    """ids of special tokens that transformers assumes if ``config.json`` omits them"""
+
+    NAMES: ClassVar[Names] = {}
+    """our modules -> theirs in the bare model, without ``prefix``"""
+    block: ClassVar[str] = ""
+    BLOCK: ClassVar[Names] = {}
+    """the start of their names in a block, where {i} is its number, and the modules of a block, ours -> theirs"""
+    HEADS: ClassVar[dict[Gives, Names]] = {}
+    """what a model gives -> the modules of its head, ours -> theirs"""
     ignored: ClassVar[tuple[str, ...]] = ()
     """patterns (regular expressions) of stored names that no model needs: computed tables, old masks"""
     renamed: ClassVar[dict[str, str]] = {}
@@ -74,16 +108,24 @@ class Family(ABC):
 
     def config(self, theirs: Json) -> TransformerConfig:
         """Our configuration (the decoder's, if there are two) for theirs.  Raises ValueError if unsupported."""
-        refuse(theirs, **self.ONLY)
-        fields = {ours: same(theirs, key, ours, default) for key, (ours, default) in self.SAME.items()}
-        return TransformerConfig(**{**self.FIXED, **fields, **self.quirks(theirs)})
+        refuse(theirs, **self.REQUIRED)
+        fields = {ours: read_field(theirs, key, ours, default) for key, (ours, default) in self.FIELDS.items()}
+        biases = set(self.FIXED.get("bias", ()))
+        for key, (names, default) in self.BIASES.items():
+            biases |= set(names) if pick(theirs, key, bool, default) else set()
+        fields["bias"] = tuple(name for name in LINEAR_BIASES if name in biases)
+        return TransformerConfig(**{**self.FIXED, **fields, **self.read_config(theirs)})
 
     def encoder_config(self, theirs: Json) -> TransformerConfig | None:
         """The configuration of an encoder-decoder's encoder, or None for the other wirings."""
         return None
 
-    def quirks(self, theirs: Json) -> dict[str, Any]:
-        """The fields that need more than ``SAME``.  Raises ValueError for what we cannot represent."""
+    def read_config(self, theirs: Json) -> dict[str, Any]:
+        """The fields that need more than ``FIELDS``.  Raises ValueError for what we cannot represent."""
+        return {}
+
+    def write_config(self, model: Any) -> Json:
+        """Their entries for what ``read_config`` reads."""
         return {}
 
     def describe(self, model: nn.Module) -> Json | None:
@@ -92,25 +134,53 @@ class Family(ABC):
         Raises ValueError for a part, such as a head, that the family's configuration cannot express.  Whether the
         configuration expresses everything in ours is checked by reading it back.
         """
-        entries = self.unquirk(model)
-        if entries is None:
+        if not self.has(model):
             return None
         config: Any = model.config
-        theirs = {"model_type": self.model_type}
-        for key, (field, _) in self.SAME.items():
-            theirs[key] = unsame(config, field)
-        return {**theirs, **entries}
+        if (result := gives(model)) not in self.classes:
+            raise ValueError(f"it has no {type(model.head).__name__}")
+        theirs = {
+            "model_type": self.model_type,
+            **{key: written_field(config, field) for key, (field, _) in self.FIELDS.items()},
+            **{key: names[0] in config.bias for key, (names, _) in self.BIASES.items()},
+            "architectures": [self.classes[result]],
+            **(class_names(n_outputs(model)) if result in CLASSES else {}),
+            **self.WRITTEN,
+            **self.write_head(model),
+            **self.write_config(model),
+        }
+        self._check_head(model, theirs)
+        return theirs
 
-    @abstractmethod
+    def has(self, model: nn.Module) -> bool:
+        """Whether a model is of this family's kind."""
+        return isinstance(model, MODELS[self.wiring])
+
     def build(self, theirs: Json, names: Set[str]) -> nn.Module:
         """A model of the architecture in ``config.json``, without its weights.
 
         ``names`` are the stored weights: they alone show whether some parts (a pooler) exist.
         """
+        result, config = self.gives(theirs), self.config(theirs)
+        model = self.bare(config, theirs)
+        outputs = class_count(theirs) if result in CLASSES else token_table(model)
+        model.head = self.head(result, config, outputs, **self.read_head(theirs, config))
+        return model
 
-    @abstractmethod
-    def unquirk(self, model: nn.Module) -> Json | None:
-        """What ``describe`` adds to ``SAME``, including "architectures"; None for a model of another kind."""
+    def bare(self, config: TransformerConfig, theirs: Json) -> Any:
+        """The model without the head of its class."""
+        return MODELS[self.wiring](config)
+
+    def read_head(self, theirs: Json, config: TransformerConfig) -> Json:
+        """The keywords of the head in ``config.json``: its dropout, by its key or what it is without that."""
+        key, default = self.dropouts.get(self.gives(theirs), (None, 0.0))
+        usual = config.dropout if default is None else default
+        return {"dropout": usual if key is None else pick(theirs, key, float, usual)}
+
+    def write_head(self, model: Any) -> Json:
+        """Their entries for what ``read_head`` reads."""
+        key = self.dropouts.get(gives(model), (None,))[0]
+        return {} if key is None else {key: model.head.dropout.p}
 
     def ignores(self, theirs: Json) -> tuple[str, ...]:
         """``ignored``, and the additions for this configuration."""
@@ -128,16 +198,20 @@ class Family(ABC):
         """The weights of a model, by their names, exactly as the class in ``theirs`` has them: no more and no fewer."""
         return weights
 
-    def settle(self, model: nn.Module) -> None:  # noqa: B027  # most families add nothing
+    def settle(self, model: nn.Module) -> None:
         """Remove from a loaded model what ``stored`` added to its files."""
 
     def special(self, theirs: Json) -> Json:
         """The ids of special tokens that are assumed if ``config.json`` omits them."""
         return self.SPECIAL
 
-    @abstractmethod
     def rows(self, theirs: Json) -> list[Row]:
         """The name table."""
+        bare, block = (
+            within("", self.prefix, self.NAMES),
+            within("stack.blocks.{i}.", self.prefix + self.block, self.BLOCK),
+        )
+        return name_rows({**bare, **block, **self.HEADS.get(self.gives(theirs), {})})
 
     def architecture(self, theirs: Json) -> str:
         """The class in ``config.json`` (by default the first).  Raises ValueError for an unknown one."""
@@ -152,7 +226,12 @@ class Family(ABC):
         return ({name: result for result, name in self.classes.items()} | self.others)[self.architecture(theirs)]
 
     def head(
-        self, result: Gives, config: TransformerConfig, outputs: int | nn.Embedding | None = None, dropout: float = 0.0
+        self,
+        result: Gives,
+        config: TransformerConfig,
+        outputs: int | nn.Embedding | None = None,
+        dropout: float = 0.0,
+        **shape: Any,
     ) -> Any:
         """A new head of this family's shape, with so many outputs, or with the table of tokens as its last matrix.
 
@@ -164,122 +243,115 @@ class Family(ABC):
             return None if self.wiring == "encoder" else VectorHead()
         more = {"dropout": dropout} if result in CLASSES else {}
         head_type: Any = HEADS[self.wiring][result]
-        return head_type(config, outputs, **more, **self.shapes.get(result, {}))
+        return head_type(config, outputs, **more, **{**self.shapes.get(result, {}), **shape})
 
     def reuse(self, model: Encoder, head: Any) -> None:
         """Move the parts that this family's classifier reuses from ``model`` to a new classifier.
 
-        By default: the dense layer and the norm of an existing classifier of the same kind with other classes.
+        They are the pooler, where it is the start of the classifier; else the dense layer and the norm of an existing
+        classifier of the same kind with other classes, or of the masked-token head where they are the same.
         """
+        if isinstance(model.pooler, Pooler) and head.gives in self.pools:
+            head.dense = model.pooler.dense
         model.pooler = None
         old: Any = model.head
-        if type(old) is type(head) and old.dense is not None:
+        same = type(old) is type(head) or (self.one_dense and gives(model) is Gives.VOCABULARY)
+        if same and old.dense is not None:
             for name in TAKEN_OVER:
                 if hasattr(old, name):
                     setattr(head, name, getattr(old, name))
 
+    def _check_head(self, model: Any, theirs: Json) -> None:
+        """Raise ValueError unless a model's head, if any, is the one that ``theirs`` describes."""
+        config, head = model.config, model.head
+        if head is None or (self.wiring != "encoder" and isinstance(head, TokenHead | VectorHead)):
+            return
+        with torch.device("meta"):
+            outputs = n_outputs(model) or nn.Embedding(config.vocab_size, config.d_model)
+            wanted: Any = self.head(gives(model), config, outputs, **self.read_head(theirs, config))
+        if wanted is None:
+            return
+        wanted_names, names = ([name for name, _ in each.named_parameters()] for each in (wanted, head))
+        if names != wanted_names:
+            raise ValueError(f"its {type(head).__name__} has {', '.join(wanted_names)}, not {', '.join(names)}")
+        for name in ("pooling", "activation") if getattr(head, "dense", None) is not None else ("pooling",):
+            found, expected = getattr(head, name, None), getattr(wanted, name, None)
+            if found != expected:
+                raise ValueError(f"its {type(head).__name__} has {name} {expected}, not {found}")
 
-def same(theirs: Json, key: str, field: str, default: Any) -> Any:
-    """The value of a key that corresponds to one of our fields, checked for its type.
 
-    The number of key-value heads and the width of a head may be null: the number of heads, and the width they divide.
+class EncoderFamily(Family):
+    """A family of encoders: a bare class, and with heads for masked tokens, classes of texts and classes of tokens."""
+
+    wiring = "encoder"
+    REQUIRED: ClassVar = {
+        **{**Family.REQUIRED, "is_causal": False, "is_encoder_decoder": False, "add_cross_attention": False},
+        **{"position_embedding_type": "absolute", "is_decoder": False},
+    }
+    dropouts: ClassVar = dict.fromkeys(CLASSES, ("classifier_dropout", None))
+    attention_dropout: ClassVar[str | None] = "attention_probs_dropout_prob"
+    """their key for the dropout of attention weights, which must equal the dropout of everything else"""
+    pooler_key: ClassVar[str | None] = None
+    """their key for the activation of the pooler; None where it is tanh"""
+
+    def build(self, theirs: Json, names: Set[str]) -> nn.Module:
+        model: Any = super().build(theirs, names)
+        stored = Gives.HIDDEN in self.pools and f"{self.prefix}pooler.dense.weight" in names
+        if stored and self.gives(theirs) not in CLASSES:
+            key = self.pooler_key
+            model.pooler = Pooler(model.config, "tanh" if key is None else choice(theirs, key, ACTIVATIONS, "tanh"))
+        return model
+
+    def has(self, model: nn.Module) -> bool:
+        return isinstance(model, Encoder) and model.patches is None
+
+    def describe(self, model: nn.Module) -> Json | None:
+        theirs = super().describe(model)
+        ending = getattr(getattr(model, "pooler", None), "activation", "tanh")
+        if theirs is not None and self.pooler_key is not None:
+            theirs[self.pooler_key] = word(ending)
+        elif theirs is not None and ending != "tanh":
+            raise ValueError(f"its pooler ends with tanh, not {ending}")
+        return theirs
+
+    def write_head(self, model: Any) -> Json:
+        dropout = {} if self.attention_dropout is None else {self.attention_dropout: model.config.dropout}
+        return {**dropout, **super().write_head(model)}
+
+    def stored(self, weights: dict[str, Tensor], theirs: Json, config: TransformerConfig) -> dict[str, Tensor]:
+        """With a pooler for the class that has one, zeros if the model has none; without a pooler for the others."""
+        result, name, width = self.gives(theirs), f"{self.prefix}pooler.dense", config.d_model
+        if result is Gives.HIDDEN:
+            empty = {f"{name}.weight": torch.zeros(width, width), f"{name}.bias": torch.zeros(width)}
+            return {**(empty if result in self.pools else {}), **weights}
+        if result in self.pools:
+            return weights
+        return {key: tensor for key, tensor in weights.items() if not key.startswith(f"{name}.")}
+
+    def settle(self, model: nn.Module) -> None:
+        pooler = getattr(model, "pooler", None)
+        if pooler is not None and not any(p.any() for p in pooler.parameters()):
+            model.pooler = None  # type: ignore[assignment]
+
+    def ignores(self, theirs: Json) -> tuple[str, ...]:
+        """The ignored names, including a pooler in a classifier's file whose class does not use it."""
+        if (result := self.gives(theirs)) not in CLASSES or result in self.pools:
+            return self.ignored
+        return (*self.ignored, re.escape(self.prefix) + r"pooler\..*")
+
+
+class DecoderFamily(Family):
+    """A family of decoders: with logits, without a head, and (if there is such a class) with classes.
+
+    The class without a head returns the normalised vectors of the last layer (``VectorHead``).  The one with classes
+    uses the last token's vector: transformers finds that token by ``pad_token_id``, which it needs for batches, Headway
+    by the mask.
     """
-    if field in ("n_kv_heads", "d_head") and theirs.get(key, default) is None:
-        return None
-    if field in ("activation", "norm_eps", "dropout", "tied", "embedding_scale"):
-        if field == "activation":
-            return choice(theirs, key, ACTIVATIONS, default or "")
-        return pick(theirs, key, float if field in ("norm_eps", "dropout") else bool, default)
-    return pick(theirs, key, int, default)
 
-
-def unsame(config: TransformerConfig, field: str) -> Any:
-    """The value of a key that corresponds to one of our fields."""
-    if field == "activation":
-        return word(config.activation)
-    derived = {"d_ff": config.hidden, "n_kv_heads": config.kv_heads, "d_head": config.head_width}
-    return derived.get(field, getattr(config, field))
-
-
-def pick(theirs: Json, name: str, kind: type, default: Any = None) -> Any:
-    """A value of ``config.json``, checked for its type; null counts as missing.  Raises ValueError naming the key."""
-    value: Any = theirs.get(name)
-    value = default if value is None else value
-    accepted = (int, float) if kind is float else (kind,)
-    if not isinstance(value, accepted) or (kind is not bool and isinstance(value, bool)):
-        raise ValueError(f"{name} is {value!r}, expected {kind.__name__}")
-    return float(value) if kind is float else value  # type: ignore
-
-
-def at_least(theirs: Json, name: str, least: int, default: int | None = None) -> int:
-    """A whole number of ``config.json``, at least ``least``.  Raises ValueError naming the key."""
-    value: int = pick(theirs, name, int, default)
-    if value < least:
-        raise ValueError(f"{name} is {value}, but must be at least {least}")
-    return value
-
-
-def choice(theirs: Json, name: str, known: dict[str, str], default: str) -> str:
-    """Our name for theirs, by a table.  Raises ValueError naming the key if the table lacks it."""
-    value = pick(theirs, name, str, default)
-    if value not in known:
-        raise ValueError(f"{name} is {value!r}, expected one of {', '.join(known)}")
-    return known[value]
-
-
-def word(ours: str, known: dict[str, str] = ACTIVATIONS) -> str:
-    """Their name for ours, by the same table; ours itself if the table lacks it, which reading back refuses."""
-    return next((theirs for theirs, value in known.items() if value == ours), ours)
-
-
-def check_head(family: Family, model: Encoder) -> None:
-    """Raise ValueError unless an encoder's head, if any, has the structure of the family's head."""
-    config, head, result = model.config, model.head, gives(model)
-    if head is None:
-        return
-    if result not in family.classes:
-        raise ValueError(f"it has no {type(head).__name__}")
-    with torch.device("meta"):
-        outputs = n_outputs(model) or nn.Embedding(config.vocab_size, config.d_model)
-        wanted: nn.Module = family.head(result, config, outputs)
-    wanted_names, names = ([name for name, _ in each.named_parameters()] for each in (wanted, head))
-    if names != wanted_names:
-        raise ValueError(f"its {type(head).__name__} has {', '.join(wanted_names)}, not {', '.join(names)}")
-    for name in ("pooling", "activation"):
-        found, expected = getattr(head, name, None), getattr(wanted, name, None)
-        if found != expected:
-            raise ValueError(f"its {type(head).__name__} has {name} {expected}, not {found}")
-
-
-def refuse(theirs: Json, **wanted: Any) -> None:
-    """Raise ValueError for a key with a value other than the only one supported; a missing key is fine."""
-    for name, value in wanted.items():
-        found = theirs.get(name)
-        if found is not None and (found != value or isinstance(found, bool) != isinstance(value, bool)):
-            raise ValueError(f"{name} {found!r} is not supported, only {value!r}")
-
-
-def check_head_width(theirs: Json, width: int, heads: int) -> None:
-    """Raise ValueError for a head_dim other than width / heads, in a family that supports no other."""
-    if heads > 0 and width % heads == 0:
-        refuse(theirs, head_dim=width // heads)
-
-
-def class_count(theirs: Json) -> int:
-    """The number of classes of a classifier; transformers assumes 2."""
-    labels = theirs.get("id2label")
-    if labels is not None and not isinstance(labels, dict):
-        raise ValueError(f"id2label is {str(labels)[:60]!r}, expected an object of numbers and names")
-    return len(labels) if labels else pick(theirs, "num_labels", int, 2)
-
-
-def class_names(count: int) -> Json:
-    """The entries of ``config.json`` for that many classes, before they are named."""
-    labels = {str(i): f"LABEL_{i}" for i in range(count)}
-    return {"id2label": labels, "label2id": {name: int(i) for i, name in labels.items()}}
-
-
-def rope_base(base: float, parameters: Json) -> float:
-    """The rotary base of one entry of ``rope_parameters``, else ``base``.  Raises ValueError for other ropes."""
-    refuse(parameters, rope_type="default", partial_rotary_factor=1.0)
-    return pick(parameters, "rope_theta", float, base)
+    wiring = "decoder"
+    REQUIRED: ClassVar = {
+        **{**Family.REQUIRED, "is_causal": True, "is_encoder_decoder": False, "add_cross_attention": False}
+    }
+    WRITTEN: ClassVar = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"))
+    HEADS: ClassVar = {Gives.VOCABULARY: {"head.matrix": "lm_head"}, Gives.ROW: {"head.out": "score"}}
+    shapes: ClassVar = {Gives.ROW: {"pooling": "last", "dense": False, "out_bias": False}}

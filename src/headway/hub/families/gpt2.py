@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from headway.hub.families.decoder import DecoderFamily, decoder_classes
-from headway.hub.families.family import Json, pick
-from headway.hub.name_table import Part, Row, layers, row, transposed
+from headway.hub.families.entries import Json, pick
+from headway.hub.families.family import DECODER, DecoderFamily, classes_of
+from headway.hub.name_table import Part, Row, by_columns, name_rows
 from headway.models.config import TransformerConfig
 from headway.models.heads import Gives
 
@@ -21,10 +21,10 @@ class GPT2(DecoderFamily):
     """GPT2LMHeadModel, GPT2Model and GPT2ForSequenceClassification."""
 
     model_type = "gpt2"
-    classes: ClassVar = {**decoder_classes("GPT2"), Gives.VOCABULARY: "GPT2LMHeadModel"}
+    classes: ClassVar = {**classes_of("GPT2", DECODER), Gives.VOCABULARY: "GPT2LMHeadModel"}
     prefix = "transformer."
     transposed = True
-    SAME: ClassVar = {
+    FIELDS: ClassVar = {
         "vocab_size": ("vocab_size", 50257),
         "n_embd": ("d_model", 768),
         "n_layer": ("n_layers", 12),
@@ -36,43 +36,34 @@ class GPT2(DecoderFamily):
         "tie_word_embeddings": ("tied", True),
     }
     FIXED: ClassVar = {
-        "positions": "learned",
-        "norm": "layernorm",
-        "norm_order": "pre",
-        "norm_parameters": "both",
-        "gated": False,
-        "bias": ("qkv", "out", "ff"),
+        **{"positions": "learned", "norm": "layernorm", "norm_order": "pre", "norm_parameters": "both"},
+        **{"gated": False, "bias": ("qkv", "out", "ff")},
     }
     SPECIAL: ClassVar = {"bos_token_id": 50256, "eos_token_id": 50256}
+    NAMES: ClassVar = {
+        "stack.embedding.tokens": "wte",
+        "stack.embedding.learned.table": "wpe",
+        "stack.norm": "ln_f",
+    }
+    block = "h.{i}."
+    BLOCK: ClassVar = {
+        "attention.norm": "ln_1",
+        "attention.layer.out": by_columns("attn.c_proj"),
+        "feedforward.norm": "ln_2",
+        "feedforward.layer.up": by_columns("mlp.c_fc"),
+        "feedforward.layer.out": by_columns("mlp.c_proj"),
+    }
     ignored = (r"transformer\.h\.\d+\.attn\.(bias|masked_bias)",)
 
-    def quirks(self, theirs: Json) -> dict[str, Any]:
+    def read_config(self, theirs: Json) -> dict[str, Any]:
         return {"d_ff": theirs.get("n_inner")}
 
-    def entries(self, config: TransformerConfig) -> Json:
-        return {"n_inner": config.hidden, "embd_pdrop": config.dropout, "attn_pdrop": config.dropout}
+    def write_config(self, model: Any) -> Json:
+        dropout = model.config.dropout
+        return {"n_inner": model.config.hidden, "embd_pdrop": dropout, "attn_pdrop": dropout}
 
     def rows(self, theirs: Json) -> list[Row]:
-        ours, layer = "stack.blocks.{i}.", "transformer.h.{i}."
-        matrices = (
-            ("attention.layer.out", "attn.c_proj"),
-            ("feedforward.layer.up", "mlp.c_fc"),
-            ("feedforward.layer.out", "mlp.c_proj"),
-        )
-        return [
-            *layers(
-                ("stack.embedding.tokens", "transformer.wte"),
-                ("stack.embedding.learned.table", "transformer.wpe"),
-                (ours + "attention.norm", layer + "ln_1"),
-                (ours + "feedforward.norm", layer + "ln_2"),
-                ("stack.norm", "transformer.ln_f"),
-                ("head.matrix", "lm_head"),
-                ("head.out", "score"),
-            ),
-            *(row(f"{ours}{one}.weight", transposed(f"{layer}{other}.weight")) for one, other in matrices),
-            *(row(f"{ours}{one}.bias", f"{layer}{other}.bias") for one, other in matrices),
-            *_qkv(theirs),
-        ]
+        return [*super().rows(theirs), *_qkv(theirs)]
 
 
 def _qkv(theirs: Json) -> list[Row]:
@@ -86,11 +77,8 @@ def _qkv(theirs: Json) -> list[Row]:
             return torch.cat([x[: config.d_model] * factor, x[config.d_model :]])
 
         weight = Part(f"{name}.weight", lambda x, config: scaled(x.T, config), lambda x, _: x.T)
-        return [row(f"{ours}.weight", weight), row(f"{ours}.bias", Part(f"{name}.bias", scaled))]
+        return name_rows({f"{ours}.weight": weight, f"{ours}.bias": Part(f"{name}.bias", scaled)})
 
     if pick(theirs, "scale_attn_by_inverse_layer_idx", bool, False):
         return [entry.at(i) for i in range(pick(theirs, "n_layer", int, 12)) for entry in rows(divisor=i + 1)]
     return rows(divisor=1)
-
-
-GPT_2 = GPT2()

@@ -1,23 +1,26 @@
-"""Llama (Touvron et al. 2023): a decoder with rotary positions, RMSNorm and a gated feed-forward layer.
+"""Llama and its kin: decoders with rotary positions, RMSNorm and a gated feed-forward layer.
 
-Quirks: there may be fewer key-value heads than heads, and a separate head width; old files contain the rotary
-frequencies, which are computed here.  Qwen2, Qwen3 and Mistral have the same table with other biases and windows.
+Llama (Touvron et al. 2023), Mistral (Jiang et al. 2023), Qwen2 (Yang et al. 2024) and Qwen3 (Yang et al. 2025) have one
+table, and differ in biases and windows.
 """
 
 from typing import Any, ClassVar
 
-from headway.hub.families.decoder import DecoderFamily, decoder_classes
-from headway.hub.families.family import Json, pick
-from headway.hub.families.rope import read_rope, write_rope
-from headway.hub.name_table import Row, layers, stacked
+from headway.hub.families.entries import LAYER_KINDS, Json, layer_kinds, pick, read_rope, write_rope
+from headway.hub.families.family import DECODER, DecoderFamily, classes_of
+from headway.hub.name_table import each
 from headway.models.config import TransformerConfig
 
 
 class LlamaLike(DecoderFamily):
-    """The table, with Llama's defaults."""
+    """The table, with Llama's defaults.
+
+    Quirks: there may be fewer key-value heads than heads, and a separate head width; old files contain the rotary
+    frequencies, which are computed here.
+    """
 
     prefix = "model."
-    SAME: ClassVar = {
+    FIELDS: ClassVar = {
         "vocab_size": ("vocab_size", 32000),
         "hidden_size": ("d_model", 4096),
         "num_hidden_layers": ("n_layers", 32),
@@ -31,44 +34,38 @@ class LlamaLike(DecoderFamily):
         "tie_word_embeddings": ("tied", False),
     }
     FIXED: ClassVar = {"norm": "rmsnorm", "norm_order": "pre", "norm_parameters": "weight", "gated": True}
-    BIASES: ClassVar[dict[str, tuple[str, ...]]] = {"attention_bias": ("qkv", "out"), "mlp_bias": ("ff",)}
-    """their key -> our biases"""
-    SPECIAL: ClassVar = {"bos_token_id": 1, "eos_token_id": 2}
+    WRITTEN: ClassVar = {**DecoderFamily.WRITTEN, "attention_dropout": 0.0}
+    NAMES: ClassVar = {
+        "stack.embedding.tokens": "embed_tokens",
+        "stack.norm": "norm",
+    }
+    block = "layers.{i}."
+    BLOCK: ClassVar = {
+        "attention.norm": "input_layernorm",
+        "attention.layer.qkv": each("self_attn.{}_proj", "q", "k", "v"),
+        "attention.layer.q_norm": "self_attn.q_norm",
+        "attention.layer.k_norm": "self_attn.k_norm",
+        "attention.layer.out": "self_attn.o_proj",
+        "feedforward.norm": "post_attention_layernorm",
+        "feedforward.layer.up": each("mlp.{}_proj", "gate", "up"),
+        "feedforward.layer.out": "mlp.down_proj",
+    }
     ignored = (r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",)
 
-    def quirks(self, theirs: Json) -> dict[str, Any]:
-        biases = [name for key, names in self.BIASES.items() if pick(theirs, key, bool, False) for name in names]
-        return {"positions": read_rope(theirs), "bias": tuple(biases)}
+    def read_config(self, theirs: Json) -> dict[str, Any]:
+        return {"positions": read_rope(theirs)}
 
-    def entries(self, config: TransformerConfig) -> Json:
-        biases = {key: names[0] in config.bias for key, names in self.BIASES.items()}
-        return {**write_rope(config.position), **biases, "attention_dropout": 0.0}
-
-    def rows(self, theirs: Json) -> list[Row]:
-        ours, layer = "stack.blocks.{i}.", "model.layers.{i}."
-        return [
-            *layers(
-                ("stack.embedding.tokens", "model.embed_tokens"),
-                (ours + "attention.norm", layer + "input_layernorm"),
-                (ours + "attention.layer.q_norm", layer + "self_attn.q_norm"),
-                (ours + "attention.layer.k_norm", layer + "self_attn.k_norm"),
-                (ours + "attention.layer.out", layer + "self_attn.o_proj"),
-                (ours + "feedforward.norm", layer + "post_attention_layernorm"),
-                (ours + "feedforward.layer.out", layer + "mlp.down_proj"),
-                ("stack.norm", "model.norm"),
-                ("head.matrix", "lm_head"),
-                ("head.out", "score"),
-            ),
-            *stacked(ours + "attention.layer.qkv", *(layer + f"self_attn.{name}_proj" for name in "qkv")),
-            *stacked(ours + "feedforward.layer.up", *(layer + f"mlp.{name}_proj" for name in ("gate", "up"))),
-        ]
+    def write_config(self, model: Any) -> Json:
+        return write_rope(model.config.position)
 
 
 class Llama(LlamaLike):
     """LlamaForCausalLM, LlamaModel and LlamaForSequenceClassification."""
 
     model_type = "llama"
-    classes = decoder_classes("Llama")
+    classes = classes_of("Llama", DECODER)
+    BIASES: ClassVar = {"attention_bias": (("qkv", "out"), False), "mlp_bias": (("ff",), False)}
+    SPECIAL: ClassVar = {"bos_token_id": 1, "eos_token_id": 2}
 
     def config(self, theirs: Json) -> TransformerConfig:
         config = super().config(theirs)
@@ -77,4 +74,77 @@ class Llama(LlamaLike):
         return config
 
 
-LLAMA = Llama()
+class Mistral(LlamaLike):
+    """MistralForCausalLM, MistralModel and MistralForSequenceClassification: every layer may have a window."""
+
+    model_type = "mistral"
+    classes = classes_of("Mistral", DECODER)
+    FIELDS: ClassVar = {
+        **LlamaLike.FIELDS,
+        "num_key_value_heads": ("n_kv_heads", 8),
+        "intermediate_size": ("d_ff", 14336),
+        "max_position_embeddings": ("max_length", 131072),
+    }
+    SPECIAL: ClassVar = Llama.SPECIAL
+
+    def read_config(self, theirs: Json) -> dict[str, Any]:
+        near = theirs.get("sliding_window", 4096)
+        window = None if near is None else pick(theirs, "sliding_window", int, near)
+        return {**super().read_config(theirs), "window": window}
+
+    def write_config(self, model: Any) -> Json:
+        return {**super().write_config(model), "sliding_window": model.config.layer_window(0)}
+
+
+class Qwen2(LlamaLike):
+    """Qwen2ForCausalLM, Qwen2Model and Qwen2ForSequenceClassification: biases only on queries, keys and values.
+
+    Quirks: some layers may attend to a window only.  Current files list the kind of every layer (``layer_types``); in
+    older ones it is the layers from ``max_window_layers`` on, if ``use_sliding_window`` is true.
+    """
+
+    model_type = "qwen2"
+    classes = classes_of("Qwen2", DECODER)
+    FIELDS: ClassVar = {
+        **LlamaLike.FIELDS,
+        "vocab_size": ("vocab_size", 151936),
+        "num_key_value_heads": ("n_kv_heads", 32),
+        "intermediate_size": ("d_ff", 22016),
+        "max_position_embeddings": ("max_length", 32768),
+    }
+    FIXED: ClassVar = {**LlamaLike.FIXED, "bias": ("qkv",)}
+
+    def read_config(self, theirs: Json) -> dict[str, Any]:
+        n_layers = pick(theirs, "num_hidden_layers", int, 32)
+        near = pick(theirs, "sliding_window", int, 4096) if pick(theirs, "use_sliding_window", bool, False) else None
+        first = n_layers if near is None else pick(theirs, "max_window_layers", int, 28)
+        windowed = layer_kinds(theirs, [layer >= first for layer in range(n_layers)])
+        if near is None and any(windowed):
+            raise ValueError(f"layer_types has {LAYER_KINDS[1]}, but use_sliding_window is not true")
+        window = tuple(near if one else None for one in windowed) if any(windowed) else None
+        return {**super().read_config(theirs), "window": window}
+
+    def write_config(self, model: Any) -> Json:
+        windows = [model.config.layer_window(layer) for layer in range(model.config.n_layers)]
+        near = [layer for layer, window in enumerate(windows) if window is not None]
+        return {
+            **super().write_config(model),
+            "use_sliding_window": bool(near),
+            "sliding_window": windows[near[0]] if near else None,
+            "max_window_layers": near[0] if near else model.config.n_layers,
+            "layer_types": [LAYER_KINDS[window is not None] for window in windows],
+        }
+
+
+class Qwen3(Qwen2):
+    """Qwen3ForCausalLM, Qwen3Model and Qwen3ForSequenceClassification.
+
+    Quirks: it normalises queries and keys head by head, with weights over the width of a head, which is a size of its
+    own there.
+    """
+
+    model_type = "qwen3"
+    classes = classes_of("Qwen3", DECODER)
+    FIELDS: ClassVar = {**Qwen2.FIELDS, "head_dim": ("d_head", 128)}
+    FIXED: ClassVar = {**LlamaLike.FIXED, "qk_norm": True}
+    BIASES: ClassVar = {"attention_bias": (("qkv", "out"), False)}

@@ -10,26 +10,27 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from headway.hub.families.encoder_decoder import TARGET_IDS
-from headway.hub.families.family import ACTIVATIONS, Family, Json, choice, pick, refuse, word
-from headway.hub.name_table import Part, Row, layers, row, scaled
+from headway.hub.families.entries import ACTIVATIONS, TARGET_IDS, Json, choice, pick, refuse, word
+from headway.hub.families.family import ENCODER_DECODER, Family, classes_of
+from headway.hub.name_table import Names, Part, Row, each, name_rows, scaled, within
 from headway.models.config import Positions, TransformerConfig
-from headway.models.heads import Gives, gives
+from headway.models.heads import Gives
 from headway.models.transformer import Encoder, EncoderDecoder
 
+ENCODER = "T5EncoderModel"
 GATED = {"gated-gelu": "gelu_tanh"} | {
     f"gated-{theirs}": ours for theirs, ours in ACTIVATIONS.items() if ours != "gelu"
 }
 
 
-class T5Family(Family):
+class T5(Family):
     """T5ForConditionalGeneration, T5Model and T5EncoderModel."""
 
     model_type = "t5"
     wiring = "encoder-decoder"
-    classes: ClassVar = {Gives.VOCABULARY: "T5ForConditionalGeneration", Gives.HIDDEN: "T5Model"}
-    others: ClassVar = {"T5EncoderModel": Gives.HIDDEN}
-    SAME: ClassVar = {
+    classes = classes_of("T5", ENCODER_DECODER)
+    others: ClassVar = {ENCODER: Gives.HIDDEN}
+    FIELDS: ClassVar = {
         "vocab_size": ("vocab_size", 32128),
         "d_model": ("d_model", 512),
         "num_heads": ("n_heads", 8),
@@ -38,14 +39,16 @@ class T5Family(Family):
         "n_positions": ("max_length", 512),
         "layer_norm_epsilon": ("norm_eps", 1e-6),
         "dropout_rate": ("dropout", 0.1),
+        "tie_word_embeddings": ("tied", True),
     }
-    ONLY: ClassVar = {**Family.ONLY, "is_causal": True}
-    FIXED: ClassVar = {"norm": "rmsnorm", "norm_order": "pre", "norm_parameters": "weight", "bias": ()}
+    REQUIRED: ClassVar = {**Family.REQUIRED, "is_causal": True}
+    FIXED: ClassVar = {"norm": "rmsnorm", "norm_order": "pre", "norm_parameters": "weight"}
+    WRITTEN: ClassVar = {**TARGET_IDS, "pad_token_id": 0}
     ignored = (r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",)
 
-    def quirks(self, theirs: Json) -> dict[str, Any]:
+    def read_config(self, theirs: Json) -> dict[str, Any]:
         number = pick(theirs, "num_layers", int, 6)
-        if self.architecture(theirs) != "T5EncoderModel":
+        if self.architecture(theirs) != ENCODER:
             number = pick(theirs, "num_decoder_layers", int, number)
         projection = pick(theirs, "feed_forward_proj", str, "relu")
         gated = projection.startswith("gated-")
@@ -54,7 +57,6 @@ class T5Family(Family):
             "n_layers": number,
             "gated": gated,
             "activation": choice(theirs, "feed_forward_proj", GATED if gated else ACTIVATIONS, "relu"),
-            "tied": pick(theirs, "tie_word_embeddings", bool, True),
             "positions": Positions(
                 "relative",
                 buckets=pick(theirs, "relative_attention_num_buckets", int, 32),
@@ -63,42 +65,39 @@ class T5Family(Family):
         }
 
     def encoder_config(self, theirs: Json) -> TransformerConfig | None:
-        if self.architecture(theirs) == "T5EncoderModel":
+        if self.architecture(theirs) == ENCODER:
             return None
         return self.config(theirs).but(n_layers=pick(theirs, "num_layers", int, 6))
 
     def build(self, theirs: Json, names: Set[str]) -> nn.Module:
-        result, config = self.gives(theirs), self.config(theirs)
-        if self.architecture(theirs) == "T5EncoderModel":
+        config = self.config(theirs)
+        if self.architecture(theirs) == ENCODER:
             return Encoder(config)
-        if result is Gives.VOCABULARY:  # transformers 5 writes "tied" for 1.1 too, even if it also writes a head
+        if (
+            self.gives(theirs) is Gives.VOCABULARY
+        ):  # transformers 5 writes "tied" for 1.1 too, even if it also writes a head
             config = config.but(tied=_scales(theirs) or "lm_head.weight" not in names)
         model = EncoderDecoder(config, config.but(n_layers=pick(theirs, "num_layers", int, 6)))
-        model.head = model.head if result is Gives.VOCABULARY else self.head(result, config)
+        model.head = self.head(self.gives(theirs), config, model.decoder.embedding.tokens)
         return model
 
-    def unquirk(self, model: nn.Module) -> Json | None:
-        if isinstance(model, EncoderDecoder):
-            if not model.shared:
-                raise ValueError("its encoder and decoder share one table of token vectors")
-            name = self.classes[gives(model)]
-            number = model.encoder_config.n_layers
-        elif isinstance(model, Encoder) and model.head is None and model.pooler is None:
-            name, number = "T5EncoderModel", model.config.n_layers
-        else:
-            return None
+    def has(self, model: nn.Module) -> bool:
+        if isinstance(model, EncoderDecoder) and not model.shared:
+            raise ValueError("its encoder and decoder share one table of token vectors")
+        bare = isinstance(model, Encoder) and model.head is None and model.pooler is None
+        return bare or isinstance(model, EncoderDecoder)
+
+    def write_config(self, model: Any) -> Json:
         config, position = model.config, model.config.position
+        both = isinstance(model, EncoderDecoder)
         return {
-            "architectures": [name],
-            "is_encoder_decoder": isinstance(model, EncoderDecoder),
-            "num_layers": number,
+            **({} if both else {"architectures": [ENCODER]}),
+            "is_encoder_decoder": both,
+            "num_layers": model.encoder_config.n_layers if both else config.n_layers,
             "num_decoder_layers": config.n_layers,
             "feed_forward_proj": word(config.activation, GATED if config.gated else ACTIVATIONS),
-            "tie_word_embeddings": config.tied,
             "relative_attention_num_buckets": position.buckets,
             "relative_attention_max_distance": position.max_distance,
-            **TARGET_IDS,
-            "pad_token_id": 0,
         }
 
     def special(self, theirs: Json) -> Json:
@@ -106,27 +105,26 @@ class T5Family(Family):
         return {"pad_token_id": pad, "eos_token_id": 1, "decoder_start_token_id": pad}
 
     def ignores(self, theirs: Json) -> tuple[str, ...]:
-        rest = (r"decoder\..*", r"lm_head\.weight") if self.architecture(theirs) == "T5EncoderModel" else ()
+        rest = (r"decoder\..*", r"lm_head\.weight") if self.architecture(theirs) == ENCODER else ()
         return (*self.ignored, *rest)
 
     def copies(self, theirs: Json) -> dict[str, str]:
-        return dict.fromkeys(("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"), "shared.weight")
+        return dict.fromkeys(each("{}.embed_tokens.weight", "encoder", "decoder"), "shared.weight")
 
     def rows(self, theirs: Json) -> list[Row]:
-        rows = [
-            row("encoder.embedding.tokens.weight", "shared.weight"),
-            row("stack.embedding.tokens.weight", "shared.weight"),
-            row("head.matrix.weight", "lm_head.weight"),
-        ]
-        gated = self.config(theirs).gated
-        for ours, there, last in (("encoder", "encoder", 1), ("stack", "encoder", 1), ("decoder", "decoder", 2)):
-            rows += _stack(ours, there, last, gated)
+        gated, norm = self.config(theirs).gated, Part("decoder.final_layer_norm.weight")
         if self.architecture(theirs) == "T5ForConditionalGeneration" and _scales(theirs):
-            norm = scaled("decoder.final_layer_norm.weight", lambda config: config.d_model**-0.5)
-            rows = [
-                row("decoder.norm.weight", norm) if entry.ours == "decoder.norm.weight" else entry for entry in rows
-            ]
-        return rows
+            norm = scaled(norm.name, lambda config: config.d_model**-0.5)
+        names: Names = {
+            "encoder.embedding.tokens": "shared",
+            "stack.embedding.tokens": "shared",
+            **within("encoder.", "encoder.", _stack(1, gated)),
+            **within("stack.", "encoder.", _stack(1, gated)),
+            **within("decoder.", "decoder.", _stack(2, gated)),
+            "decoder.norm.weight": norm,
+            "head.matrix": "lm_head",
+        }
+        return name_rows(names)
 
 
 def _scales(theirs: Json) -> bool:
@@ -145,35 +143,32 @@ def _check_activation(theirs: Json, projection: str) -> None:
     refuse(theirs, is_gated_act=projection.startswith("gated-"))
 
 
-def _stack(ours: str, theirs: str, last: int, gated: bool) -> list[Row]:
-    """A stack whose feed-forward layer is the ``last`` layer of each block."""
-    block, layer = f"{ours}.blocks.{{i}}.", f"{theirs}.block.{{i}}.layer."
-    attention, cross, dense = layer + "0.SelfAttention.", layer + "1.EncDecAttention.", f"{layer}{last}.DenseReluDense."
-    up = [dense + f"{name}.weight" for name in (("wi_0", "wi_1") if gated else ("wi",))]
-    return [
-        row(f"{ours}.relative.table.weight", f"{theirs}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"),
-        row(f"{ours}.norm.weight", f"{theirs}.final_layer_norm.weight"),
-        row(
-            block + "attention.layer.qkv.weight",
-            *(_queries(attention + "q.weight"), attention + "k.weight", attention + "v.weight"),
+def _stack(last: int, gated: bool) -> Names:
+    """The modules of a stack whose feed-forward layer is the ``last`` layer of each block, ours -> theirs."""
+    dense = f"{last}.DenseReluDense."
+    attention, cross = each("0.SelfAttention.{}", *"qkvo"), each("1.EncDecAttention.{}", *"qkvo")
+    return {
+        "relative.table": "block.0.layer.0.SelfAttention.relative_attention_bias",
+        "norm.weight": "final_layer_norm.weight",
+        **within(
+            "blocks.{i}.",
+            "block.{i}.layer.",
+            {
+                "attention.layer.qkv": (_queries(attention[0]), *attention[1:3]),
+                "attention.layer.out": attention[3],
+                "attention.norm": "0.layer_norm",
+                "cross.layer.q": _queries(cross[0]),
+                "cross.layer.kv": cross[1:3],
+                "cross.layer.out": cross[3],
+                "cross.norm": "1.layer_norm",
+                "feedforward.layer.up": each(dense + "wi_{}", "0", "1") if gated else dense + "wi",
+                "feedforward.layer.out": dense + "wo",
+                "feedforward.norm": f"{last}.layer_norm",
+            },
         ),
-        row(block + "cross.layer.q.weight", _queries(cross + "q.weight")),
-        row(block + "cross.layer.kv.weight", cross + "k.weight", cross + "v.weight"),
-        row(block + "feedforward.layer.up.weight", *up),
-        *layers(
-            (block + "attention.layer.out", attention + "o"),
-            (block + "attention.norm", layer + "0.layer_norm"),
-            (block + "cross.layer.out", cross + "o"),
-            (block + "cross.norm", layer + "1.layer_norm"),
-            (block + "feedforward.layer.out", dense + "wo"),
-            (block + "feedforward.norm", f"{layer}{last}.layer_norm"),
-        ),
-    ]
+    }
 
 
 def _queries(name: str) -> Part:
     """The queries' weights, scaled to compensate for scores that are not divided by √d_k."""
     return scaled(name, lambda config: config.head_width**0.5)
-
-
-T5 = T5Family()

@@ -8,13 +8,18 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from headway.hub.families.encoder import EncoderFamily
-from headway.hub.families.family import ACTIVATIONS, Json, check_head_width, choice, pick, refuse, word
-from headway.hub.name_table import Part, Row, layers, row, stacked
+from headway.hub.families.entries import Json, check_head_width, pick, refuse
+from headway.hub.families.family import EncoderFamily
+from headway.hub.name_table import Part, Row, each, name_rows
 from headway.models.config import TransformerConfig
-from headway.models.heads import Gives, Pooler
+from headway.models.heads import Gives
 from headway.models.patches import Patches
 from headway.models.transformer import Encoder
+
+
+def in_front(name: str) -> Part:
+    """A table that is stored with a leading axis of size one."""
+    return Part(name, lambda table, _: table.squeeze(0), lambda table, _: table[None])
 
 
 class ViT(EncoderFamily):
@@ -22,12 +27,12 @@ class ViT(EncoderFamily):
 
     model_type = "vit"
     classes: ClassVar = {Gives.HIDDEN: "ViTModel", Gives.ROW: "ViTForImageClassification"}
-    prefix = "vit."
-    reads_images = True
+    shapes: ClassVar = {Gives.ROW: {"pooling": "first", "dense": False}}
     dropouts: ClassVar = {Gives.ROW: (None, 0.0)}
-    pooler_activation = None
-    bare_pools = True
-    SAME: ClassVar = {
+    prefix = "vit."
+    pools = (Gives.HIDDEN,)
+    pooler_key = "pooler_act"
+    FIELDS: ClassVar = {
         "hidden_size": ("d_model", 768),
         "num_hidden_layers": ("n_layers", 12),
         "num_attention_heads": ("n_heads", 12),
@@ -36,46 +41,48 @@ class ViT(EncoderFamily):
         "layer_norm_eps": ("norm_eps", 1e-12),
         "hidden_dropout_prob": ("dropout", 0.0),
     }
+    BIASES: ClassVar = {"qkv_bias": (("qkv",), True)}
     FIXED: ClassVar = {
-        "vocab_size": 0,
-        "positions": "learned",
-        "norm": "layernorm",
-        "norm_order": "pre",
-        "norm_parameters": "both",
-        "gated": False,
+        **{"vocab_size": 0, "positions": "learned", "norm": "layernorm", "norm_order": "pre"},
+        **{"norm_parameters": "both", "gated": False, "bias": ("out", "ff")},
     }
-    shapes: ClassVar = {Gives.ROW: {"pooling": "first", "dense": False}}
+    NAMES: ClassVar = {
+        "stack.embedding.tokens.weight": in_front("embeddings.cls_token"),
+        "stack.embedding.learned.table.weight": in_front("embeddings.position_embeddings"),
+        "stack.embedding.projection.bias": "embeddings.patch_embeddings.projection.bias",
+        "stack.norm": "layernorm",
+        "pooler.dense": "pooler.dense",
+    }
+    block = "encoder.layer.{i}."
+    BLOCK: ClassVar = {
+        "attention.norm": "layernorm_before",
+        "attention.layer.qkv": each("attention.attention.{}", "query", "key", "value"),
+        "attention.layer.out": "attention.output.dense",
+        "feedforward.norm": "layernorm_after",
+        "feedforward.layer.up": "intermediate.dense",
+        "feedforward.layer.out": "output.dense",
+    }
+    HEADS: ClassVar = {Gives.ROW: {"head.out": "classifier"}}
     ignored = (r"vit\.embeddings\.mask_token",)
 
-    def quirks(self, theirs: Json) -> dict[str, Any]:
-        config_width = pick(theirs, "hidden_size", int, 768)
-        refuse(theirs, pooler_output_size=config_width)
-        check_head_width(theirs, config_width, pick(theirs, "num_attention_heads", int, 12))
-        bias = ("qkv", "out", "ff") if pick(theirs, "qkv_bias", bool, True) else ("out", "ff")
-        return {"max_length": patches(theirs).tokens, "bias": bias}
+    def has(self, model: nn.Module) -> bool:
+        return isinstance(model, Encoder) and model.patches is not None
 
-    def encoder(self, config: TransformerConfig, theirs: Json) -> Encoder:
+    def read_config(self, theirs: Json) -> dict[str, Any]:
+        width = pick(theirs, "hidden_size", int, 768)
+        refuse(theirs, pooler_output_size=width)
+        check_head_width(theirs, width, pick(theirs, "num_attention_heads", int, 12))
+        return {"max_length": patches(theirs).tokens}
+
+    def write_config(self, model: Any) -> Json:
+        sizes = {"image_size": model.patches.image_size, "patch_size": model.patches.patch_size}
+        sizes = {key: size[0] if size[0] == size[1] else list(size) for key, size in sizes.items()}
+        return {**sizes, "num_channels": model.patches.channels}
+
+    def bare(self, config: TransformerConfig, theirs: Json) -> Encoder:
         return Encoder(config, patches=patches(theirs))
 
-    def pooler(self, config: TransformerConfig, theirs: Json) -> Pooler:
-        return Pooler(config, choice(theirs, "pooler_act", ACTIVATIONS, "tanh"))
-
-    def unquirk(self, model: nn.Module) -> Json | None:
-        entries = super().unquirk(model)
-        if entries is None or not isinstance(model, Encoder) or model.patches is None:
-            return None
-        sizes = {"image_size": model.patches.image_size, "patch_size": model.patches.patch_size}
-        return {
-            **entries,
-            **{key: size[0] if size[0] == size[1] else list(size) for key, size in sizes.items()},
-            "num_channels": model.patches.channels,
-            "qkv_bias": "qkv" in model.config.bias,
-            "pooler_act": word(getattr(model.pooler, "activation", "tanh")),
-        }
-
     def rows(self, theirs: Json) -> list[Row]:
-        ours, layer = "stack.blocks.{i}.", "vit.encoder.layer.{i}."
-        projection = "vit.embeddings.patch_embeddings.projection"
         height, width = patches(theirs).patch_size
 
         def matrix(kernel: Tensor, _: TransformerConfig) -> Tensor:
@@ -84,23 +91,8 @@ class ViT(EncoderFamily):
         def kernel(matrix: Tensor, _: TransformerConfig) -> Tensor:
             return matrix.unflatten(1, (-1, height, width))  # (D, C, P, Q)
 
-        return [
-            row("stack.embedding.tokens.weight", in_front("vit.embeddings.cls_token")),
-            row("stack.embedding.learned.table.weight", in_front("vit.embeddings.position_embeddings")),
-            row("stack.embedding.projection.weight", Part(f"{projection}.weight", matrix, kernel)),
-            row("stack.embedding.projection.bias", f"{projection}.bias"),
-            *layers(
-                (ours + "attention.norm", layer + "layernorm_before"),
-                (ours + "attention.layer.out", layer + "attention.output.dense"),
-                (ours + "feedforward.norm", layer + "layernorm_after"),
-                (ours + "feedforward.layer.up", layer + "intermediate.dense"),
-                (ours + "feedforward.layer.out", layer + "output.dense"),
-                ("stack.norm", "vit.layernorm"),
-                ("pooler.dense", "vit.pooler.dense"),
-                ("head.out", "classifier"),
-            ),
-            *stacked(ours + "attention.layer.qkv", *(f"{layer}attention.attention.{x}" for x in QKV)),
-        ]
+        projection = Part("vit.embeddings.patch_embeddings.projection.weight", matrix, kernel)
+        return [*super().rows(theirs), *name_rows({"stack.embedding.projection.weight": projection})]
 
 
 def patches(theirs: Json) -> Patches:
@@ -113,12 +105,3 @@ def pair(theirs: Json, name: str, default: int) -> tuple[int, int]:
     """A size of ``config.json`` as height and width."""
     value = theirs.get(name, default)
     return tuple(value) if isinstance(value, list) else (value, value)  # type: ignore[return-value]
-
-
-def in_front(name: str) -> Part:
-    """A table that is stored with a leading axis of size one."""
-    return Part(name, lambda table, _: table.squeeze(0), lambda table, _: table[None])
-
-
-QKV = ("query", "key", "value")
-VIT = ViT()

@@ -7,7 +7,6 @@ that is truncated would crash the program.  The file stays open, so a file repla
 
 import os
 import re
-from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,8 +53,8 @@ class Entry(NamedTuple):
     end: int
 
 
-class SafetensorsFile(Mapping[str, Tensor]):
-    """An open safetensors file with a valid header: a mapping of names to tensors, each read when it is accessed.
+class SafetensorsFile:
+    """An open safetensors file with a valid header, ``entries`` by name; each tensor is read when it is asked for.
 
     Opening raises InputError for anything the format forbids, and for more than 100,000 tensors, 8 dimensions, or 10
     MiB of header, more than any model has.
@@ -70,18 +69,6 @@ class SafetensorsFile(Mapping[str, Tensor]):
         except BaseException:
             self.close()
             raise
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.entries)
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.entries
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self.read(name)
 
     def read(self, name: str) -> Tensor:
         """A tensor in its stored type.  Raises KeyError for an unknown name, and InputError for a file that changed

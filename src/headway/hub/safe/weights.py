@@ -1,23 +1,24 @@
-"""The weights of a model directory, opened safely: one safetensors file, or several with an index.
+"""The weights of a model directory, opened safely and written: one safetensors file, or several with an index.
 
     with open_weights(directory) as weights:        # names to tensors, each read when it is accessed
-        weights.shape(name), weights.dtype(name), weights.bytes, weights[name]
+        weights.shape(name), weights[name], weights.weight(name)
 
 All headers are checked before anything else is read, so shapes can be compared with a model's before a tensor is made.
 """
 
 import re
 import tempfile
-from collections.abc import Iterator, KeysView, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 from headway.errors import InputError, shown
 from headway.hub.safe.pickle_import import convert
 from headway.hub.safe.safetensors_file import MAX_TENSORS, NAME, SafetensorsFile
+from headway.io.atomic_write import write_whole
 from headway.io.regular_file import inside
 from headway.io.strict_json import read_object
 
@@ -43,47 +44,26 @@ class Weights(Mapping[str, Tensor]):
         self._files = files
         self.source = source
         """the file that lists the tensors: the only one, or the index"""
-        self._home = {name: file for file in files for name in file}
-
-    @property
-    def names(self) -> KeysView[str]:
-        """Every tensor's name, in the order of the files."""
-        return self._home.keys()
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all tensors as stored."""
-        return sum(entry.end - entry.start for file in self._files for entry in file.entries.values())
+        self._home = {name: file for file in files for name in file.entries}
 
     def shape(self, name: str) -> tuple[int, ...]:
         """A tensor's shape, without reading it."""
         return self._home[name].entries[name].shape
-
-    def dtype(self, name: str) -> torch.dtype:
-        """A tensor's stored type, without reading it."""
-        return self._home[name].entries[name].dtype
-
-    def read(self, name: str) -> Tensor:
-        """A tensor.  Raises KeyError for an unknown name, InputError when the file was truncated meanwhile."""
-        return self._home[name].read(name)
 
     def check_weight(self, name: str) -> None:
         """Raise InputError for a tensor of a type that no weight has, without reading it."""
         self._home[name].check_weight(name)
 
     def weight(self, name: str) -> Tensor:
-        """A weight in float32.  Raises InputError as ``read`` does, and if it is not finite."""
+        """A weight in float32.  Raises InputError for one that is not finite, and for a file that was truncated."""
         return self._home[name].weight(name)
-
-    def path(self, name: str) -> Path:
-        return self._home[name].path
 
     def close(self) -> None:
         for file in self._files:
             file.close()
 
     def __getitem__(self, name: str) -> Tensor:
-        return self.read(name)
+        return self._home[name].read(name)
 
     def __contains__(self, name: object) -> bool:
         return name in self._home
@@ -113,7 +93,7 @@ def open_weights(directory: str | Path, *, allow_pickle: bool = False) -> Weight
     directory = Path(directory)
     single, index = directory / FILE, directory / INDEX
     if _exists(single):
-        return Weights([SafetensorsFile(inside(directory, FILE))], single)
+        return open_file(directory, FILE)
     if _exists(index):
         return _open_shards(directory, _weight_map(directory, INDEX, ".safetensors"))
     pickles = _pickles(directory)
@@ -126,6 +106,16 @@ def open_weights(directory: str | Path, *, allow_pickle: bool = False) -> Weight
             "in a process with restricted resources and writes safetensors; better, get the model's safetensors file"
         )
     return _open_pickles(directory, pickles)
+
+
+def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
+    """Write a safetensors file, whole or not at all."""
+    write_whole(path, lambda file: save_file(weights, file, metadata={"format": "pt"}))
+
+
+def open_file(directory: Path, name: str) -> Weights:
+    """The weights in one safetensors file of a directory.  Raises InputError as ``open_weights`` does."""
+    return Weights([SafetensorsFile(inside(directory, name))], directory / name)
 
 
 def _open_shards(directory: Path, weight_map: dict[str, str]) -> Weights:
@@ -142,7 +132,7 @@ def _opened(places: Sequence[tuple[Path, Path | None]], source: Path, weight_map
             files.append(SafetensorsFile(place, original))
             opened.callback(files[-1].close)
         if weight_map:
-            _check_map({file.path.name: set(file) for file in files}, weight_map, source)
+            _check_map({file.path.name: set(file.entries) for file in files}, weight_map, source)
         opened.pop_all()
     return Weights(files, source)
 

@@ -12,7 +12,7 @@ IGNORED = -100
 """A target that does not count; torch uses the same number."""
 
 
-class Turn(torch.autograd.Function):
+class Rope(torch.autograd.Function):
     """A rotation of pairs: x has the first entries of all pairs, then the second ones, (..., 2 R) -> the same.
 
     Its gradient is the inverse rotation, so ``x`` need not be stored.
@@ -21,16 +21,16 @@ class Turn(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         ctx.save_for_backward(cos, sin)
-        return _turn(x, cos, sin)
+        return _rotated(x, cos, sin)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, *grads: Tensor) -> tuple[Tensor, None, None]:
         cos, sin = ctx.saved_tensors
-        return _turn(grads[0], cos, -sin), None, None
+        return _rotated(grads[0], cos, -sin), None, None
 
 
-def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     half = cos.shape[-1]
     first, second = x[..., :half], x[..., half:]
     out = torch.empty_like(x)
@@ -39,7 +39,7 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return out
 
 
-def turn_oracle(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def apply_rope_oracle(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """(a cos - b sin, b cos + a sin) of each pair (a, b), by the formula."""
     a, b = x.chunk(2, dim=-1)
     return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)

@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headway.nn.activations import ACTIVATIONS
 from headway.nn.kernels.attention import attend_filled, attend_oracle, attend_plain
-from headway.nn.kernels.closed_form import IGNORED, CrossEntropy, Normalise, SiluGate, Turn, turn_oracle
+from headway.nn.kernels.closed_form import IGNORED, CrossEntropy, Normalise, Rope, SiluGate, apply_rope_oracle
 from headway.nn.kernels.dropout import drop_by_bytes
 from headway.nn.kernels.linear import FUSED, OneDnnLinear, is_usable, onednn_linear
 from headway.nn.kernels.one_row import is_by_columns, one_row
@@ -173,12 +173,18 @@ def gated(halves: Tensor, activation: str) -> Tensor:
     return ACTIVATIONS[activation](gate) * up
 
 
-def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Each pair (x[i], x[i + R]) rotated by an angle, given its cosine and sine (..., R): (..., 2 R) -> the same.
+def apply_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate each pair (x[i], x[i + R]) by an angle, given its cosine and sine (..., R): (..., K) -> the same.
+
+    Entries past 2 R stay as they are.  The product of a query and a key, each rotated by the angles of its position,
+    depends only on the difference of their positions.
 
     Always with the gradient in closed form: autograd would store more, and torch has no kernel for it.
     """
-    return turn_oracle(x, cos, sin) if torch.compiler.is_exporting() else Turn.apply(x, cos, sin)
+    cos, sin, width = cos.to(x.dtype), sin.to(x.dtype), 2 * cos.shape[-1]
+    rotate = apply_rope_oracle if torch.compiler.is_exporting() else Rope.apply
+    rotated = rotate(x[..., :width], cos, sin)
+    return rotated if width == x.shape[-1] else torch.cat([rotated, x[..., width:]], dim=-1)
 
 
 def dropout(x: Tensor, p: float) -> Tensor:

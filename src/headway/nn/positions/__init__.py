@@ -1,7 +1,7 @@
 """Position encodings: one file for each kind, all with one interface.
 
 Added to the embeddings: ``sinusoidal`` (Vaswani et al. 2017, 3.5) and ``learned`` (BERT, GPT-2).
-Rotating queries and keys: ``rotary`` (Su et al. 2021), with ``stretch`` for longer texts.
+Rotating queries and keys: ``rotary`` (Su et al. 2021), also stretched for longer texts.
 Added to the scores: ``alibi`` (Press et al. 2021) and ``relative`` (T5, Raffel et al. 2020).
 No encoding: ``encoding.PositionEncoding`` itself; a causal mask alone also gives a decoder some information on order.
 
@@ -12,9 +12,16 @@ from headway.nn.positions.alibi import AlibiEncoding, alibi_bias, alibi_slopes
 from headway.nn.positions.encoding import PositionEncoding, Rotation
 from headway.nn.positions.learned import LearnedEncoding, LearnedPositions
 from headway.nn.positions.relative import RelativeBias, RelativeEncoding
-from headway.nn.positions.rotary import RotaryEncoding, rotate, rotation
+from headway.nn.positions.rotary import (
+    RotaryEncoding,
+    apply_rope,
+    dynamic_base,
+    rope_angles,
+    stretch_linear,
+    stretch_llama3,
+    stretch_yarn,
+)
 from headway.nn.positions.sinusoidal import SinusoidalEncoding, sinusoids
-from headway.nn.positions.stretch import dynamic_base, stretch_linear, stretch_llama3, stretch_yarn
 
 __all__ = [
     "AlibiEncoding",
@@ -28,9 +35,9 @@ __all__ = [
     "SinusoidalEncoding",
     "alibi_bias",
     "alibi_slopes",
+    "apply_rope",
     "dynamic_base",
-    "rotate",
-    "rotation",
+    "rope_angles",
     "sinusoids",
     "stretch_linear",
     "stretch_llama3",

@@ -13,8 +13,7 @@ from typing import Any, cast
 
 from headway.errors import InputError
 from headway.hub.download import one_line
-from headway.hub.export_record import RECORD
-from headway.hub.fingerprint import full_fingerprint
+from headway.hub.fingerprint import RECORD, full_fingerprint
 from headway.io.digest import changed_file
 from headway.io.strict_json import read_object
 from headway.models.adapt.ensemble import Ensemble

@@ -21,10 +21,9 @@ from typing import Any
 
 from headway.errors import InputError
 from headway.hub.adapters.locate import locate_model
-from headway.hub.export_record import RECORD
-from headway.io.atomic_write import why_not
+from headway.hub.fingerprint import RECORD
+from headway.io.atomic_write import put_in_place, staged_directory, why_not
 from headway.io.regular_file import inside, open_regular
-from headway.io.staged_directory import put_in_place, staged_directory
 from headway.io.strict_json import read_object
 from headway.runtime.engines.choose import choose, engine_device
 from headway.runtime.engines.exported import checked_export

@@ -13,8 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from headway.data.batches.batch_source import BatchSource
 from headway.data.batches.batching import Batch
 from headway.data.batches.windows import Position
-from headway.data.stream.batch_source import StreamBatches
-from headway.data.stream.batch_source import Cursor, StreamPosition
+from headway.data.stream.batch_source import Cursor, StreamBatches, StreamPosition
 from headway.errors import InputError, RunFailed
 from headway.training.distributed.ranks import Ranks
 

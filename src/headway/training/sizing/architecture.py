@@ -24,7 +24,7 @@ from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, Gives
 from headway.models.initialise import initialise
 from headway.models.size import Wiring, parameters
-from headway.models.wirings import wired
+from headway.models.wirings import build_model
 from headway.nn.recurrent import CELLS
 from headway.training.option_fields import flag
 from headway.training.options import TrainOptions
@@ -84,7 +84,7 @@ def architecture(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: i
     if lacks := _lacks(config, changes, n_classes):
         raise InputError(f"--config-overrides {overrides}: {lacks}; leave it out.")
     with torch.device("meta"):
-        readable = has_family(wired(config, wiring, n_classes))
+        readable = has_family(build_model(config, wiring, n_classes))
     plan = plan.decided("parts", overrides, "in place of the preset's", "--config-overrides", model=asdict(config))
     if not readable:
         why = "no Hugging Face class matches: only Headway reads it"
@@ -144,7 +144,7 @@ def family_of_layout(options: TrainOptions) -> Family:
 def built(plan: Plan, wiring: Wiring, n_classes: int | None = None, family: Family | None = None) -> nn.Module:
     """The model of a plan at the start of training, weights drawn by its seed; a classifier has the family's head."""
     config = plan.config
-    model: Any = wired(config, wiring, n_classes)
+    model: Any = build_model(config, wiring, n_classes)
     if n_classes is not None and family is not None and isinstance(config, TransformerConfig):
         model.head = family.head(Gives.ROW, config, n_classes, config.dropout)
     std = _token_std(plan, wiring)
@@ -258,4 +258,4 @@ def matched(config: BaselineConfig, wiring: Wiring, wanted: int, n_classes: int 
 def count_baseline(config: BaselineConfig, wiring: Wiring, n_classes: int | None = None) -> int:
     """The number of trained parameters."""
     with torch.device("meta"):
-        return count_parameters(wired(config, wiring, n_classes))[0]
+        return count_parameters(build_model(config, wiring, n_classes))[0]

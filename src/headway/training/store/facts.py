@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError, shown
-from headway.io.atomic_write import write_json
+from headway.io.atomic_write import checked_files, write_json
 from headway.io.digest import sha256_of
 from headway.io.quantities import counted, size
 from headway.io.regular_file import open_regular
-from headway.io.staged_directory import checked_files
 from headway.io.strict_json import MAX_BYTES, read_object
 from headway.nn.kernels.products import KINDS
 from headway.training.evaluation.metric import REPORTED

@@ -19,12 +19,10 @@ from headway import __version__
 from headway.errors import InputError
 from headway.hub.adapters.locate import locate_model
 from headway.hub.directory import load_model, model_config
-from headway.hub.export_record import RECORD
-from headway.hub.fingerprint import full_fingerprint
+from headway.hub.fingerprint import RECORD, full_fingerprint
 from headway.hub.sentence_transformers import limit_sequences
-from headway.io.atomic_write import why_not, write_json, write_whole
+from headway.io.atomic_write import put_in_place, staged_directory, why_not, write_json, write_whole
 from headway.io.digest import sha256
-from headway.io.staged_directory import put_in_place, staged_directory
 from headway.io.strict_json import read_object
 from headway.models.heads import Gives
 from headway.models.wirings import wiring_name

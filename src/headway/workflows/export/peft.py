@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 
 from headway.errors import InputError
 from headway.hub.adapters.config import is_adapter
@@ -18,8 +17,9 @@ from headway.hub.directory import family_of, load_model
 from headway.hub.download import ADAPTER, ADAPTER_WEIGHTS, Download, locate, one_line
 from headway.hub.fingerprint import fingerprint
 from headway.hub.mean_pooling import has_block
+from headway.hub.safe.weights import save_weights
 from headway.hub.sentence_transformers import without_modules, write_modules
-from headway.io.atomic_write import write_json, write_whole
+from headway.io.atomic_write import write_json
 from headway.models.heads import Gives, gives, n_outputs
 from headway.models.wirings import wiring_name
 from headway.nn.lora import LowRankLinear
@@ -65,7 +65,7 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
         raise InputError(f"{subject.directory}: cannot be an adapter of {found.id or found.path}: {error}.") from None
     place = {"base_model_name_or_path": _name_of(found, directory), "revision": found.revision}
     write_json(directory / ADAPTER, {**place, **entries})
-    write_whole(directory / ADAPTER_WEIGHTS, lambda file: save_file(tensors, file, metadata={"format": "pt"}))
+    save_weights(directory / ADAPTER_WEIGHTS, tensors)
     labels = getattr(subject.pipe, "labels", None)
     if labels:
         named = {"id2label": {str(i): label for i, label in enumerate(labels)}}

@@ -7,7 +7,7 @@ from typing import Any
 from headway import __version__
 from headway.errors import InputError
 from headway.hub.download import EXTRA, ID, hub_library, is_hub_id, one_line
-from headway.hub.export_record import RECORD
+from headway.hub.fingerprint import RECORD
 from headway.workflows.export.registry import TARGETS
 
 

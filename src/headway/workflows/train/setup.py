@@ -20,8 +20,8 @@ from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.hub.sentence_transformers import limit_sequences
+from headway.io.atomic_write import staged_directory
 from headway.io.quantities import count, metric, rows_in_words
-from headway.io.staged_directory import staged_directory
 from headway.models.adapt.lora import count_parameters
 from headway.models.device import device_of
 from headway.models.heads import gives
