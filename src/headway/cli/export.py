@@ -43,7 +43,7 @@ def command(run: str, to: str, precision: str | None, out: str | None, **how: An
     """Write the model in RUN (a run, a Hugging Face directory or a hub id) for another program.
 
     The model and its tokenizer are written, but not the checkpoints, log and report.  The result is then opened as its
-    users open it, and compared: the logits of random inputs or prompts, the labels, tokens or vectors of some texts,
+    users open it, and compared: the outputs for random inputs, the labels, tokens or vectors of some texts,
     and the token ids of 1,000 lines in many scripts.  If anything differs, the directory is removed and the exit status
     is 1.  With a lower precision, the difference and the number of equal answers are reported.
     """

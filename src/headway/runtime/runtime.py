@@ -25,9 +25,9 @@ import torch
 from torch import Tensor
 
 from headway.data.batches.batching import Batch, length_batches, on_device, padded, segments_of
-from headway.generation.beam import Hypothesis, beam_search
+from headway.generation.beam import Hypothesis
 from headway.generation.conditional import Conditional
-from headway.generation.decode import Model, Steps, decode
+from headway.generation.decode import Model, Steps
 from headway.generation.sampling import Sampling
 from headway.hub.generation_config import TargetRules
 from headway.io.fork_safety import check_threads
@@ -211,7 +211,7 @@ class Runtime:
             return found
         if isinstance(self.model, Decoder) and not isinstance(self.model, RecurrentDecoder):
             return self._written(prompts, sampling, ends=ends, **same)
-        return decode(self.model, prompts, sampling, context=context, end=ends, device=self.device, **same)
+        return how.by(self.model, prompts, self.device)
 
     def _written(self, prompts: Sequence[Sequence[int]], sampling: Sampling, **how: Any) -> Steps:
         check_threads()
@@ -274,17 +274,8 @@ class Runtime:
             chosen = [sources[i] for i in index]
             reads = isinstance(self.model, EncoderDecoder)
             writer: Model = Conditional(self.model, chosen, device) if reads else self.model
-            return beam_search(
-                writer,
-                [list(rules.start) if reads else [*source, *rules.start] for source in chosen],
-                beam=beam,
-                n_best=n_best,
-                max_tokens=[limits[i] for i in index],
-                end=rules.end,
-                forbidden=rules.forbidden,
-                length_penalty=length_penalty,
-                device=device,
-            )
+            begun = [list(rules.start) if reads else [*source, *rules.start] for source in chosen]
+            return how.by(writer, begun, index, device)
 
         found: list[list[Hypothesis]] = [[] for _ in sources]
         with Threads(self._threads(len(batches))) as threads:

@@ -90,7 +90,7 @@ def _opened(name: str, precision: str, pipe: Pipeline, directory: Path, *, measu
     Raises InputError as ``open_engine`` does for one that was named, without its advice to export the model where no
     such export can be made.
     """
-    from headway.workflows.export.exportable import refusals
+    from headway.workflows.export.target import refusals
 
     try:
         return open_engine(name, directory, pipe.model, precision)

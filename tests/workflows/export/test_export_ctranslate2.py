@@ -39,7 +39,7 @@ from headway.nn.kernels import int8
 from headway.runtime.engines.ctranslate2_engine import TranslatorEngine
 from headway.runtime.engines.engine import Searching
 from headway.workflows.export import ctranslate2 as target
-from headway.workflows.export.ctranslate2_head import apply_head
+from headway.workflows.export.ctranslate2_model import apply_head
 from headway.workflows.export.export import RECORD, export
 
 RULES = TargetRules(start=(2, 45), end=(2,))
@@ -277,7 +277,7 @@ def test_what_is_read_otherwise_is_not_left(tmp_path: Path, in_process: Callable
 
     monkeypatch.setattr(target, "specification", spoilt)
     status, _, err = in_process("export", decoder(tmp_path / "a"), "--to", "ctranslate2", "--out", tmp_path / "b")
-    assert status == 1 and "the logits differ by" in err and names(tmp_path) == {"a"}
+    assert status == 1 and "the answers differ by" in err and names(tmp_path) == {"a"}
 
 
 def test_other_ids_are_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -14,9 +14,9 @@ from headway.models.config import TransformerConfig
 from headway.models.own import OwnConfig
 from headway.models.transformer import Decoder, Encoder
 from headway.text.train import train_tokenizer
-from headway.workflows.export.exportable import in_words, refusals
 from headway.workflows.export.parity import exceeding, magnitude
 from headway.workflows.export.registry import TARGETS
+from headway.workflows.export.target import in_words, refusals
 
 
 @pytest.fixture(autouse=True)

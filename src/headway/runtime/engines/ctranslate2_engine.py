@@ -1,10 +1,10 @@
 """Directories of ``headway export --to ctranslate2`` in CTranslate2, on the CPU.
 
 Of an encoder CTranslate2 computes the vectors of the tokens, and torch the head; decoders and translators write by
-CTranslate2's own loops.  Letters: B rows, T length, D width.
+CTranslate2's own loops.  Letters: B rows, T length, D width, V vocabulary.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,74 +16,56 @@ from headway.generation.beam import Hypothesis
 from headway.generation.decode import Steps
 from headway.io.strict_json import read_list
 from headway.models.transformer import Decoder, EncoderDecoder
-from headway.runtime.engines.engine import AT_ONCE, Lacks, Searching, Writing
+from headway.runtime.engines.engine import AT_ONCE, OF_TOKENS, Engine, Inputs, Lacks, Searching, Writing, unpadded
 
 SHARED, SOURCE, TARGET = "vocabulary.json", "source_vocabulary.json", "target_vocabulary.json"
 """The tokens by their number; a translator has one file where both sides have the same."""
 
 
-class _Lacking:
-    """An engine of CTranslate2 without any of its abilities: each is what it lacks until a subclass has it."""
+class _Opened(Engine):
+    """An export that CTranslate2 has opened, by its class ``kind``."""
 
-    def __init__(self, precision: str, directory: Path, model: Any, kind: str):
+    kind: str
+
+    def __init__(self, precision: str, directory: Path, model: Any):
         import ctranslate2
 
+        super().__init__("ctranslate2", precision, model)
         ctranslate2.set_log_level(40)  # errors: it warns of types that the processor computes in float32
-        self.name, self.precision, self.model = "ctranslate2", precision, model
-        self.opened: Any = getattr(ctranslate2, kind)(
+        self.opened: Any = getattr(ctranslate2, self.kind)(
             str(directory), device="cpu", intra_threads=torch.get_num_threads(), inter_threads=1
         )
 
-    def output(self, *_: Any, **__: Any) -> Tensor:
-        """Raises Lacks."""
-        raise Lacks("give outputs for whole texts")
 
-    def write(self, prompts: Sequence[Sequence[int]], how: Writing) -> Steps:
-        """Raises Lacks."""
-        raise Lacks("continue texts by this model")
-
-    def search(self, sources: Sequence[Sequence[int]], how: Searching) -> list[list[Hypothesis]]:
-        """Raises Lacks."""
-        raise Lacks("search for targets by this model")
-
-
-class EncoderEngine(_Lacking):
+class EncoderEngine(_Opened):
     """An encoder: CTranslate2's vectors, and the head of the torch model on them."""
 
-    def __init__(self, precision: str, directory: Path, model: Any):
-        super().__init__(precision, directory, model, "Encoder")
+    kind = "Encoder"
 
-    def output(
-        self,
-        ids: Tensor,
-        mask: Tensor | None = None,
-        chosen: Tensor | None = None,
-        segments: Tensor | None = None,
-    ) -> Tensor:
-        """Ids, mask and segments (B, T) -> what the model gives for them."""
-        lengths = [ids.shape[1]] * len(ids) if mask is None else mask.sum(dim=1).tolist()
-
-        def rows(places: Tensor) -> list[list[int]]:
-            return [row[:length] for row, length in zip(places.tolist(), lengths, strict=True)]
-
-        types = None if segments is None else rows(segments)
-        hidden = self.opened.forward_batch(rows(ids), token_type_ids=types).last_hidden_state
+    def outputs(self, inputs: Inputs) -> dict[str, Tensor]:
+        """The vectors of the tokens, and what the head makes of them."""
+        ids, mask, segments, _ = inputs
+        types = None if segments is None else unpadded(segments, mask)
+        hidden = self.opened.forward_batch(inputs.rows, token_type_ids=types).last_hidden_state
         x = torch.from_numpy(np.array(hidden))  # (B, T, D)
-        head = self.model.head
-        if head is None:
-            return x
-        if mask is None:
-            mask = torch.ones(ids.shape, dtype=torch.bool)
-        output: Tensor = head(x, mask)
-        return output if chosen is None else output[chosen]
+        if (head := self.model.head) is None:
+            return {OF_TOKENS: x}
+        return {OF_TOKENS: x, self.result: head(x, torch.ones(ids.shape, dtype=torch.bool) if mask is None else mask)}
 
 
-class GeneratorEngine(_Lacking):
+class GeneratorEngine(_Opened):
     """A decoder that continues texts greedily; what it chose cannot be drawn again from a seed."""
 
+    kind = "Generator"
+
     def __init__(self, precision: str, directory: Path, model: Any):
-        super().__init__(precision, directory, model, "Generator")
+        super().__init__(precision, directory, model)
         self._names = tokens_of(directory, SHARED)
+
+    def outputs(self, inputs: Inputs) -> dict[str, Tensor]:
+        """The logits of every token; 0 where there is padding."""
+        found = np.array(self.opened.forward_batch(inputs.rows))  # (B, T, V), with padding on the right
+        return {self.result: inputs.at_tokens(torch.from_numpy(found), found.shape[2])}
 
     def write(self, prompts: Sequence[Sequence[int]], how: Writing) -> Steps:
         """New tokens by row: of one prompt as they come, of several when all are written."""
@@ -133,11 +115,13 @@ class GeneratorEngine(_Lacking):
                 written.pop(row, None)
 
 
-class TranslatorEngine(_Lacking):
+class TranslatorEngine(_Opened):
     """An encoder-decoder; a search with beams ends when as many targets are finished, mostly where Headway's does."""
 
+    kind = "Translator"
+
     def __init__(self, precision: str, directory: Path, model: Any):
-        super().__init__(precision, directory, model, "Translator")
+        super().__init__(precision, directory, model)
         shared = (directory / "shared_vocabulary.json").is_file()
         self._sources, self._targets = (
             tokens_of(directory, "shared_vocabulary.json" if shared else name) for name in (SOURCE, TARGET)
@@ -191,11 +175,13 @@ def tokens_of(directory: Path, name: str) -> list[str]:
     return found
 
 
-def open_engine(directory: Path, model: Any, precision: str) -> _Lacking:
+def open_engine(directory: Path, model: Any, precision: str) -> Engine:
     """The engine of an export."""
-    kinds: list[tuple[type, Callable[..., _Lacking]]] = [
-        (EncoderDecoder, TranslatorEngine),
-        (Decoder, GeneratorEngine),
-    ]
-    make = next((make for kind, make in kinds if isinstance(model, kind)), EncoderEngine)
-    return make(precision, directory, model)
+    return kind_of(model)(precision, directory, model)
+
+
+def kind_of(model: Any) -> type[_Opened]:
+    """The engine of a model, whose ``kind`` is the class of CTranslate2 that opens its export."""
+    if isinstance(model, EncoderDecoder):
+        return TranslatorEngine
+    return GeneratorEngine if isinstance(model, Decoder) else EncoderEngine

@@ -3,9 +3,9 @@
 Letters: B rows, T length, V vocabulary.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from headway.generation.beam import Hypothesis, beam_search
 from headway.generation.decode import Model, Steps, decode
 from headway.generation.sampling import Sampling
 from headway.hub.generation_config import TargetRules
+from headway.models.heads import Gives, gives
 
 
 class Lacks(Exception):
@@ -29,8 +30,22 @@ class Writing:
     ends: Collection[int] = ()
     forbidden: Sequence[int] = ()
     seed: int | None = None
-    context: int = field(default=1 << 31)
+    context: int = 1 << 31
     """the tokens that the model reads"""
+
+    def by(self, model: Model, prompts: Sequence[Sequence[int]], device: torch.device | str = "cpu") -> Steps:
+        """New tokens by row, as ``generation.decode`` writes them by a model."""
+        return decode(
+            model,
+            prompts,
+            self.sampling,
+            max_tokens=self.max_tokens,
+            context=self.context,
+            end=self.ends,
+            forbidden=self.forbidden,
+            seed=self.seed,
+            device=device,
+        )
 
 
 @dataclass(frozen=True)
@@ -44,15 +59,69 @@ class Searching:
     n_best: int = 1
     length_penalty: float = 1.0
 
+    def by(
+        self, model: Model, prompts: list[list[int]], numbers: Iterable[int], device: torch.device | str = "cpu"
+    ) -> list[list[Hypothesis]]:
+        """The best targets of the sources with these numbers, as ``generation.beam`` finds them by a model."""
+        return beam_search(
+            model,
+            prompts,
+            beam=self.beam,
+            n_best=self.n_best,
+            max_tokens=[self.limits[number] for number in numbers],
+            end=self.rules.end,
+            forbidden=self.rules.forbidden,
+            length_penalty=self.length_penalty,
+            device=device,
+        )
 
-class Engine(Protocol):
+
+LOGITS, OF_TOKENS, OF_TEXT = "logits", "last_hidden_state", "sentence_embedding"
+"""The names of outputs: numbers by a head, the vectors of tokens, the vector of a text."""
+
+
+def unpadded(ids: Tensor, mask: Tensor | None) -> list[list[int]]:
+    """The tokens of each row of ids (B, T)."""
+    return ids.tolist() if mask is None else [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
+
+
+class Inputs(NamedTuple):
+    """What a model reads: ids, their mask and segments (B, T), or images; the targets (B, T') of such sources."""
+
+    ids: Tensor
+    mask: Tensor | None = None
+    segments: Tensor | None = None
+    targets: Tensor | None = None
+
+    @property
+    def rows(self) -> list[list[int]]:
+        """The tokens of each row, without padding."""
+        return unpadded(self.ids, self.mask)
+
+    def at_tokens(self, rows: Iterable[Tensor], width: int) -> Tensor:
+        """Numbers of the tokens of each row, (T or more, width), where those are: (B, T, width), 0 at padding."""
+        found = torch.zeros(*self.ids.shape, width)
+        mask = torch.ones(self.ids.shape, dtype=torch.bool) if self.mask is None else self.mask
+        for place, real, numbers in zip(found, mask, rows, strict=True):
+            place[real] = numbers[: int(real.sum())]
+        return found
+
+
+class Engine:
     """Computes on the CPU, in float32 tensors; its methods are called by one thread at a time.
 
-    Each method raises ``Lacks`` for what the library does not do with these settings, before it begins.
+    Each method raises ``Lacks`` for what the library does not do with these settings, before it begins; so does one
+    that an engine does not have.
     """
 
-    name: str
-    precision: str
+    def __init__(self, name: str, precision: str, model: Any):
+        self.name, self.precision, self.model = name, precision, model
+        self.result = {Gives.HIDDEN: OF_TOKENS, Gives.VECTOR: OF_TEXT}.get(gives(model), LOGITS)
+        """the name of what the model's own ``forward`` gives"""
+
+    def outputs(self, inputs: Inputs) -> dict[str, Tensor]:
+        """All outputs by name, ``result`` among them."""
+        raise Lacks("give outputs for whole texts")
 
     def output(
         self,
@@ -61,13 +130,33 @@ class Engine(Protocol):
         chosen: Tensor | None = None,
         segments: Tensor | None = None,
     ) -> Tensor:
-        """What the model's own ``forward`` gives for ids, mask and segments (B, T), or for images."""
+        """What the model's own ``forward`` gives; with ``chosen``, bool (B, T), for only those N places, (N, V)."""
+        output = self.outputs(Inputs(ids, mask, segments))[self.result]
+        return output if chosen is None else output[chosen]
 
     def write(self, prompts: Sequence[Sequence[int]], how: Writing) -> Steps:
         """New tokens by row, as ``generation.decode`` gives them."""
+        raise Lacks("continue texts by this model")
 
     def search(self, sources: Sequence[Sequence[int]], how: Searching) -> list[list[Hypothesis]]:
         """The best targets of each source, as ``generation.beam`` gives them."""
+        raise Lacks("search for targets by this model")
+
+
+class Writer:
+    """A model as ``generation`` writes by it, made of its empty state.
+
+    A state has ``following(ids, mask)``, the logits (B, V) of what follows more tokens of its rows, (B, T) with padding
+    on the left, and ``reorder(rows)``.
+    """
+
+    def __init__(self, new_state: Callable[[], Any]):
+        self.new_state = new_state
+
+    def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:
+        """(B, T) -> (B, V)."""
+        logits: Tensor = (state or self.new_state()).following(ids, mask)
+        return logits
 
 
 AT_ONCE = 32
@@ -82,16 +171,7 @@ def write_by(model: Model, prompts: Sequence[Sequence[int]], how: Writing) -> St
     order = sorted(range(len(prompts)), key=lambda row: len(prompts[row]))
     for at in range(0, len(order), AT_ONCE):
         rows = order[at : at + AT_ONCE]
-        steps = decode(
-            model,
-            [prompts[row] for row in rows],
-            how.sampling,
-            max_tokens=how.max_tokens,
-            context=how.context,
-            end=how.ends,
-            forbidden=how.forbidden,
-            seed=how.seed,
-        )
+        steps = how.by(model, [prompts[row] for row in rows])
         finished: set[int] | None = None
         while True:
             try:
@@ -117,17 +197,6 @@ def search_by(
     for at in range(0, len(order), size):
         numbers = order[at : at + size]
         model, prompts = model_of([sources[number] for number in numbers])
-        answers = beam_search(
-            model,
-            prompts,
-            beam=how.beam,
-            n_best=how.n_best,
-            max_tokens=[how.limits[number] for number in numbers],
-            end=how.rules.end,
-            forbidden=how.rules.forbidden,
-            length_penalty=how.length_penalty,
-            device=torch.device("cpu"),
-        )
-        for number, answer in zip(numbers, answers, strict=True):
+        for number, answer in zip(numbers, how.by(model, prompts, numbers), strict=True):
             found[number] = answer
     return found

@@ -1,13 +1,19 @@
 """An engine that runs exported graphs: of an encoder, of a decoder with its cache, or of an encoder-decoder.
 
-A graph computes what the model computes, so that Headway's own loops sample and search over it, as over the model.
+A graph computes what the model computes, so that Headway's own loops sample and search over it, as over the model.  A
+session is a graph that is ready to run, whatever library runs it:
 
-Letters: B rows, T length, P past tokens, S source length, N chosen places, D width, V vocabulary, C classes.
+    session = OnnxRuntimeSession(directory / "model.onnx")
+    session(input_ids=ids, attention_mask=mask)["logits"]
+
+Letters: B rows, T length, P past tokens, S source length, G key-value heads, K head width, D width, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -16,52 +22,80 @@ from torch import Tensor
 from headway.data.batches.batching import padded
 from headway.generation.beam import Hypothesis
 from headway.generation.decode import Steps
-from headway.models.heads import Gives, gives
 from headway.models.transformer import EncoderDecoder
-from headway.runtime.engines.engine import Lacks, Searching, Writing, search_by, write_by
-from headway.runtime.engines.graph import DECODER, ENCODER, MODEL, Open, Session, Written, present
+from headway.runtime.engines.engine import (
+    LOGITS,
+    OF_TOKENS,
+    Engine,
+    Inputs,
+    Lacks,
+    Searching,
+    Writer,
+    Writing,
+    search_by,
+    write_by,
+)
 
-SEGMENTS, MASK, PIXELS = "token_type_ids", "attention_mask", "pixel_values"
-OF_TOKENS, OF_TEXT = "last_hidden_state", "sentence_embedding"
+MODEL, ENCODER, DECODER = "model.onnx", "encoder.onnx", "decoder.onnx"
+IDS, MASK, SEGMENTS, PIXELS = "input_ids", "attention_mask", "token_type_ids", "pixel_values"
+SOURCE_MASK = "encoder_attention_mask"
+PAST_NAME, PRESENT_NAME = "past_key_values", "present"
+
+Arrays = dict[str, np.ndarray]
 
 
-class GraphEngine:
+class Session(Protocol):
+    """A graph that is ready to run.
+
+    Keys and values of a decoder go from one run to the next as the library's own values, so that they are not copied.
+    """
+
+    shapes: dict[str, list[int]]
+    """of each input, with -1 for an axis of any size"""
+
+    def __call__(self, **given: np.ndarray) -> Arrays:
+        """The outputs by name."""
+
+    def step(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The outputs by name, for arrays and values of earlier steps: values of the library."""
+
+    def array(self, value: Any) -> np.ndarray:
+        """The array of a value."""
+
+
+Open = Callable[[Path], Session]
+
+
+class GraphEngine(Engine):
     """The graphs of one export, opened by ``session``."""
 
     def __init__(self, name: str, precision: str, directory: Path, model: Any, session: Open):
-        self.name, self.precision = name, precision
+        super().__init__(name, precision, model)
         self.source = session(directory / ENCODER) if isinstance(model, EncoderDecoder) else None
         self.session = session(directory / (MODEL if self.source is None else DECODER))
-        self._pools = gives(model) is Gives.VECTOR
 
-    def output(
-        self,
-        ids: Tensor,
-        mask: Tensor | None = None,
-        chosen: Tensor | None = None,
-        segments: Tensor | None = None,
-    ) -> Tensor:
-        """Ids (B, T), their mask and segments, or images (B, channels, H, W) -> what the model gives for them.
-
-        With ``chosen``, bool (B, T), the logits of only those N places, (N, V).
-        """
-        shapes = self.session.shapes
+    def outputs(self, inputs: Inputs) -> dict[str, Tensor]:
+        """Those of the graph; a decoder's graph reads most tokens at once, then a few, then one, as it is used."""
+        shapes, (ids, mask, segments, targets) = self.session.shapes, inputs
         if PIXELS in shapes:
-            (found,) = self.session(pixel_values=ids.numpy()).values()
-            return torch.from_numpy(found)
-        given = {"input_ids": ids.numpy(), MASK: _whole_numbers(mask, ids)}
+            return _tensors(self.session(pixel_values=ids.numpy()))
+        if self.source is not None:
+            if targets is None:
+                raise Lacks("give outputs for sources without targets")
+            vectors, source = self._read(ids, mask)
+            return {OF_TOKENS: vectors, LOGITS: _in_pieces(GraphState(self.session, source), targets)}
+        if any(name.startswith(PAST_NAME) for name in shapes):
+            return {self.result: _in_pieces(GraphState(self.session, {}), ids, mask)}
+        given = {IDS: ids.numpy(), MASK: _whole_numbers(mask, ids)}
         if SEGMENTS in shapes:
-            given[SEGMENTS] = np.zeros_like(given["input_ids"]) if segments is None else segments.numpy()
+            given[SEGMENTS] = np.zeros_like(given[IDS]) if segments is None else segments.numpy()
         elif segments is not None:
             raise Lacks("read two texts together")
-        outputs = self.session(**given)
-        named = outputs.get("logits", outputs.get(OF_TEXT if self._pools else OF_TOKENS))
-        output = torch.from_numpy(named)
-        return output if chosen is None else output[chosen]
+        return _tensors(self.session(**given))
 
     def write(self, prompts: Sequence[Sequence[int]], how: Writing) -> Steps:
         """New tokens by row."""
-        return write_by(GraphDecoder(self.session), prompts, how)
+        return write_by(self._writer({}), prompts, how)
 
     def search(self, sources: Sequence[Sequence[int]], how: Searching) -> list[list[Hypothesis]]:
         """The best targets of each source; a decoder continues the source itself."""
@@ -69,84 +103,84 @@ class GraphEngine:
 
         def model_of(chosen: Sequence[Sequence[int]]) -> tuple[Any, list[list[int]]]:
             if self.source is None:
-                return GraphDecoder(self.session), [[*source, *start] for source in chosen]
-            return GraphTargets(self.source, self.session, chosen), [start for _ in chosen]
+                return self._writer({}), [[*source, *start] for source in chosen]
+            return self._writer(self._read(*padded(chosen, "cpu"))[1]), [start for _ in chosen]
 
         return search_by(model_of, sources, how)
 
+    def _writer(self, source: Arrays) -> Writer:
+        return Writer(partial(GraphState, self.session, source))
 
-class GraphDecoder:
-    """A decoder's graph, as ``generation.decode`` and ``generation.beam`` continue texts by it."""
-
-    def __init__(self, session: Session):
-        self.session = session
-
-    def new_state(self) -> "DecoderState":
-        """An empty state."""
-        return DecoderState()
-
-    def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:
-        """(B, T) -> (B, V)."""
-        state = self.new_state() if state is None else state
-        if state.written is None:
-            state.written = Written(self.session, len(ids))
-        new = _whole_numbers(mask, ids)
-        state.mask = new if state.mask is None else np.concatenate([state.mask, new], axis=1)  # (B, P + T)
-        logits = state.written.read(input_ids=ids.numpy(), attention_mask=state.mask)
-        return torch.from_numpy(logits)[:, -1]
-
-
-class DecoderState:
-    """What a decoder's graph has read of some texts."""
-
-    def __init__(self) -> None:
-        self.written: Written | None = None
-        self.mask: np.ndarray | None = None
-
-    def reorder(self, rows: Tensor) -> None:
-        """Keep the given rows, (B',) int64, in that order; rows may repeat or be left out."""
-        assert self.written is not None and self.mask is not None
-        self.written.reorder(rows.numpy())
-        self.mask = self.mask[rows.numpy()]
-
-
-class GraphTargets:
-    """The targets of given sources, as ``generation.beam`` searches them; the sources are read once, now."""
-
-    def __init__(self, encoder: Session, decoder: Session, sources: Sequence[Sequence[int]]):
-        ids, mask = padded(sources, "cpu")  # (B, S) both
+    def _read(self, ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Arrays]:
+        """Sources (B, S) -> their vectors (B, S, D), and what the decoder's graph is given of them."""
+        assert self.source is not None
         seen = _whole_numbers(mask, ids)
-        found = encoder(input_ids=ids.numpy(), attention_mask=seen)
-        self.decoder = decoder
-        self.source: dict[str, np.ndarray] = {"encoder_attention_mask": seen}
-        self.source |= {name: found[present(name)] for name in decoder.shapes if present(name) in found}
+        found = self.source(input_ids=ids.numpy(), attention_mask=seen)
+        keys = {name: found[present(name)] for name in self.session.shapes if present(name) in found}
+        return torch.from_numpy(found[OF_TOKENS]), {SOURCE_MASK: seen, **keys}
 
-    def new_state(self) -> "TargetState":
-        """An empty state for the targets of all sources, in their order."""
-        return TargetState(
-            self.source, Written(self.decoder, len(self.source["encoder_attention_mask"]), **self.source)
+
+class GraphState:
+    """What a decoder's graph has read of some texts: their keys and values, their mask, and what is of their sources.
+
+    The graph of an encoder-decoder takes no mask, since its targets are not padded.
+    """
+
+    def __init__(self, session: Session, source: Arrays):
+        self._session, self._all_sources, self._source = session, source, source
+        self._past: dict[str, Any] = {}
+        self._mask: np.ndarray | None = None
+        self._owners = np.arange(len(source.get(SOURCE_MASK, ())))  # the source of each row
+
+    def read(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """More tokens of each row (B, T) -> their logits (B, T, V)."""
+        shapes = self._session.shapes
+        past = self._past or {
+            name: np.zeros((len(ids), shape[1], 0, shape[3]), np.float32)  # (B, G, P, K)
+            for name, shape in shapes.items()
+            if name.startswith(PAST_NAME) and name not in self._source
+        }
+        given = {IDS: ids.numpy(), **self._source, **past}
+        if MASK in shapes:
+            new = _whole_numbers(mask, ids)
+            self._mask = new if self._mask is None else np.concatenate([self._mask, new], axis=1)  # (B, P + T)
+            given[MASK] = self._mask
+        found = self._session.step(given)
+        self._past = {name: found[present(name)] for name in past}
+        return torch.from_numpy(
+            self._session.array(next(found[name] for name in found if not name.startswith(PRESENT_NAME)))
         )
 
-    def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:
-        """(B, T), without padding, -> (B, V)."""
-        state = self.new_state() if state is None else state
-        return torch.from_numpy(state.written.read(input_ids=ids.numpy()))[:, -1]
-
-
-class TargetState:
-    """What a decoder's graph has read of some targets, and which source each belongs to."""
-
-    def __init__(self, source: dict[str, np.ndarray], written: Written):
-        self._source, self.written = source, written
-        self._owners = np.arange(len(source["encoder_attention_mask"]))
+    def following(self, ids: Tensor, mask: Tensor | None) -> Tensor:
+        """More tokens of each row (B, T) -> the logits of what follows, (B, V)."""
+        return self.read(ids, mask)[:, -1]
 
     def reorder(self, rows: Tensor) -> None:
         """Keep the given rows, (B',) int64, in that order; the keys of sources are only copied where they change."""
-        self.written.reorder(rows.numpy())
-        owners = self._owners[rows.numpy()]
-        if not np.array_equal(owners, self._owners):
+        kept = rows.numpy()
+        self._past = {name: self._session.array(value)[kept] for name, value in self._past.items()}
+        if self._mask is not None:
+            self._mask = self._mask[kept]
+        if len(self._owners) and not np.array_equal(owners := self._owners[kept], self._owners):
             self._owners = owners
-            self.written.source = {name: array[owners] for name, array in self._source.items()}
+            self._source = {name: array[owners] for name, array in self._all_sources.items()}
+
+
+def present(name: str) -> str:
+    """The output that holds what the input of that name will be."""
+    return name.replace(PAST_NAME, PRESENT_NAME, 1)
+
+
+def _in_pieces(state: GraphState, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+    """The logits (B, T, V) of tokens that are read in three pieces."""
+    length = ids.shape[1]
+    cuts = pairwise(sorted({0, max(0, length - 4), max(0, length - 1), length}))
+    read = [state.read(ids[:, start:end], None if mask is None else mask[:, start:end]) for start, end in cuts]
+    return torch.cat(read, dim=1)
+
+
+def _tensors(found: Arrays) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(array) for name, array in found.items()}
 
 
 def _whole_numbers(mask: Tensor | None, ids: Tensor) -> np.ndarray:

@@ -7,7 +7,8 @@ Letters: B rows, T tokens, V vocabulary.
 
 import logging
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,8 @@ import torch
 from torch import Tensor
 
 from headway.errors import InputError
-from headway.generation.beam import Hypothesis
 from headway.generation.decode import Steps
-from headway.runtime.engines.engine import Lacks, Searching, Writing, write_by
+from headway.runtime.engines.engine import Engine, Inputs, Writer, Writing, unpadded, write_by
 
 FILE = "model.gguf"
 BATCH = 512
@@ -29,37 +29,39 @@ KEPT = 4
 """Contexts that are kept for later texts."""
 
 
-class LlamaEngine:
-    """A decoder in llama.cpp; it has no search and gives no other outputs than the next token's logits."""
+class LlamaEngine(Engine):
+    """A decoder in llama.cpp, which has no search."""
 
-    def __init__(self, precision: str, file: Path, longest: int):
+    def __init__(self, precision: str, file: Path, model: Any):
         import llama_cpp
 
+        super().__init__("llama.cpp", precision, model)
         logging.getLogger("llama-cpp-python").setLevel(logging.CRITICAL)  # it logs warnings as errors
-        self.name, self.precision = "llama.cpp", precision
         self.library: Any = llama_cpp
         self._free: dict[tuple[int, int], list[Any]] = {}  # contexts by rows and tokens
-        self._longest = longest
         settings = llama_cpp.llama_model_default_params()
         settings.n_gpu_layers = 0
-        self._model = llama_cpp.llama_model_load_from_file(str(file).encode(), settings)
-        if not self._model:
+        self.opened = llama_cpp.llama_model_load_from_file(str(file).encode(), settings)
+        if not self.opened:
             raise InputError(f"{file}: llama.cpp {llama_cpp.__version__} cannot load it.")
-        weakref.finalize(self, _release, llama_cpp, self._model, self._free)
-        self.vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self._model))
+        weakref.finalize(self, _release, llama_cpp, self.opened, self._free)
+        self.vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.opened))
 
-    def output(self, *_: Any, **__: Any) -> Tensor:
-        """Nothing: raises Lacks."""
-        raise Lacks("give outputs for whole texts")
+    def outputs(self, inputs: Inputs) -> dict[str, Tensor]:
+        """The logits of every token, each row by itself; 0 where there is padding."""
+
+        def logits() -> Iterator[Tensor]:
+            for row in inputs.rows:
+                state = LlamaState(self, len(row))  # in whose memory the numbers are
+                yield torch.from_numpy(state.read([row], every=True))
+
+        return {self.result: inputs.at_tokens(logits(), self.vocabulary)}
 
     def write(self, prompts: Sequence[Sequence[int]], how: Writing) -> Steps:
         """New tokens by row."""
         longest = max((len(prompt) for prompt in prompts), default=0) + how.max_tokens
-        return write_by(LlamaDecoder(self, min(longest, how.context, self._longest)), prompts, how)
-
-    def search(self, sources: Sequence[Sequence[int]], how: Searching) -> list[list[Hypothesis]]:
-        """Nothing: raises Lacks."""
-        raise Lacks("search for targets")
+        most = min(longest, how.context, self.model.config.max_length)
+        return write_by(Writer(partial(LlamaState, self, most)), prompts, how)
 
     def borrow(self, rows: int, tokens: int) -> Any:
         """A context with nothing in it, for so many rows of so many tokens each."""
@@ -75,7 +77,7 @@ class LlamaEngine:
         if self.precision == "float32":  # below it, what is usual in llama.cpp: flash attention on a cache in float16
             settings.type_k = settings.type_v = self.library.GGML_TYPE_F32
             settings.flash_attn_type = self.library.LLAMA_FLASH_ATTN_TYPE_DISABLED
-        context = self.library.llama_init_from_model(self._model, settings)
+        context = self.library.llama_init_from_model(self.opened, settings)
         if not context:
             raise MemoryError(f"llama.cpp cannot make a context of {rows} x {tokens} tokens")
         return context
@@ -95,28 +97,11 @@ def _release(library: Any, model: Any, free: dict[tuple[int, int], list[Any]]) -
     library.llama_model_free(model)
 
 
-class LlamaDecoder:
-    """A decoder as ``generation.decode`` continues texts by it; a text may have ``tokens``, prompt and all."""
+class LlamaState:
+    """What llama.cpp has read of some texts: a context of its own, in which each text is a sequence of ``tokens``."""
 
     def __init__(self, engine: LlamaEngine, tokens: int):
-        self.engine, self.tokens = engine, -(-tokens // ROOM) * ROOM
-
-    def new_state(self) -> "LlamaState":
-        """An empty state."""
-        return LlamaState(self)
-
-    def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:
-        """(B, T) with padding on the left -> (B, V)."""
-        state = self.new_state() if state is None else state
-        rows = ids.tolist() if mask is None else [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
-        return torch.from_numpy(state.read(rows))
-
-
-class LlamaState:
-    """What llama.cpp has read of some texts: a context of its own, in which each text is a sequence."""
-
-    def __init__(self, decoder: LlamaDecoder):
-        self._engine, self._tokens = decoder.engine, decoder.tokens
+        self._engine, self._tokens = engine, -(-tokens // ROOM) * ROOM
         self._context: Any = None
         self._size = 0
         self._sequences: list[int] = []  # of each row
@@ -126,6 +111,10 @@ class LlamaState:
         if self._context is not None:
             self._engine.give_back(self._size, self._tokens, self._context)
 
+    def following(self, ids: Tensor, mask: Tensor | None) -> Tensor:
+        """More tokens of each row (B, T) -> the logits of what follows, (B, V)."""
+        return torch.from_numpy(self.read(unpadded(ids, mask)))
+
     def reorder(self, rows: Tensor) -> None:
         """Keep the given rows, (B',) int64, in that order; none may be repeated."""
         kept = [self._sequences[row] for row in rows.tolist()]
@@ -134,16 +123,19 @@ class LlamaState:
             self._engine.library.llama_memory_seq_rm(memory, sequence, -1, -1)
         self._sequences = kept
 
-    def read(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
-        """Read the next tokens of each row -> the logits after them, (B, V), which the next call may overwrite."""
+    def read(self, rows: Sequence[Sequence[int]], *, every: bool = False) -> np.ndarray:
+        """Read the next tokens of each row -> the logits after them, (B, V), which the next call may overwrite.
+
+        With ``every``, those after each token, row by row.
+        """
         if self._context is None:
             self._size = len(rows)
             self._context = self._engine.borrow(self._size, self._tokens)
             self._sequences, self._lengths = list(range(len(rows))), [0] * len(rows)
-        tokens: list[tuple[int, int, int, bool]] = []  # token, position, sequence, whether it is the row's last
+        tokens: list[tuple[int, int, int, bool]] = []  # token, position, sequence, whether its logits are wanted
         for sequence, new in zip(self._sequences, rows, strict=True):
             start, last = self._lengths[sequence], len(new) - 1
-            tokens += [(token, start + at, sequence, at == last) for at, token in enumerate(new)]
+            tokens += [(token, start + at, sequence, every or at == last) for at, token in enumerate(new)]
             self._lengths[sequence] += len(new)
         if len(tokens) <= BATCH:
             return self._decode(tokens)
@@ -151,19 +143,19 @@ class LlamaState:
         return np.concatenate(parts)
 
     def _decode(self, tokens: Sequence[tuple[int, int, int, bool]]) -> np.ndarray:
-        """Read some tokens -> the logits after the last of each row, in llama.cpp's memory: until the next call."""
+        """Read some tokens -> the logits that are wanted, in llama.cpp's memory: until the next call."""
         library = self._engine.library
         batch = library.llama_batch_init(len(tokens), 0, 1)
         try:
             batch.n_tokens = len(tokens)
-            for at, (token, position, sequence, last) in enumerate(tokens):
+            for at, (token, position, sequence, wanted) in enumerate(tokens):
                 batch.token[at], batch.pos[at], batch.n_seq_id[at] = token, position, 1
-                batch.seq_id[at][0], batch.logits[at] = sequence, last
+                batch.seq_id[at][0], batch.logits[at] = sequence, wanted
             if (status := library.llama_decode(self._context, batch)) != 0:
                 raise RuntimeError(f"llama.cpp ends with {status} after {len(tokens)} tokens")
         finally:
             library.llama_batch_free(batch)
-        count, width = sum(last for *_, last in tokens), self._engine.vocabulary
+        count, width = sum(wanted for *_, wanted in tokens), self._engine.vocabulary
         if count == 0:
             return np.empty((0, width), np.float32)
         return np.ctypeslib.as_array(library.llama_get_logits(self._context), (count, width))
@@ -171,4 +163,4 @@ class LlamaState:
 
 def open_engine(directory: Path, model: Any, precision: str) -> LlamaEngine:
     """The engine of an export of a decoder.  Raises InputError for a file that llama.cpp cannot load."""
-    return LlamaEngine(precision, directory / FILE, model.config.max_length)
+    return LlamaEngine(precision, directory / FILE, model)

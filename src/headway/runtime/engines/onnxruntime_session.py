@@ -9,8 +9,7 @@ import numpy as np
 import torch
 
 from headway.models.transformer import Encoder
-from headway.runtime.engines.graph import Arrays, Open
-from headway.runtime.engines.graph_engine import GraphEngine
+from headway.runtime.engines.graph_engine import Arrays, GraphEngine, Open
 
 ERRORS = 3
 """The level of its log that shows errors only."""

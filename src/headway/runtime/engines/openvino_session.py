@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from headway.runtime.engines.graph import Arrays
-from headway.runtime.engines.graph_engine import GraphEngine
+from headway.runtime.engines.graph_engine import Arrays, GraphEngine
 
 
 class OpenVinoSession:

@@ -21,12 +21,12 @@ from headway.models.transformer import Decoder, EncoderDecoder
 from headway.reports.record import Record
 from headway.reports.verdict import verdict, verdict_of
 from headway.reports.wording import decimal
-from headway.runtime.engines.graph import DECODER, ENCODER, MODEL
+from headway.runtime.engines.ctranslate2_engine import kind_of
+from headway.runtime.engines.graph_engine import DECODER, ENCODER, MODEL
 from headway.tasks.registry import known, task_named
-from headway.workflows.export.choose_loader import loader_of
-from headway.workflows.export.exportable import refusals
+from headway.workflows.export.hf import loader_of
 from headway.workflows.export.parity import Parity
-from headway.workflows.export.target import Subject
+from headway.workflows.export.target import Subject, refusals
 
 FILE = "README.md"
 HUB_NAMES = {"macro_f1": "f1"}
@@ -225,15 +225,14 @@ def _uses(subject: Subject, parity: Parity, place: str, target: str, facts: Mapp
         run = f"llama-{'completion' if isinstance(subject.model, Decoder) else 'embedding'} -m gguf/model.gguf"
         yield _code("llama.cpp", "sh", f"headway export {place} --to gguf --out gguf", f'{run} -p "a text"')
     if refused["ctranslate2"] is None:
-        kind = "Generator" if isinstance(subject.model, Decoder) else "Translator"
-        kind = kind if isinstance(subject.model, Decoder | EncoderDecoder) else "Encoder"
         command = f"# headway export {place} --to ctranslate2 --out ct2"
-        yield _code("CTranslate2", "python", command, "import ctranslate2", "", f'model = ctranslate2.{kind}("ct2")')
+        opened = f'model = ctranslate2.{kind_of(subject.model).kind}("ct2")'
+        yield _code("CTranslate2", "python", command, "import ctranslate2", "", opened)
     if refused["onnx"] is None:
         command = f"# headway export {place} --to onnx --out onnx"
         files = (ENCODER, DECODER) if isinstance(subject.model, EncoderDecoder) else (MODEL,)
-        opened = [f'{file.partition(".")[0]} = onnxruntime.InferenceSession("onnx/{file}")' for file in files]
-        yield _code("ONNX Runtime", "python", command, "import onnxruntime", "", *opened)
+        sessions = [f'{file.partition(".")[0]} = onnxruntime.InferenceSession("onnx/{file}")' for file in files]
+        yield _code("ONNX Runtime", "python", command, "import onnxruntime", "", *sessions)
 
 
 def _on_its_base(subject: Subject, call: str, place: str) -> Iterator[str]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from torch import nn
 
 from headway import __version__
 from headway.errors import InputError
@@ -34,12 +33,11 @@ from headway.training.store.facts import check_files, read_facts
 from headway.training.store.run_directory import best_member
 from headway.workflows.export.card import FILE as CARD
 from headway.workflows.export.card import card
-from headway.workflows.export.exportable import refusals
 from headway.workflows.export.parity import Parity
 from headway.workflows.export.push import check_base, check_push
 from headway.workflows.export.push import push as push_directory
 from headway.workflows.export.registry import FLOAT32, TARGETS, target
-from headway.workflows.export.target import Subject
+from headway.workflows.export.target import Subject, refusals
 from headway.workflows.load import pipeline_of, task_of
 
 
@@ -103,7 +101,7 @@ def export(
     if spec.answers and subject.pipe is None:
         raise InputError(
             f"{directory}: Headway cannot answer with it, so there is nothing to compare an export with "
-            f"({_why_no_pipeline(subject)}). {_instead(subject)}"
+            f"({subject.no_pipe}). {_instead(subject)}"
         )
     facts, member = read_facts(directory) or {}, best_member(directory)
     if member is not None:  # the figures of what is written; without them, none
@@ -147,13 +145,18 @@ def _subject(directory: Path, allow_pickle: bool) -> Subject:
     """The model in a directory, with its tokenizer and its pipeline."""
     check_files(directory, read_facts(directory))
     model = load_model(directory, allow_pickle=allow_pickle)
-    pipe = _pipeline(model, directory)
+    pipe: Pipeline | None = None  # of a model that has no task, or lacks files that the pipeline needs
+    reason = ""
+    try:
+        pipe = pipeline_of(model, directory, alone=True)
+    except InputError as error:
+        reason = str(error).removesuffix(".")
     tokenizer = getattr(pipe, "tokenizer", None)
     if pipe is None and getattr(model, "patches", None) is None:
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
     if length := getattr(pipe, "max_length", None):
         limit_sequences(model, length)
-    return Subject(model, tokenizer, pipe, directory)
+    return Subject(model, tokenizer, pipe, directory, reason)
 
 
 def check_free(out: Path, source: Path) -> None:
@@ -187,23 +190,6 @@ def _instead(subject: Subject) -> str:
         name for name, reason in refused.items() if reason is None and (subject.pipe or not TARGETS[name].answers)
     ]
     return f"This model can be exported to {', '.join(possible)}." if possible else "No target takes this model."
-
-
-def _pipeline(model: nn.Module, directory: Path) -> Pipeline | None:
-    """The model's pipeline here; None if it has no task or lacks files that the pipeline needs."""
-    try:
-        return pipeline_of(model, directory, alone=True)
-    except InputError:
-        return None
-
-
-def _why_no_pipeline(subject: Subject) -> str:
-    """Why a model has no pipeline here."""
-    try:
-        pipeline_of(subject.model, subject.directory, alone=True)
-    except InputError as error:
-        return str(error).removesuffix(".")
-    return "it has no task"
 
 
 def _record(source: str, model: str, found: Export, directory: Path) -> dict[str, Any]:

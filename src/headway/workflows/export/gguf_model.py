@@ -1,6 +1,6 @@
 """Models as llama.cpp reads them: for each family the architecture's name, its settings, and a table of tensor names.
 
-    found = architecture_of("llama")
+    found = ARCHITECTURES["llama"]
     found.problem(config)          # why llama.cpp cannot run such a model, or None
     found.settings(config)         # the entries of the file, by name
     tensors(model, found)          # the tensors, by name
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.hub.build_model import own_weights
-from headway.hub.name_table import Part, Row, layers, row, stacked, write_weights
+from headway.hub.name_table import Change, Part, Row, layers, row, stacked, write_weights
 from headway.models.config import RopeScaling, TransformerConfig
 from headway.models.heads import Gives, gives
 from headway.nn.positions.rotary import STRETCHES
@@ -110,11 +110,6 @@ class Architecture:
         return found
 
 
-def architecture_of(family: str) -> Architecture | None:
-    """The architecture of a Hugging Face family, by its ``model_type``; None if llama.cpp has none."""
-    return ARCHITECTURES.get(family)
-
-
 def tensors(model: nn.Module, architecture: Architecture) -> dict[str, Tensor]:
     """The tensors of the file, in float32.  Raises ValueError for a weight that has no place there."""
     config: Any = model.config
@@ -128,16 +123,14 @@ def tensors(model: nn.Module, architecture: Architecture) -> dict[str, Tensor]:
 
 def _llama_rows(config: TransformerConfig) -> list[Row]:
     """Queries and keys in llama.cpp's order of entries: it rotates neighbours, Headway entries half a head apart."""
-    return _decoder_rows(_neighbours("attn_q"), _neighbours("attn_k"), config)
+    return _decoder_rows(_neighbours)
 
 
 def _qwen_rows(config: TransformerConfig) -> list[Row]:
-    return _decoder_rows(
-        lambda kind: Part(f"blk.{{i}}.attn_q.{kind}"), lambda kind: Part(f"blk.{{i}}.attn_k.{kind}"), config
-    )
+    return _decoder_rows(None)
 
 
-def _decoder_rows(queries: Callable[[str], Part], keys: Callable[[str], Part], config: TransformerConfig) -> list[Row]:
+def _decoder_rows(order: Change | None) -> list[Row]:
     ours = "stack.blocks.{i}."
     return [
         *layers(
@@ -152,7 +145,11 @@ def _decoder_rows(queries: Callable[[str], Part], keys: Callable[[str], Part], c
             ("head.matrix", "output"),
         ),
         *(
-            row(f"{ours}attention.layer.qkv.{kind}", queries(kind), keys(kind), f"blk.{{i}}.attn_v.{kind}")
+            row(
+                f"{ours}attention.layer.qkv.{kind}",
+                *(Part(f"blk.{{i}}.attn_{name}.{kind}", write=order) for name in "qk"),
+                f"blk.{{i}}.attn_v.{kind}",
+            )
             for kind in ("weight", "bias")
         ),
         *stacked(ours + "feedforward.layer.up", "blk.{i}.ffn_gate", "blk.{i}.ffn_up"),
@@ -207,14 +204,10 @@ def _modernbert_rows(config: TransformerConfig) -> list[Row]:
     )
 
 
-def _neighbours(name: str) -> Callable[[str], Part]:
+def _neighbours(x: Tensor, config: TransformerConfig) -> Tensor:
     """Rows of each head from (first half, second half) to pairs of neighbours: (H K, D) or (H K,) -> the same."""
-
-    def write(x: Tensor, config: TransformerConfig) -> Tensor:
-        halves = x.reshape(-1, 2, config.head_width // 2, *x.shape[1:])  # (H, 2, R, ...)
-        return halves.transpose(1, 2).reshape(x.shape)
-
-    return lambda kind: Part(f"blk.{{i}}.{name}.{kind}", write=write)
+    halves = x.reshape(-1, 2, config.head_width // 2, *x.shape[1:])  # (H, 2, R, ...)
+    return halves.transpose(1, 2).reshape(x.shape)
 
 
 def _scaling(scaling: RopeScaling | None) -> dict[str, int | float | str]:

@@ -1,5 +1,8 @@
 """A Hugging Face directory, compared with the model by opening it as users of ``transformers`` do.
 
+That is ``pipeline(TASK, DIR)`` if ``transformers`` has a pipeline for the task; otherwise ``SentenceTransformer(DIR)``
+for embeddings of texts; otherwise the class of ``transformers`` that loads the model.
+
 Letters: B batch, T length, S source length, D width, V vocabulary, C classes.
 """
 
@@ -21,11 +24,21 @@ from headway.hub.preprocessor import FILE as PREPROCESSOR
 from headway.hub.sentence_transformers import without_modules
 from headway.io.atomic_write import write_json
 from headway.io.strict_json import read_object
+from headway.models.heads import Gives, gives
 from headway.models.transformer import EncoderDecoder
-from headway.tasks.checks import BOUND, Original
+from headway.tasks.checks import BOUND, ExternalLoader, Original, class_loader
+from headway.tasks.registry import task_named
 from headway.text.tokenizer import Tokenizer
-from headway.workflows.export.choose_loader import loader_of, other_reader
-from headway.workflows.export.parity import LONGEST, Parity, different_text, exceeding, lines, own_texts, room
+from headway.workflows.export.parity import (
+    LONGEST,
+    Parity,
+    different_text,
+    exceeding,
+    lines,
+    other_ids,
+    own_texts,
+    room,
+)
 from headway.workflows.export.target import Subject, check_family
 
 INPUTS, BATCH = 32, 8
@@ -55,6 +68,14 @@ def write_processor(subject: Subject, directory: Path, max_length: int | None = 
         subject.tokenizer.save(directory, max_length=length, **batch_settings(subject.model))
     if (subject.directory / PREPROCESSOR).is_file():
         write_json(directory / PREPROCESSOR, read_object(subject.directory / PREPROCESSOR))
+
+
+def label_names(pipe: Any) -> dict[str, Any]:
+    """``id2label`` and ``label2id`` of a classifier's pipeline, as ``transformers`` names them; empty for another."""
+    if not (labels := getattr(pipe, "labels", None)):
+        return {}
+    named = {str(number): label for number, label in enumerate(labels)}
+    return {"id2label": named, "label2id": {label: number for number, label in enumerate(labels)}}
 
 
 def compare(subject: Subject, directory: Path, precision: str) -> Parity:
@@ -99,7 +120,7 @@ def _compare(transformers: Any, subject: Subject, directory: Path) -> Parity:
             other = transformers.AutoTokenizer.from_pretrained(directory, local_files_only=True)
             line = different_ids(tokenizer, other)
             found = replace(found, tokens_equal=line is None)
-            problems += [] if line is None else [f"the tokenizers give different ids for {line[:60]!r}"]
+            problems += filter(None, [other_ids("the tokenizers give", line)])
         if loader.compare is not None and not problems:
             texts = () if tokenizer is None else own_texts(tokenizer, room(model), loader.texts)
             value, differs = loader.compare(Original(subject.pipe, model, directory, texts), opened.answers)
@@ -211,3 +232,43 @@ def offline() -> Iterator[Any]:
         theirs.set_verbosity(verbosity)
         if bars:
             theirs.enable_progress_bar()
+
+
+CLASSES = {
+    "ForCausalLM": "AutoModelForCausalLM",
+    "LMHeadModel": "AutoModelForCausalLM",
+    "ForMaskedLM": "AutoModelForMaskedLM",
+    "ForSequenceClassification": "AutoModelForSequenceClassification",
+    "ForTokenClassification": "AutoModelForTokenClassification",
+    "ForImageClassification": "AutoModelForImageClassification",
+    "ForConditionalGeneration": "AutoModelForSeq2SeqLM",
+    "MTModel": "AutoModelForSeq2SeqLM",
+    "EncoderModel": "AutoModelForTextEncoding",
+    "Model": "AutoModel",
+}
+"""The end of an architecture's name -> the class of ``transformers`` that loads it; the first that fits."""
+
+
+def loader_of(pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader:
+    """The call that loads a model: ``pipe`` is its pipeline here, None if there is none.
+
+    ``architecture`` is the one named in ``config.json``.
+    """
+    loader = None if pipe is None else task_named(pipe.task).external_loader(pipe, model, architecture)
+    return loader or class_loader(class_of(architecture))
+
+
+def class_of(architecture: str) -> str:
+    """The class of ``transformers`` that loads an architecture."""
+    return next(name for end, name in CLASSES.items() if architecture.endswith(end))
+
+
+def other_reader(model: nn.Module, labels: list[str]) -> str | None:
+    """One line of code that reads a classifier whose layout ``transformers`` lacks; None for other models."""
+    if gives(model) in (Gives.HIDDEN, Gives.VECTOR) or without_modules(model)[0] is model:
+        return None
+    names = ", ".join(labels[:5]) + (", ..." if len(labels) > 5 else "")
+    return (
+        "its classifier is in the layout of sentence-transformers; this line reads it, and gives a logit for each of "
+        f"{names}: SentenceTransformer(RUN).encode(TEXTS)"
+    )

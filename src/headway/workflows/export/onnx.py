@@ -26,15 +26,15 @@ from headway.hub.kept_entries import CONFIG, GENERATION
 from headway.io.atomic_write import write_json
 from headway.models.baselines import BaselineConfig
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
-from headway.runtime.engines.graph import PAST_NAME
+from headway.runtime.engines.graph_engine import PAST_NAME, SEGMENTS, GraphEngine, Open
 from headway.runtime.engines.onnxruntime_session import OnnxRuntimeSession, opens
 from headway.runtime.engines.openvino_session import OpenVinoSession
 from headway.tasks.checks import BOUND
 from headway.text.tokenizer import Tokenizer
-from headway.workflows.export.hf import write_processor
-from headway.workflows.export.onnx_compare import Found, compare_graphs
+from headway.workflows.export.compare import Comparison
+from headway.workflows.export.hf import label_names, write_processor
 from headway.workflows.export.onnx_graphs import Graph, given_names, graphs_of
-from headway.workflows.export.parity import TOKENIZER, Parity, different_line, exceeding
+from headway.workflows.export.parity import TOKENIZER, Parity, different_line, other_ids
 from headway.workflows.export.registry import FLOAT32
 from headway.workflows.export.target import Subject
 
@@ -156,10 +156,7 @@ def _longest(subject: Subject) -> int:
 
 
 def _write_config(subject: Subject, directory: Path) -> None:
-    labels = getattr(subject.pipe, "labels", None)
-    named = {"id2label": {str(number): label for number, label in enumerate(labels)}} if labels else {}
-    if labels:
-        named["label2id"] = {label: number for number, label in enumerate(labels)}
+    named = label_names(subject.pipe)
     if has_family(subject.model):
         save_config(subject.model, directory, **named, **padding_entry(subject.model, subject.tokenizer))
     else:
@@ -186,59 +183,52 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
     It compares the outputs for random inputs of several sizes, with padding; the answers to 32 texts, which a decoder
     writes token by token with its cache; and the ids that ``tokenizers`` gives to 1,000 lines.
     """
-    parity = Parity(
+    program = f"ONNX Runtime {version('onnxruntime')}"
+    found = Parity(
         reader="ONNX Runtime",
         version=version("onnxruntime"),
         needs="headway[export]",
         door=", ".join(f'InferenceSession("{graph.file}")' for graph in graphs_of(subject.model)),
     )
+    bound, names = BOUND if precision == FLOAT32 else None, given_names(directory)
+
+    def engine(session: Open) -> GraphEngine:
+        opened = GraphEngine(program, precision, directory, subject.model, session)
+        reads = [name for name in (opened.source or opened.session).shapes if PAST_NAME not in name]
+        if names and set(reads) != set(names):
+            raise ValueError(f"it reads {', '.join(reads)}, and its tokenizer gives {', '.join(names)}")
+        return opened
+
     try:
-        found = compare_graphs(subject, directory, OnnxRuntimeSession)
+        comparison = Comparison(subject, segments=SEGMENTS in names)
+        result = comparison.of(engine(OnnxRuntimeSession), bound)
         opened = opens(subject.model)  # as --engine onnxruntime reads it
-        by_engine = found if opened is OnnxRuntimeSession else compare_graphs(subject, directory, opened)
+        by_engine = result if opened is OnnxRuntimeSession else comparison.of(engine(opened), bound)
         line = different_line(subject.tokenizer, directory)
     except Exception as error:  # any error means that other programs cannot use the directory
-        return replace(parity, problem=f"ONNX Runtime {parity.version} cannot use it: {one_line(error)}")
-    kind = "texts" if subject.tokenizer is not None else "images"
-    bound = BOUND * found.size if precision == FLOAT32 else None
-    problems = exceeding(found.difference, bound, "in ONNX Runtime the answers differ") or exceeding(
-        by_engine.difference, bound, "by --engine onnxruntime the answers differ"
-    )
-    problems += [f"the tokenizers give different ids for {line[:60]!r}"] if line else []
-    notes = [*_cosines(found), *_tokenizer_note(subject.tokenizer, directory)]
+        return replace(found, problem=f"{program} cannot use it: {one_line(error)}")
+    problems = [other_ids("the tokenizers give", line)]
+    if result.problem:
+        problems.insert(0, f"in ONNX Runtime {result.problem}")
+    elif by_engine.problem:
+        problems.insert(0, f"by --engine onnxruntime {by_engine.problem}")
+    notes = [*result.notes, *_tokenizer_note(subject.tokenizer, directory)]
     if find_spec("openvino") is not None:
         name = f"OpenVINO {version('openvino').partition('-')[0]}"
         try:
-            other = compare_graphs(subject, directory, OpenVinoSession)
-            problems += exceeding(other.difference, bound, f"in {name} the answers differ")
-            notes.append(f"read through {name} too: max_difference {other.difference:.2g}{_of(other)}")
+            other = comparison.of(engine(OpenVinoSession), bound)
+            problems += [f"in {name} {other.problem}"] if other.problem else []
+            notes.append(f"read through {name} too: max_difference {other.max_difference:.2g}{_equal(other)}")
         except ImportError as error:
             notes.append(f"{name} was not run, since it cannot be imported: {one_line(error)}")
         except Exception as error:
             problems.append(f"{name} cannot use it: {one_line(error)}")
-    return replace(
-        parity,
-        max_difference=found.difference,
-        over="random inputs" + (f" and the answers to {found.texts} {kind}" if found.texts else ""),
-        bound=bound,
-        agreement=(found.equal, found.answers) if found.answers else None,
-        tokens_equal=line is None if (directory / TOKENIZER).exists() else None,
-        texts=found.texts,
-        seconds=(found.seconds[0], found.seconds[1]),
-        problem="; ".join(problems) or None,
-        notes=tuple(notes),
-    )
+    equal = line is None if (directory / TOKENIZER).exists() else None
+    return found.holding(result, *problems, tokens_equal=equal, notes=tuple(notes))
 
 
-def _of(found: Found) -> str:
-    return f", {found.equal:,} of {found.answers:,} answers equal" if found.answers else ""
-
-
-def _cosines(found: Found) -> list[str]:
-    if not found.cosines:
-        return []
-    mean = sum(found.cosines) / len(found.cosines)
-    return [f"cosine of a text's vectors: {mean:.4f} on average, {min(found.cosines):.4f} at least"]
+def _equal(found: Parity) -> str:
+    return f", {found.agreement[0]:,} of {found.agreement[1]:,} answers equal" if found.agreement else ""
 
 
 def _tokenizer_note(tokenizer: Tokenizer | None, directory: Path) -> list[str]:

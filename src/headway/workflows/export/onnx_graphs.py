@@ -26,8 +26,7 @@ from headway.hub.directory import read_json
 from headway.models.heads import Gives, PoolingHead, gives
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.state import KeyValueCache, State
-from headway.runtime.engines.graph import DECODER, ENCODER, MODEL, PAST_NAME, present
-from headway.runtime.engines.graph_engine import SEGMENTS
+from headway.runtime.engines.graph_engine import DECODER, ENCODER, MODEL, PAST_NAME, SEGMENTS, present
 
 BATCH, LENGTH, PAST, SOURCE = 2, 3, 5, 7
 """The sizes of the inputs with which a graph is traced; it takes any others."""
@@ -75,12 +74,16 @@ def writes(model: Any) -> bool:
     return gives(model).each_token
 
 
-class TracedEncoder(nn.Module):
-    """Ids and their mask -> the output of an encoder, or of a decoder that classifies."""
+class Traced(nn.Module):
+    """A model as a graph calls it."""
 
-    def __init__(self, model: Encoder | Decoder):
+    def __init__(self, model: nn.Module):
         super().__init__()
-        self.model = model
+        self.model: Any = model
+
+
+class TracedEncoder(Traced):
+    """Ids and their mask -> the output of an encoder, or of a decoder that classifies."""
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
         """(B, T) int64 each -> (B, C), (B, T, C) or (B, T, V)."""
@@ -105,24 +108,16 @@ class TracedEmbedder(nn.Module):
         return x, self.head(x, mask)
 
 
-class TracedImageEncoder(nn.Module):
+class TracedImageEncoder(Traced):
     """Images -> the output of an encoder of patches."""
-
-    def __init__(self, model: Encoder):
-        super().__init__()
-        self.model = model
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         """(B, C, H, W) -> (B, classes) or (B, N + 1, D)."""
         return self.model(pixel_values)
 
 
-class TracedDecoder(nn.Module):
+class TracedDecoder(Traced):
     """New ids after what was read -> their logits, and all keys and values."""
-
-    def __init__(self, model: Decoder):
-        super().__init__()
-        self.model = model
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, past: list[Tensor]) -> tuple[Tensor, ...]:
         """(B, T), (B, P + T) int64 and keys and values (B, G, P, K) -> (B, T, V) and (B, G, P + T, K)."""
@@ -132,12 +127,8 @@ class TracedDecoder(nn.Module):
         return logits, *keys_and_values(state.layers)
 
 
-class TracedSourceEncoder(nn.Module):
+class TracedSourceEncoder(Traced):
     """A source -> its vectors, and the keys and values of each layer's cross-attention."""
-
-    def __init__(self, model: EncoderDecoder):
-        super().__init__()
-        self.model = model
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
         """(B, S) int64 each -> (B, S, D) and keys and values (B, G, S, K)."""
@@ -146,12 +137,8 @@ class TracedSourceEncoder(nn.Module):
         return source, *(part for block in blocks for part in block.cross.layer.source_keys(source))
 
 
-class TracedTargetDecoder(nn.Module):
+class TracedTargetDecoder(Traced):
     """New ids of a target after those that were read -> their logits, and all keys and values of self-attention."""
-
-    def __init__(self, model: EncoderDecoder):
-        super().__init__()
-        self.model = model
 
     def forward(
         self, input_ids: Tensor, encoder_attention_mask: Tensor, past: list[Tensor], source: list[Tensor]

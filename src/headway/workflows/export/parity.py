@@ -3,7 +3,7 @@
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,11 @@ class Parity:
         """Whether everything that was compared agrees."""
         return self.problem is None and self.checked
 
+    def holding(self, found: "Parity", *problems: str | None, **more: Any) -> "Parity":
+        """What a comparison ``found`` of the export that this names, with all ``problems`` of it, and fields."""
+        named = {name: getattr(self, name) for name in ("reader", "version", "needs", "door")}
+        return replace(found, **named, problem="; ".join(filter(None, problems)) or None, **more)
+
     @property
     def words(self) -> str:
         """What was compared and found, in one sentence without its full stop."""
@@ -93,6 +98,11 @@ def exceeding(difference: float, bound: float | None, what: str) -> list[str]:
     if math.isfinite(difference) and (bound is None or difference <= bound):
         return []
     return [f"{what} by {difference:.3g}" + ("" if bound is None else f", more than {bound:g}")]
+
+
+def other_ids(who: str, line: str | None) -> str | None:
+    """The problem that a tokenizer gives other ids for a line; None where there is no such line."""
+    return None if line is None else f"{who} different ids for {line[:60]!r}"
 
 
 def different_text(texts: Sequence[str], ids: Iterable[tuple[Sequence[Any], Sequence[Any]]]) -> str | None:
@@ -163,16 +173,7 @@ def own_texts(tokenizer: Tokenizer, longest: int, count: int) -> list[str]:
     return found
 
 
-def prompts(tokenizer: Tokenizer, rows: int, longest: int, count: int) -> list[list[int]]:
-    """Prompts of 1 to ``longest`` ids: half of them texts of the tokenizer's own tokens, the others random ids."""
-    found = [tokenizer.encode(text) for text in own_texts(tokenizer, longest, count // 2)]
-    draw = random.Random(0)
-    while len(found) < count:
-        found.append([draw.randrange(rows) for _ in range(draw.randint(1, longest))])
-    return found
-
-
-def room(model: Any) -> int:
+def room(model: Any, context: int = LONGEST) -> int:
     """The tokens of a text that a model can read, with room for ``NEW`` new ones and the special tokens around it."""
     configs = [model.config, getattr(model, "encoder_config", model.config)]
-    return max(1, min(LONGEST, *(config.max_length for config in configs)) - NEW - 4)
+    return max(1, min(LONGEST, context, *(config.max_length for config in configs)) - NEW - 4)

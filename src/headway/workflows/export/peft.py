@@ -25,9 +25,16 @@ from headway.models.wirings import wiring_name
 from headway.nn.lora import LowRankLinear
 from headway.tasks.checks import BOUND
 from headway.training.store.facts import read_facts
-from headway.workflows.export.choose_loader import class_of
-from headway.workflows.export.hf import INPUTS, different_ids, max_difference, offline, write_processor
-from headway.workflows.export.parity import Parity, exceeding
+from headway.workflows.export.hf import (
+    INPUTS,
+    class_of,
+    different_ids,
+    label_names,
+    max_difference,
+    offline,
+    write_processor,
+)
+from headway.workflows.export.parity import Parity, exceeding, other_ids
 from headway.workflows.export.target import Subject, check_family
 
 
@@ -66,10 +73,8 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
     place = {"base_model_name_or_path": _name_of(found, directory), "revision": found.revision}
     write_json(directory / ADAPTER, {**place, **entries})
     save_weights(directory / ADAPTER_WEIGHTS, tensors)
-    labels = getattr(subject.pipe, "labels", None)
-    if labels:
-        named = {"id2label": {str(i): label for i, label in enumerate(labels)}}
-        write_json(directory / LABELS_FILE, {**named, "label2id": {label: i for i, label in enumerate(labels)}})
+    if labels := label_names(subject.pipe):
+        write_json(directory / LABELS_FILE, labels)
     write_modules(directory, model, head)
     write_processor(subject, directory)
 
@@ -113,7 +118,7 @@ def _compare(transformers: Any, peft: Any, subject: Subject, directory: Path) ->
             theirs = transformers.AutoTokenizer.from_pretrained(directory, local_files_only=True)
             line = different_ids(subject.tokenizer, theirs)
             equal = line is None
-            problems += [] if line is None else [f"the tokenizers give different ids for {line[:60]!r}"]
+            problems += filter(None, [other_ids("the tokenizers give", line)])
     except Exception as error:  # any error means that users cannot use the directory
         problems.append(f"{door} with peft {peft.__version__} cannot use it: {one_line(error)}")
     return Parity(

@@ -1,5 +1,6 @@
-"""The interface of a target: a module of this folder, listed in ``workflows.export.registry``."""
+"""The interface of a target (a module of this folder, in ``workflows.export.registry``), and what targets take."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,7 +13,10 @@ from headway.hub.sentence_transformers import without_modules
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder
+from headway.nn.lora import LowRankLinear
+from headway.text.tokenizer import Tokenizer
 from headway.workflows.export.parity import Parity
+from headway.workflows.export.registry import TARGETS, target
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,8 @@ class Subject:
     """the model's ``Pipeline``; None if it has no task or lacks files that the pipeline needs"""
     directory: Path
     """where the model was read from"""
+    no_pipe: str = ""
+    """why it has no pipeline"""
 
     @property
     def family(self) -> str | None:
@@ -70,3 +76,36 @@ def check_family(subject: Subject) -> str:
             f"{subject.directory}: no Hugging Face family has these parts, so no other program reads this model."
         )
     return subject.family
+
+
+ANYWHERE = Path("RUN")
+CLAUSE = re.compile(r", and |, so |; |\. ")
+"""Where the first clause of a message ends."""
+
+
+def refusals(model: Any, processor: Any, pipe: Any = None) -> dict[str, str | None]:
+    """By target: None if it can express the model, or why it cannot, in a few words, also before it is trained.
+
+    ``processor`` is the model's tokenizer, or its image preprocessor; ``pipe`` its pipeline or, before it is trained,
+    the data of its task, of which only attributes are looked at.  No library of a target is imported.
+    Adapters are left out where the model has no low-rank updates.
+    """
+    subject = Subject(model, processor if isinstance(processor, Tokenizer) else None, pipe, ANYWHERE)
+    found: dict[str, str | None] = {}
+    updates = any(isinstance(module, LowRankLinear) for module in model.modules())
+    for name, spec in TARGETS.items():
+        if spec.lora and not updates:
+            continue
+        try:
+            target(name).refuse(subject)
+            found[name] = None
+        except InputError as error:
+            found[name] = CLAUSE.split(str(error).removeprefix(f"{ANYWHERE}: "))[0].removesuffix(".")
+    return found
+
+
+def in_words(refused: dict[str, str | None]) -> str:
+    """The same in one line."""
+    possible = ", ".join(name for name, reason in refused.items() if reason is None) or "none"
+    reasons = [f"{name}: {reason}" for name, reason in refused.items() if reason is not None]
+    return f"exports: {possible}" + (f" - not {'; not '.join(reasons)}" if reasons else "")

@@ -43,7 +43,7 @@ from headway.training.store.facts import ADVICE, FILE, OF_THE_READER, check_file
 from headway.training.store.run_directory import RunDirectory, best_member, clock, machine, versions
 from headway.training.store.sizes import ADAPTED
 from headway.training.store.trained_texts import BEFORE, TEXTS, known_texts, read_texts, write_texts
-from headway.workflows.export.exportable import in_words, refusals
+from headway.workflows.export.target import in_words, refusals
 from headway.workflows.train.check import advice, to_change
 from headway.workflows.train.resume import (
     BOUNDS,
