@@ -100,10 +100,7 @@ def _model_index(record: Record, task: str, place: str, inputs: list[str]) -> li
     spec, judged = known(task), verdict_of(record)
     metrics = []
     for key, value in measured.items():
-        name = spec.metric(key).name
-        if key == judged.get("metric") and judged.get("interval"):
-            low, high = judged["interval"]
-            name += f" (95 % interval {decimal(low)} to {decimal(high)})"
+        name = spec.metric(key).name + _interval(judged, key)
         metrics.append({"type": HUB_NAMES.get(key, key), "value": value, "name": name})
     names = ", ".join(_file(name) for name in inputs)
     dataset = {"type": inputs[0].partition("@")[0] if _is_id(inputs[0]) else "custom", "name": names}
@@ -183,12 +180,16 @@ def _results(record: Record, task: str) -> str:
     spec = known(task)
     rows = [["", *(spec.metric(key).name for key in measured)], ["---"] * (len(measured) + 1)]
     rows += [[str(line.get("name")), *(_cell(line.get(key)) for key in measured)] for line in record.baselines]
-    cells = {key: _cell(value) for key, value in measured.items()}
-    if judged.get("interval") and judged.get("metric") in cells:
-        low, high = judged["interval"]
-        cells[judged["metric"]] += f" (95 % interval {decimal(low)} to {decimal(high)})"
-    rows.append(["**this model**", *cells.values()])
+    rows.append(["**this model**", *(_cell(value) + _interval(judged, key) for key, value in measured.items())])
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows)
+
+
+def _interval(judged: Mapping[str, Any], key: str) -> str:
+    """The interval of the headline metric, to go on from its name or its value; empty for another metric."""
+    if key != judged.get("metric") or not judged.get("interval"):
+        return ""
+    low, high = judged["interval"]
+    return f" (95 % interval {decimal(low)} to {decimal(high)})"
 
 
 def _cell(value: Any) -> str:

@@ -30,7 +30,7 @@ from headway.workflows.export.ctranslate2_model import (
     vocabulary,
     write_head,
 )
-from headway.workflows.export.parity import TOKENIZER, Parity, different_line, exceeding, other_ids
+from headway.workflows.export.parity import Parity, exceeding, same_ids
 from headway.workflows.export.target import Subject, layout_advice
 
 TYPES = {"float32": "float32", "float16": "float16", "bfloat16": "bfloat16", "int8": "int8_float32"}
@@ -100,10 +100,8 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
         return replace(found, problem=f"{door} cannot use it: {one_line(error)}")
     finally:
         ctranslate2.set_log_level(before)
-    line = different_line(subject.tokenizer, directory)
-    equal = line is None if (directory / TOKENIZER).exists() else None
-    problems.append(other_ids("tokenizer.json gives", line))
-    return found.holding(result, *problems, tokens_equal=equal, notes=(*_notes(subject), *result.notes))
+    equal, ids = same_ids(subject.tokenizer, directory, "tokenizer.json gives")
+    return found.holding(result, *problems, ids, tokens_equal=equal, notes=(*_notes(subject), *result.notes))
 
 
 @torch.no_grad()

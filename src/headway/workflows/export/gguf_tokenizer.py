@@ -109,7 +109,7 @@ def entries_of(tokenizer: Tokenizer, rows: int) -> TokenizerEntries:
         found = _byte_level(spec, steps)
     else:
         raise Inexpressible(f"its tokenizer is of the kind {kind}; {EXPRESSIBLE}")
-    tokens, types = _all_rows(tokenizer, found.tokens, found.types, rows)
+    tokens, types = _all_rows(found.tokens, found.types, rows)
     begin, end = _around(tokenizer)
     scores = None if found.scores is None else [*found.scores, *[0.0] * (rows - len(found.scores))]
     limits = (*((NFC,) if normalises else ()), *found.limits)
@@ -226,7 +226,7 @@ def _typed(spec: dict[str, Any], unknown: str | None = None) -> tuple[list[str],
     return tokens, types
 
 
-def _all_rows(tokenizer: Tokenizer, tokens: list[str], types: list[int], rows: int) -> tuple[list[str], list[int]]:
+def _all_rows(tokens: list[str], types: list[int], rows: int) -> tuple[list[str], list[int]]:
     """A token for each of the model's rows: those that no text has are named and marked as unused."""
     names = [token or f"[unused row {number}]" for number, token in enumerate(tokens)]
     names += [f"[unused row {number}]" for number in range(len(tokens), rows)]

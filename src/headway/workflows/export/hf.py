@@ -29,16 +29,7 @@ from headway.models.transformer import EncoderDecoder
 from headway.tasks.checks import BOUND, ExternalLoader, Original, class_loader
 from headway.tasks.registry import task_named
 from headway.text.tokenizer import Tokenizer
-from headway.workflows.export.parity import (
-    LONGEST,
-    Parity,
-    different_text,
-    exceeding,
-    lines,
-    other_ids,
-    own_texts,
-    room,
-)
+from headway.workflows.export.parity import LONGEST, Parity, compare_ids, exceeding, lines, own_texts, room
 from headway.workflows.export.target import Subject, check_family
 
 INPUTS, BATCH = 32, 8
@@ -116,11 +107,8 @@ def _compare(transformers: Any, subject: Subject, directory: Path) -> Parity:
     problems = exceeding(difference, BOUND, "the answers differ")
     texts: Sequence[str] = ()
     try:
-        if tokenizer is not None:
-            other = transformers.AutoTokenizer.from_pretrained(directory, local_files_only=True)
-            line = different_ids(tokenizer, other)
-            found = replace(found, tokens_equal=line is None)
-            problems += filter(None, [other_ids("the tokenizers give", line)])
+        equal, ids = same_ids_in_transformers(transformers, tokenizer, directory)
+        found, problems = replace(found, tokens_equal=equal), problems + ids
         if loader.compare is not None and not problems:
             texts = () if tokenizer is None else own_texts(tokenizer, room(model), loader.texts)
             value, differs = loader.compare(Original(subject.pipe, model, directory, texts), opened.answers)
@@ -158,8 +146,13 @@ def max_difference(ours: nn.Module, theirs: Any) -> float:
     return largest
 
 
-def different_ids(tokenizer: Tokenizer, theirs: Any) -> str | None:
-    """The first of 1,000 lines for which two tokenizers give different ids, as source or target; None: none."""
+def same_ids_in_transformers(
+    transformers: Any, tokenizer: Tokenizer | None, directory: Path
+) -> tuple[bool | None, list[str]]:
+    """(Whether ``AutoTokenizer`` gives the same ids for 1,000 lines, as source and as target, the problem if not)."""
+    if tokenizer is None:
+        return None, []
+    theirs = transformers.AutoTokenizer.from_pretrained(directory, local_files_only=True)
     texts = lines(tokenizer)
     kinds = [
         (tokenizer.encode_batch(texts, special=True), theirs(texts)),
@@ -167,7 +160,9 @@ def different_ids(tokenizer: Tokenizer, theirs: Any) -> str | None:
     ]
     if tokenizer.target is not tokenizer:
         kinds.append((tokenizer.target.encode_batch(texts, special=True), theirs(text_target=texts)))
-    return different_text(texts, ((ours, found["input_ids"]) for ours, found in kinds))
+    pairs = ((ours, found["input_ids"]) for ours, found in kinds)
+    equal, problem = compare_ids("the tokenizers give", texts, pairs)
+    return equal, [problem] if problem else []
 
 
 def _answers(ours: Any, theirs: Any, draw: torch.Generator) -> tuple[Tensor, Tensor]:

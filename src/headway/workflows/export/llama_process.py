@@ -31,7 +31,7 @@ from headway.tasks.checks import BOUND
 from headway.workflows.export.compare import TEXTS, Comparison
 from headway.workflows.export.gguf_model import Architecture
 from headway.workflows.export.gguf_tokenizer import TokenizerEntries
-from headway.workflows.export.parity import Parity, different_text, lines, other_ids
+from headway.workflows.export.parity import Parity, compare_ids, lines
 from headway.workflows.export.target import Subject
 
 LIBRARY = "llama-cpp-python"
@@ -93,9 +93,8 @@ def compare_with_llama(
     except (_Ended, ValueError) as error:
         return replace(known, problem=f"{door} cannot use it: {error}")
     ours = [tokenizer.encode_batch(texts, special=special) for special in (False, True)]
-    line = different_text(texts, zip(ours, theirs, strict=True))
-    ids = other_ids("llama.cpp gives", line)
-    return known.holding(found, found.problem, ids, tokens_equal=line is None, notes=notes)
+    equal, ids = compare_ids("llama.cpp gives", texts, zip(ours, theirs, strict=True))
+    return known.holding(found, found.problem, ids, tokens_equal=equal, notes=notes)
 
 
 class _Ended(Exception):

@@ -30,11 +30,10 @@ from headway.runtime.engines.graph_engine import PAST_NAME, SEGMENTS, GraphEngin
 from headway.runtime.engines.onnxruntime_session import OnnxRuntimeSession, opens
 from headway.runtime.engines.openvino_session import OpenVinoSession
 from headway.tasks.checks import BOUND
-from headway.text.tokenizer import Tokenizer
 from headway.workflows.export.compare import Comparison
 from headway.workflows.export.hf import label_names, write_processor
 from headway.workflows.export.onnx_graphs import Graph, given_names, graphs_of
-from headway.workflows.export.parity import TOKENIZER, Parity, different_line, other_ids
+from headway.workflows.export.parity import Parity, same_ids
 from headway.workflows.export.registry import FLOAT32
 from headway.workflows.export.target import Subject
 
@@ -42,6 +41,9 @@ OPSET = 18
 """The version of ONNX's operations: ONNX Runtime (its web build too) and OpenVINO read it."""
 QUANTIZED = ["MatMul", "Gather"]
 """The operations whose weights are int8: products with matrices, and reading of tables of vectors."""
+NO_TOKENIZER = (
+    "its tokenizer has no tokenizer.json: sentencepiece reads the files that it has, and ids were not compared"
+)
 SAME = 0
 """In the shape that a Reshape gets: as in its input."""
 
@@ -204,15 +206,14 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
         result = comparison.of(engine(OnnxRuntimeSession), bound)
         opened = opens(subject.model)  # as --engine onnxruntime reads it
         by_engine = result if opened is OnnxRuntimeSession else comparison.of(engine(opened), bound)
-        line = different_line(subject.tokenizer, directory)
+        equal, ids = same_ids(subject.tokenizer, directory, "the tokenizers give")
     except Exception as error:  # any error means that other programs cannot use the directory
         return replace(found, problem=f"{program} cannot use it: {one_line(error)}")
-    problems = [other_ids("the tokenizers give", line)]
-    if result.problem:
-        problems.insert(0, f"in ONNX Runtime {result.problem}")
-    elif by_engine.problem:
-        problems.insert(0, f"by --engine onnxruntime {by_engine.problem}")
-    notes = [*result.notes, *_tokenizer_note(subject.tokenizer, directory)]
+    problems = [f"in ONNX Runtime {result.problem}"] if result.problem else []
+    if by_engine.problem and not problems:
+        problems = [f"by --engine onnxruntime {by_engine.problem}"]
+    problems += [ids] if ids else []
+    notes = [*result.notes, *([NO_TOKENIZER] if subject.tokenizer is not None and equal is None else [])]
     if find_spec("openvino") is not None:
         name = f"OpenVINO {version('openvino').partition('-')[0]}"
         try:
@@ -223,18 +224,11 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
             notes.append(f"{name} was not run, since it cannot be imported: {one_line(error)}")
         except Exception as error:
             problems.append(f"{name} cannot use it: {one_line(error)}")
-    equal = line is None if (directory / TOKENIZER).exists() else None
     return found.holding(result, *problems, tokens_equal=equal, notes=tuple(notes))
 
 
 def _equal(found: Parity) -> str:
     return f", {found.agreement[0]:,} of {found.agreement[1]:,} answers equal" if found.agreement else ""
-
-
-def _tokenizer_note(tokenizer: Tokenizer | None, directory: Path) -> list[str]:
-    if tokenizer is None or (directory / TOKENIZER).exists():
-        return []
-    return ["its tokenizer has no tokenizer.json: sentencepiece reads the files that it has, and ids were not compared"]
 
 
 @contextmanager

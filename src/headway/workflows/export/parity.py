@@ -10,7 +10,7 @@ from typing import Any
 import tokenizers
 from torch import Tensor
 
-from headway.tasks.checks import BOUND, NEW
+from headway.tasks.checks import BOUND, NEW, ordinary
 from headway.text.tokenizer import Tokenizer
 
 LONGEST = 48
@@ -100,36 +100,32 @@ def exceeding(difference: float, bound: float | None, what: str) -> list[str]:
     return [f"{what} by {difference:.3g}" + ("" if bound is None else f", more than {bound:g}")]
 
 
-def other_ids(who: str, line: str | None) -> str | None:
-    """The problem that a tokenizer gives other ids for a line; None where there is no such line."""
-    return None if line is None else f"{who} different ids for {line[:60]!r}"
-
-
-def different_text(texts: Sequence[str], ids: Iterable[tuple[Sequence[Any], Sequence[Any]]]) -> str | None:
-    """The first text that has different ids; each pair has those of all texts, of one program and of another."""
+def compare_ids(
+    who: str, texts: Sequence[str], ids: Iterable[tuple[Sequence[Any], Sequence[Any]]]
+) -> tuple[bool, str | None]:
+    """(Whether all ids are equal, else the problem); each pair has those of all texts, of one program and another."""
     for ours, theirs in ids:
         for text, one, other in zip(texts, ours, theirs, strict=True):
             if list(one) != list(other):
-                return text
-    return None
+                return False, f"{who} different ids for {text[:60]!r}"
+    return True, None
 
 
-def different_line(tokenizer: Tokenizer | None, directory: Path) -> str | None:
-    """The first of 1,000 lines for which ``tokenizer.json`` gives other ids; None: there is none, or no such file."""
-    if tokenizer is None or not (directory / TOKENIZER).exists():
-        return None
-    theirs = tokenizers.Tokenizer.from_file(str(directory / TOKENIZER))
-    texts = lines(tokenizer)
-    return different_text(
-        texts,
+def same_ids(tokenizer: Tokenizer | None, directory: Path, who: str) -> tuple[bool | None, str | None]:
+    """(Whether ``tokenizer.json`` gives the same ids for 1,000 lines, else the problem); None where there is none."""
+    if not (directory / TOKENIZER).exists():
+        return None, None
+    if tokenizer is None:
+        return True, None
+    theirs, texts = tokenizers.Tokenizer.from_file(str(directory / TOKENIZER)), lines(tokenizer)
+    pairs = (
         (
-            (
-                tokenizer.encode_batch(texts, special=special),
-                [found.ids for found in theirs.encode_batch(texts, add_special_tokens=special)],
-            )
-            for special in (True, False)
-        ),
+            tokenizer.encode_batch(texts, special=special),
+            [found.ids for found in theirs.encode_batch(texts, add_special_tokens=special)],
+        )
+        for special in (True, False)
     )
+    return compare_ids(who, texts, pairs)
 
 
 def lines(tokenizer: Tokenizer, wanted: Callable[[str], bool] = lambda _: True) -> list[str]:
@@ -160,7 +156,7 @@ def own_texts(tokenizer: Tokenizer, longest: int, count: int) -> list[str]:
     There may be fewer than ``count``, and of a strange tokenizer none.
     """
     draw = random.Random(0)
-    known = [number for number, token in enumerate(tokenizer.tokens) if token and number not in tokenizer.special_ids]
+    known = ordinary(tokenizer, len(tokenizer.tokens))
     specials = [tokenizer.tokens[number] for number in tokenizer.special_ids]
     found: list[str] = []
     for _ in range(50 * count):

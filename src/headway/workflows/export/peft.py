@@ -28,13 +28,13 @@ from headway.training.store.facts import read_facts
 from headway.workflows.export.hf import (
     INPUTS,
     class_of,
-    different_ids,
     label_names,
     max_difference,
     offline,
+    same_ids_in_transformers,
     write_processor,
 )
-from headway.workflows.export.parity import Parity, exceeding, other_ids
+from headway.workflows.export.parity import Parity, exceeding
 from headway.workflows.export.target import Subject, check_family
 
 
@@ -114,11 +114,8 @@ def _compare(transformers: Any, peft: Any, subject: Subject, directory: Path) ->
         opened = peft.PeftModel.from_pretrained(base, str(directory)).eval()
         difference = max_difference(model, opened)
         problems = exceeding(difference, BOUND, "the answers differ")
-        if subject.tokenizer is not None:
-            theirs = transformers.AutoTokenizer.from_pretrained(directory, local_files_only=True)
-            line = different_ids(subject.tokenizer, theirs)
-            equal = line is None
-            problems += filter(None, [other_ids("the tokenizers give", line)])
+        equal, ids = same_ids_in_transformers(transformers, subject.tokenizer, directory)
+        problems += ids
     except Exception as error:  # any error means that users cannot use the directory
         problems.append(f"{door} with peft {peft.__version__} cannot use it: {one_line(error)}")
     return Parity(
