@@ -156,12 +156,12 @@ def decoder_plan(
     config = decoder_config(vocab_size, width, layers, shape.heads or head_count(width), length, shape.layout)
     count = parameters(config)["total"]
     seen = seen if steps is not None else rate * seconds / (6 * count)
-    most = _epochs(options, TEXT_EPOCHS)
+    most = epochs_of(options, TEXT_EPOCHS)
     epochs = min(seen / max(1, n_tokens), most or math.inf)
     size = f"width {width}, {layers} layers, {config.n_heads} heads, {length} tokens"
     decisions = [Decision("model", size, why, "--preset, --d-model, --layers, --heads, --length")]
-    if options.run.epochs is None and steps is None and seen > TEXT_EPOCHS * n_tokens:
-        decisions.append(passes(f"at most {TEXT_EPOCHS}", "more would memorise the text"))
+    if steps is None and seen > TEXT_EPOCHS * n_tokens:
+        decisions += passes(options, f"at most {TEXT_EPOCHS}", "more would memorise the text")
     plan = new_plan(
         options,
         config.but(dropout=chosen.dropout or 0.0),
@@ -192,9 +192,10 @@ def new_plan(
     return Plan(**{**found, "model": asdict(config), "decisions": list(map(asdict, decisions)), **values})
 
 
-def passes(value: str, why: str) -> Decision:
-    """The decision on the number of epochs."""
-    return Decision("passes", value, f"{why}; the run may end before its time", "--epochs")
+def passes(options: TrainOptions, value: str, why: str) -> list[Decision]:
+    """The decision on the number of epochs; nothing where the options bound the run by it or by steps."""
+    bounded = options.run.epochs is not None or options.run.steps is not None
+    return [] if bounded else [Decision("passes", value, f"{why}; the run may end before its time", "--epochs")]
 
 
 def given_or(value: float | None, usual: float) -> float:
@@ -211,7 +212,7 @@ def weight_decay(options: TrainOptions, usual: float) -> float:
     return given_or(options.optimisation.weight_decay, 0.0 if options.optimisation.optimizer == "adam" else usual)
 
 
-def _epochs(options: TrainOptions, most: int) -> int | None:
+def epochs_of(options: TrainOptions, most: int) -> int | None:
     """The maximum number of epochs: ``most`` where the options set neither it nor steps."""
     return options.run.epochs or (most if options.run.steps is None else None)
 
@@ -261,22 +262,20 @@ def encoder_plan(options: TrainOptions, vocab_size: int, lengths: Sequence[int] 
     size = f"width {width}, {layers} layers, {config.n_heads} heads, {longest} tokens"
     why, change = f"{len(lengths):,} texts; dropout {dropout:g}", "--preset, --d-model, --layers, --heads, --length"
     decisions = [Decision("model", size, why, f"{change}, --dropout")]
-    bounded = options.run.epochs is not None or options.run.steps is not None
-    if not bounded:
-        value = f"at most {ROW_EPOCHS}, and {ROW_PATIENCE:g} after the lowest validation loss"
-        decisions.append(passes(value, "more rarely helps"))
+    value = f"at most {ROW_EPOCHS}, and {ROW_PATIENCE:g} after the lowest validation loss"
+    by_time = passes(options, value, "more rarely helps")
     return new_plan(
         options,
         config,
-        decisions,
+        [*decisions, *by_time],
         {"learning_rate": 1e-3, "label_smoothing": 0.1},
         length=longest,
         batch_tokens=tokens_of_rows(options, longest, 1024 if len(lengths) < 20_000 else 2048),
         max_examples=chosen.batch_size,
         weight_decay=weight_decay(options, 0.1),
-        patience_passes=0.0 if bounded or options.run.patience else ROW_PATIENCE,
+        patience_passes=ROW_PATIENCE if by_time and not options.run.patience else 0.0,
         token_dropout=given_or(options.for_tasks.token_dropout, 0.1),
-        epochs=_epochs(options, ROW_EPOCHS),
+        epochs=epochs_of(options, ROW_EPOCHS),
     )
 
 
@@ -298,13 +297,12 @@ def fine_tune_rows_plan(
     Without a bound from the options it reads them for ``epochs``, by default a few.
     """
     most = epochs or (FINE_TUNE_EPOCHS if len(lengths) < 20_000 else 2)
-    decisions = [] if options.run.epochs or options.run.steps else [passes(f"at most {most}", NEEDS_FEW)]
-    return _fine_tuned(options, config, decisions).but(
+    return _fine_tuned(options, config, passes(options, f"at most {most}", NEEDS_FEW)).but(
         length=longest,
         batch_tokens=tokens_of_rows(options, longest, 512),
         max_examples=options.optimisation.batch_size,
         token_dropout=options.for_tasks.token_dropout or 0.0,
-        epochs=_epochs(options, most),
+        epochs=epochs_of(options, most),
     )
 
 
@@ -365,7 +363,7 @@ def fine_tune_text_plan(options: TrainOptions, config: TransformerConfig, n_toke
     return _fine_tuned(options, config, []).but(
         length=length,
         batch_tokens=options.optimisation.batch_tokens or usual,
-        epochs=_epochs(options, FINE_TUNE_EPOCHS),
+        epochs=epochs_of(options, FINE_TUNE_EPOCHS),
     )
 
 

@@ -17,7 +17,7 @@ from headway.training.hardware.precision import training_rate
 from headway.training.loop.schedule import mean_accumulation
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan
-from headway.training.sizing.presets import PRESETS, given_or, head_count, new_plan, passes, tokens_of_rows
+from headway.training.sizing.presets import PRESETS, epochs_of, given_or, head_count, new_plan, passes, tokens_of_rows
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,7 @@ def translator_plan(
         Decision("model", shape, why, "--preset, --d-model, --layers, --length"),
         Decision("dropout", f"{dropout:g}", f"about {seen:.0f} passes over the pairs", "--dropout"),
     ]
-    if options.run.epochs is None and options.run.steps is None:
-        decisions.append(passes(f"at most {most_passes:,}", "more rarely helps"))
+    decisions += passes(options, f"at most {most_passes:,}", "more rarely helps")
     return new_plan(
         options,
         config,
@@ -123,7 +122,7 @@ def translator_plan(
         batch_tokens=tokens_of_rows(options, 2 * longest, batch_tokens),
         max_examples=options.optimisation.batch_size,
         muon_rate=MUON_RATE,
-        epochs=options.run.epochs or (most_passes if options.run.steps is None else None),
+        epochs=epochs_of(options, most_passes),
     )
 
 

@@ -18,6 +18,7 @@ from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan
 from headway.training.sizing.presets import (
     PRESETS,
+    epochs_of,
     fine_tune_rows_plan,
     given_or,
     new_plan,
@@ -115,8 +116,7 @@ def vit_plan(options: TrainOptions, patches: Patches, source: ImageTable, count:
         Decision("patches", f"{patches.tokens - 1} of {side} × {side} pixels{rest}", "one token each", "--patch-size"),
         *_augmented(options),
     ]
-    if options.run.epochs is None and options.run.steps is None:
-        decisions.append(passes(f"at most {PASSES}", "more rarely helps"))
+    decisions += passes(options, f"at most {PASSES}", "more rarely helps")
     return new_plan(
         options,
         config,
@@ -130,7 +130,7 @@ def vit_plan(options: TrainOptions, patches: Patches, source: ImageTable, count:
         batch_tokens=tokens_of_rows(options, patches.tokens, BATCH * patches.tokens),
         max_examples=options.optimisation.batch_size,
         weight_decay=weight_decay(options, 0.1),
-        epochs=options.run.epochs or (PASSES if options.run.steps is None else None),
+        epochs=epochs_of(options, PASSES),
     )
 
 
