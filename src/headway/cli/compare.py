@@ -67,10 +67,7 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, progress: Any,
         options={name: value for name, value in given.items() if value is not None},
     )
     set_threads(given["threads"])
-    with (
-        resumable(f"the comparison in {place}"),
-        interruptible(signal.SIGTERM),
-    ):  # a training in progress is stopped too
+    with resumable(f"the comparison in {place}"), interruptible(signal.SIGTERM):  # which stops a training too
         found = compare(contest, place, progress)
     drawn = "report, plots and compare.json"
     try:
