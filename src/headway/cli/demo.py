@@ -18,8 +18,6 @@ from headway.errors import InputError
 from headway.io.atomic_write import write_json, write_whole
 from headway.io.csv_text import as_csv
 from headway.io.quantities import duration, parse_seconds
-from headway.reports.record import read_record
-from headway.reports.verdict import verdict
 from headway.training.option_fields import flag
 
 MARKER, MADE_BY = "demo.json", "headway demo"
@@ -250,6 +248,9 @@ def _samples(part: Part, path: Path, seed: int) -> tuple[list[dict[str, Any]], l
 
 def report(found: list[dict[str, Any]], out: str | Path) -> list[str]:
     """The summary of the demo: the models, their results against the baselines, what to try next."""
+    from headway.reports.record import read_record
+    from headway.reports.verdict import verdict
+
     whole = duration(sum(run["seconds"] or 0 for run in found))
     lines = ["", f"{len(found)} Transformers from one block, trained in {whole}:"]
     for part, run in zip(PARTS, found, strict=True):

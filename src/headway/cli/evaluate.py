@@ -10,7 +10,6 @@ from headway.cli.aliases import in_our_names
 from headway.cli.common import SEVERAL, Answer, device_option, threads_option, verb
 from headway.errors import field
 from headway.io.quantities import counted, metric, rows_in_words
-from headway.reports.verdict import comparison_in_words, interval
 from headway.tasks.registry import spec
 from headway.training.evaluation.metric import REPORTED
 from headway.training.options import OPTIONS
@@ -87,6 +86,8 @@ def command(run: str, inputs: tuple[str, ...], **columns: Any) -> Answer:
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
+    from headway.reports.verdict import comparison_in_words, interval
+
     measured = {key: value for key, value in found.items() if isinstance(value, float) and key != "seconds"}
     names = {"accuracy": spec(found["task"]).metric("accuracy").name}
     numbers = [f"{names.get(key, key)} {metric(value)}" for key, value in measured.items()]

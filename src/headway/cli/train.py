@@ -21,15 +21,12 @@ from headway.cli.watching import watched
 from headway.errors import InputError, RunFailed
 from headway.io.quantities import duration, metric, size
 from headway.io.regular_file import check_name
-from headway.reports.record import read_record
-from headway.reports.verdict import interval, kept_in_words, verdict
 from headway.tasks.registry import spec, values
 from headway.training.grouped import groups
 from headway.training.keywords import TrainKeywords
 from headway.training.monitor.progress import NoProgress, Progress, shown_to
 from headway.training.option_fields import flag, kind_of
 from headway.training.options import OPTIONS, TrainOptions
-from headway.training.store.sizes import sizes
 
 
 def train(
@@ -134,6 +131,8 @@ def default_out(inputs: Sequence[Any]) -> Path:
 
 def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> list[str]:
     """The summary of a run, as lines for a person; ``info`` is headway.json."""
+    from headway.reports.verdict import interval, kept_in_words
+
     task = spec(result["task"])
     names = {one.key: one.name if one.key == "accuracy" else one.key for one in task.metrics}
     judged, data = (found if isinstance(found := info.get(key), dict) else {} for key in ("verdict", "data"))
@@ -156,6 +155,8 @@ def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> li
 
 
 def _disk(run: Path) -> list[str]:
+    from headway.training.store.sizes import sizes
+
     found = sizes(run)
     if not found.resume:
         return [f"on disk: {size(found.total)}"] if found.total else []
@@ -311,6 +312,8 @@ def command(
 
     with watched(Path(out) if out is not None else default_out(inputs), watch):
         found = _train(inputs, out, validation, quiet, options, STARTED, line)
+    from headway.reports.record import read_record
+    from headway.reports.verdict import verdict
     from headway.training.distributed.ranks import is_first
 
     if not is_first():
