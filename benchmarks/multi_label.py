@@ -32,7 +32,7 @@ from headway.data.batches.batching import length_batches
 from headway.hub.directory import save_model
 from headway.hub.fine_tune import for_classification
 from headway.hub.kept_entries import keep
-from headway.tasks.multi_label.metrics import best_thresholds, set_scores
+from headway.tasks.label_sets import best_thresholds, set_scores
 from headway.text.tokenizer import Tokenizer
 
 LIMIT, BATCH, TEST, HELD_OUT = 64, 16, 2000, 400

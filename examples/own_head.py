@@ -25,7 +25,7 @@ from headway.training.evaluation.metric import VAL_LOSS, Metric
 ERROR = Metric("error", "mean error", lower_is_better=True, units="loss")
 SPEC = TaskSpec(
     **{"name": "worth", "title": "Appraiser", "verb": "appraise", "help": "Guess what a text is worth."},
-    **{"loss_unit": "nats per text", "answers": "number", "called": "encoder that knows how sure it is"},
+    **{"loss_unit": "nats per text", "answers": "number", "model_noun": "encoder that knows how sure it is"},
     **{"metrics": (ERROR, VAL_LOSS), "headline": (ERROR,), "options": OF_TEXTS},
 )
 

@@ -22,7 +22,7 @@ from headway.training.evaluation.metric import VAL_LOSS, Metric
 ERROR = Metric("star_error", "mean error in stars", lower_is_better=True, units="loss")
 SPEC = TaskSpec(
     **{"name": "stars", "title": "Star rating", "verb": "rate", "help": "Guess how many stars a review gives."},
-    **{"loss_unit": "Huber loss per review", "answers": "number", "called": "weighed mean of words"},
+    **{"loss_unit": "Huber loss per review", "answers": "number", "model_noun": "weighed mean of words"},
     **{"metrics": (ERROR, VAL_LOSS), "headline": (ERROR,), "options": OF_TEXTS},
 )
 

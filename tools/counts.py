@@ -1,4 +1,4 @@
-"""What the code comes to: lines, and how they are written.
+"""What the code comes to: lines, how they are written, and what a task costs.
 
     python tools/counts.py [TREE] [--json]
 
@@ -10,6 +10,7 @@ import ast
 import io
 import json
 import tokenize
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,39 @@ def of_tree(tree: Path) -> dict[str, dict[str, Any]]:
     return {"headway": of_folder(package), **{f"headway/{path.name}": of_folder(path) for path in folders}}
 
 
+def of_tasks(tree: Path) -> dict[str, dict[str, Any]]:
+    """By task: the lines of its folder, and the public names of what tasks share that it alone uses, with their lines.
+
+    Such names count for the task.  One that another module of what they share uses is no such name.
+    """
+    shared = {path: ast.parse(path.read_text("utf-8")) for path in (tree / "src/headway/tasks").glob("*.py")}
+    own = {folder.name: folder for folder in (tree / "src/headway/tasks").iterdir() if any(folder.glob("*.py"))}
+    uses = {name: _imported(path for path in folder.glob("*.py")) for name, folder in own.items()}
+    examples = _imported((tree / "examples").glob("own_*.py"))
+    found: dict[str, dict[str, Any]] = {}
+    for name, folder in own.items():
+        lines = sum(len(path.read_text("utf-8").splitlines()) for path in folder.glob("*.py"))
+        found[name] = {"lines": lines, "names": len(uses[name]), "alone": {}}
+    for path, tree_of in shared.items():
+        others = _imported(other for other in shared if other != path) | examples
+        within = [node.id for node in ast.walk(tree_of) if isinstance(node, ast.Name)]
+        for node in tree_of.body:
+            if not isinstance(node, STRINGS[1:]) or node.name.startswith("_") or node.name in within:
+                continue
+            name = f"headway.tasks.{path.stem}.{node.name}"
+            users = [task for task, names in uses.items() if name in names]
+            if len(users) == 1 and name not in others:
+                found[users[0]]["alone"][name] = node.end_lineno - node.lineno + 1
+    return found
+
+
+def _imported(paths: Iterable[Path]) -> set[str]:
+    """The names that modules import from headway."""
+    nodes = (node for path in paths for node in ast.walk(ast.parse(path.read_text("utf-8"))))
+    froms = (node for node in nodes if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headway"))
+    return {f"{node.module}.{alias.name}" for node in froms for alias in node.names}
+
+
 def main() -> None:
     """Print them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -82,12 +116,15 @@ def main() -> None:
     given = parser.parse_args()
     counts = of_tree(given.tree)
     if given.json:
-        print(json.dumps(counts, indent=1))
+        print(json.dumps({**counts, "tasks": of_tasks(given.tree)}, indent=1))
         return
     for name, value in counts["headway"].items():
         print(f"{value:>10,}  {name}")
     for name, found in counts.items():
         print(f"{found['lines']:>10,}  {found['code']:>7,} of code  {found['files']:>4} files  {name}")
+    for task, costs in of_tasks(given.tree).items():
+        alone = ", ".join(f"{name.rpartition('.')[2]} {lines}" for name, lines in costs["alone"].items()) or "nothing"
+        print(f"{costs['lines']:>10,}  {costs['names']:>4} names of headway  {task}; alone of what is shared: {alone}")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ SPEC = TaskSpec(
     help="Say how long a text is.",
     answers="number",
     argument='"..."',
-    counted="text",
+    unit="text",
     loss_unit="",
     logits=0.0,
 )

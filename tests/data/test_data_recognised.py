@@ -17,7 +17,7 @@ from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.tasks.data_facts import DataFacts
 from headway.tasks.detect import detect
-from headway.tasks.label_lists import label_lists
+from headway.tasks.label_sets import label_lists
 from headway.tasks.unsupported import ratings, stars
 
 NAMES = ["Anna", "Berlin", "Siemens", "Paris", "Ada", "Rome"]

@@ -54,12 +54,12 @@ def test_an_export_is_read_through_its_door(family: str, tmp_path: Path):
 def test_small_data_to_verify_with(tmp_path: Path):
     task, pipe = task_named("token_classification"), load(made("Bert", tmp_path))
     given = MaterialInputs({}, 16, tmp_path)
-    found = task.made_up(pipe, given)
+    found = task.synthetic_data(pipe, given)
     rows = [json.loads(line) for line in found.file.read_text().splitlines()]
     assert all(len(row["text_column"]) == len(row["label_column"]) for row in rows)
     assert detect(read(found.file), task="token_classification", **found.options).label_column == "label_column"
     (tmp_path / "a.conll").write_text("Anna\tB-PER\nran\tO\n\n" * 50)
     source = read(tmp_path / "a.conll")
-    found = task.beginning(source, detect(source), TrainOptions(), given)
+    found = task.first_rows(source, detect(source), TrainOptions(), given)
     rows = [json.loads(line) for line in found.file.read_text().splitlines()]
     assert len(rows) == 40 and rows[0] == {"text_column": ["Anna", "ran"], "label_column": ["B-PER", "O"]}

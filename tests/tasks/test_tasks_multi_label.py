@@ -17,8 +17,7 @@ import headway
 from headway.data.open.read import read
 from headway.errors import InputError
 from headway.tasks.detect import detect
-from headway.tasks.label_lists import PLAIN, Lists
-from headway.tasks.multi_label.metrics import best_thresholds, set_scores, set_units
+from headway.tasks.label_sets import PLAIN, Lists, best_thresholds, set_scores, set_units
 from headway.tasks.registry import task_named
 from headway.workflows.export.export import export
 

@@ -96,7 +96,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
     how = f"in {found['precision']}"
     if found["stored"] not in (None, found["precision"]):
         how += f" (the run answers in {found['stored']}: --precision {found['stored']} measures that)"
-    lines = [f"{field(found['on'])}: {counted(found['examples'], spec(found['task']).counted)}, {how}"]
+    lines = [f"{field(found['on'])}: {counted(found['examples'], spec(found['task']).unit)}, {how}"]
     lines += [*([rows_in_words(found["rows"])] if found["rows"] else []), ", ".join(numbers)]
     if own:
         lines.append(f"{verdict['metric']}: {own}")
@@ -104,7 +104,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
         lines.append(" ".join(comparison_in_words(verdict, found["task"], found["called"])))
     lines += [f"  {name}: {signature}" for name, signature in found.get("signatures", {}).items()]
     task = spec(found["task"])
-    unit = "span" if task.answers == "spans" else task.counted
+    unit = "span" if task.answers == "spans" else task.unit
     for label, entry in (found.get("per_class") or {}).items():
         lines.append(
             f"  {field(label)}: precision {entry['precision']:.3f}, recall {entry['recall']:.3f}, "

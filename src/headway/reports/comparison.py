@@ -90,7 +90,7 @@ def _speed(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[str,
     with plotted(place, columns=2, width=9.0, height=0.9 + 0.45 * len(rows)) as (left, right):
         for axes, key, label in (
             (left, "tokens_per_second", "training tokens per second"),
-            (right, "throughput", f"{known(found['task']).answered} per second, batches of 32 texts"),
+            (right, "throughput", f"{known(found['task']).answer_unit} per second, batches of 32 texts"),
         ):
             values = [row[key] for row in reversed(rows)]
             bars = axes.barh(

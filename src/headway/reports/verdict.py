@@ -42,7 +42,7 @@ def comparison_in_words(found: Mapping[str, Any], task: str, called: str) -> lis
     own, other = interval(found.get("interval")), number(found.get("against_value"))
     if result == "constant":
         as_majority = ", as the majority class does" if key in ("accuracy", "macro_f1") else ""
-        one = known_task(task).counted
+        one = known_task(task).unit
         said = f"The {called} gives one answer for every {one}{as_majority}: it has learnt nothing"
         best = "" if other is None else f", {_called(found['against'])} {decimal(other)}"
         return [f"{said} ({figure} {decimal(value)}{unit}{best})."]
@@ -223,6 +223,6 @@ def _without_metrics(record: Record) -> str:
 def _advice(record: Record, found: Mapping[str, Any]) -> str:
     if found.get("against") == BEFORE:
         return "Use that model as it is, or train it on more data or at a lower --learning-rate."
-    other_kind = record.called in KINDS_CALLED.values()
-    from_scratch, from_base = TaskSpec.behind if other_kind else known_task(record.task).behind
+    task = TaskSpec if record.called in KINDS_CALLED.values() else known_task(record.task)
+    from_scratch, from_base = task.advice_if_baseline_wins
     return from_base if record.info.get("base") else from_scratch

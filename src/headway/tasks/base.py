@@ -36,7 +36,7 @@ from headway.models.config import TransformerConfig
 from headway.models.heads import Gives, gives, n_outputs
 from headway.models.own import OwnConfig, WithHead
 from headway.models.transformer import Encoder
-from headway.tasks.checks import Material, MaterialInputs, made_up_table
+from headway.tasks.checks import Material, MaterialInputs, synthetic_table
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.losses import RowLoss
 from headway.tasks.readers import TextPipeline, TextReader
@@ -108,7 +108,7 @@ class TextTask(Task):
         """The loss and the metrics of a saved model."""
         return self.objective
 
-    def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[RowLoss, Batch]:
+    def sample_batch(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[RowLoss, Batch]:
         borders = np.array([len(ids) // 2 for ids in inputs]) if self.reads_pairs else None
         count, width = len(inputs), n_outputs(pipe.model)
         values = (
@@ -120,12 +120,12 @@ class TextTask(Task):
         """A cell that means a target, another one for each number."""
         return str(1 + number % 5)
 
-    def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
+    def synthetic_data(self, pipe: Any, given: MaterialInputs) -> Material:
         def row(number: int, text: str, other: str) -> dict[str, str]:
             two = {"text_column": text, "second_column": other} if self.reads_pairs else {"text_column": text}
             return {**two, "label_column": self.example(number, pipe)}
 
-        return made_up_table(pipe, given.folder, row)
+        return synthetic_table(pipe, given.folder, row)
 
     def inspect(self, pipe: Any, given: Any, target: str | None) -> "Inside | None":
         if self.reads_pairs or isinstance(model_config(pipe.model), OwnConfig):

@@ -236,7 +236,7 @@ class MaterialInputs:
     """where the file is written"""
 
 
-def beginning(source: Corpus | Table, found: Detected, given: MaterialInputs) -> Material:
+def first_rows(source: Corpus | Table, found: Detected, given: MaterialInputs) -> Material:
     """The first characters of running text, or the first rows of a table whose columns are filled."""
     if isinstance(source, Corpus):
         file = given.folder / "beginning.txt"
@@ -253,7 +253,7 @@ def beginning(source: Corpus | Table, found: Detected, given: MaterialInputs) ->
     return table(rows, given.folder)
 
 
-def made_up_table(pipe: Any, folder: Path, row: Callable[[int, str, str], dict[str, str]]) -> Material:
+def synthetic_table(pipe: Any, folder: Path, row: Callable[[int, str, str], dict[str, str]]) -> Material:
     """Rows of random tokens: ``row`` makes one of its number, a text that is read and one that may be written."""
     draw = random.Random(0)
     words = RandomTexts(pipe.tokenizer, token_vectors(pipe.model), draw)
@@ -261,7 +261,7 @@ def made_up_table(pipe: Any, folder: Path, row: Callable[[int, str, str], dict[s
     return table([row(number, words.text(), targets.text()) for number in range(ROWS)], folder, "made-up texts")
 
 
-def made_up_text(pipe: Any, length: int, folder: Path) -> Material:
+def synthetic_text(pipe: Any, length: int, folder: Path) -> Material:
     """Running text of random tokens, a line for each few."""
     words = RandomTexts(pipe.tokenizer, token_vectors(pipe.model), random.Random(0))
     file = folder / "made-up.txt"

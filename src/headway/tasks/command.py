@@ -192,6 +192,11 @@ def plain_command(spec: TaskSpec) -> type[Command]:
     return type("PlainCommand", (Command,), told)
 
 
+def label_command(spec: TaskSpec, **told: Any) -> "type[LabelCommand]":
+    """The command of a task whose answers are labels; ``told`` are further attributes of the class."""
+    return type("OwnLabelCommand", (LabelCommand,), {"spec": spec, "__doc__": spec.title, **told})
+
+
 class LabelCommand(Command):
     """Labels with their probabilities; of texts also which share of the tokens is known, where that is below half."""
 

@@ -74,6 +74,7 @@ class LabelReader(TextReader):
         self.labels = list(labels)
 
     def __call__(self, text: str | Iterable[str]) -> Any:
+        """The answer to a text, or a list of them, in order."""
         rows, _, alone = self.rows(text)
         known = known_shares(self.tokenizer, rows, "no label is given")
         results = self.named(label_answers(self.labels, self._probabilities(rows), known))

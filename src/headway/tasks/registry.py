@@ -115,14 +115,14 @@ def values() -> tuple[str, ...]:
 
 @cache
 def _values() -> tuple[str, ...]:
-    return tuple(value for name in NAMES for value in (name, *spec(name).also))
+    return tuple(value for name in NAMES for value in (name, *spec(name).aliases))
 
 
 def named(value: str) -> str:
     """The task that a value of ``--task`` names.  Raises InputError for any other value."""
     if value not in values():
         raise InputError(f"--task is {shown(value)}; it can be {', '.join(values())}.")
-    return next((name for name in NAMES if value in (name, *spec(name).also)), value)
+    return next((name for name in NAMES if value in (name, *spec(name).aliases)), value)
 
 
 def metrics() -> tuple[Metric, ...]:

@@ -30,7 +30,7 @@ class TaskSpec:
     """the command that runs its models; two tasks may share one, and ``predict`` runs all"""
     argument: str = '"..."'
     """the placeholder of an input in a suggested command line"""
-    counted: str = "row"
+    unit: str = "row"
     """what ``examples`` counts, in the singular"""
     loss_unit: str = ""
     """the unit of its loss"""
@@ -40,7 +40,7 @@ class TaskSpec:
     """what that command does, in a line"""
     answers: str = "text"
     """what an answer is: text, labels, spans, vectors, ranking or number"""
-    called: str = "own model"
+    model_noun: str = "own model"
     """what reports call a model that only this task can build"""
     reads: str = "text"
     """what an input is: "text" or "picture" """
@@ -61,7 +61,7 @@ class TaskSpec:
     """what it generates: "continuations" of a text, "targets" for one, or nothing"""
     compared: tuple[Metric, ...] = (VAL_LOSS,)
     """of these, the metrics by which ``compare`` decides between kinds of model: the first one that they have"""
-    answered: str = "texts answered"
+    answer_unit: str = "texts answered"
     """what is counted where the speed of answers is measured"""
     models: tuple[str, ...] = ()
     """kinds of model for ``--model``"""
@@ -69,9 +69,12 @@ class TaskSpec:
     """the task-specific options that this task reads"""
     searched: frozenset[str] = frozenset()
     """of these, the options that ``tune`` searches"""
-    also: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
     """more values of ``--task`` for this task: kinds of its data"""
-    behind: tuple[str, str] = ("That baseline is not kept; start from a pretrained model (--from).", TRY_ANOTHER)
+    advice_if_baseline_wins: tuple[str, str] = (
+        "That baseline is not kept; start from a pretrained model (--from).",
+        TRY_ANOTHER,
+    )
     """what to do where a baseline is better: for a run from scratch, and for one from a pretrained model"""
     supports: frozenset[str] = frozenset({"ranks"})
     """the features that it supports: ranks (several processes), seeds (--seeds), planning (a plan without data)"""
@@ -80,7 +83,7 @@ class TaskSpec:
 
     def called_as(self, model: Mapping[str, Any]) -> str:
         """What reports call a model, by what its plan says of it."""
-        return KINDS_CALLED.get(str(model.get("kind")), self.called if "task" in model else "Transformer")
+        return KINDS_CALLED.get(str(model.get("kind")), self.model_noun if "task" in model else "Transformer")
 
     def metric(self, key: str) -> Metric:
         """The metric of a key in ``headway.json``; one that the task does not have is named by its key."""

@@ -42,12 +42,17 @@ if TYPE_CHECKING:
     from headway.tasks.checks import ExternalLoader, Material, MaterialInputs
     from headway.tasks.inspection import Inside
 
+FORMER = {
+    **{"settling": "finalize_plan", "closing": "final_metrics", "careful_below": "min_units", "trial": "sample_batch"},
+    **{"comparable": "normalize_answers", "beginning": "first_rows", "made_up": "synthetic_data"},
+}
+"""What methods and attributes of tasks and of their data were called before."""
 SHOWN = "shown"
 """The key of what is measured only for the report, and is not a metric."""
 
 
 @dataclass(frozen=True)
-class Closing:
+class FinalMetrics:
     """A measurement of the finished model."""
 
     seconds: float
@@ -80,7 +85,17 @@ class TaskInputs:
     """bases that do not say what they were trained on"""
 
 
-class TaskData(ABC):
+class Named:
+    """A class whose subclasses may have no former names, which would do nothing."""
+
+    def __init_subclass__(cls, **given: Any):
+        """Raises TypeError for a former name."""
+        super().__init_subclass__(**given)
+        if former := [name for name in FORMER if name in vars(cls)]:
+            raise TypeError(f"{cls.__name__}.{former[0]} is {FORMER[former[0]]} now")
+
+
+class TaskData(Named, ABC):
     """A task's data: read, split and tokenised when it is made; then asked for plan, model, batches and objective."""
 
     tokenizer: Tokenizer
@@ -93,7 +108,7 @@ class TaskData(ABC):
     """the number of held-out units, as a verdict counts them"""
     texts_in_row: int = 1
     """the texts of up to ``Plan.length`` tokens that a row of a batch has"""
-    careful_below: int = 0
+    min_units: int = 0
     """with fewer held-out units, weights are kept only where they are clearly better than the kept ones"""
     fitted: dict[str, Any] | None = None
     """how ``fit`` has fitted the model, as a run records it"""
@@ -119,7 +134,7 @@ class TaskData(ABC):
     def plan(self, seconds: float | None) -> Plan:
         """The complete plan, for ``seconds`` of training or for the requested steps."""
 
-    def settling(self, seconds: float | None) -> Callable[[Plan, float], Plan] | None:
+    def finalize_plan(self, seconds: float | None) -> Callable[[Plan, float], Plan] | None:
         """The function that completes a plan from the tokens that training reads per second; None where not needed."""
         return None
 
@@ -156,7 +171,7 @@ class TaskData(ABC):
         """The function that shows a sample of the model at each evaluation, or None."""
         return None
 
-    def closing(self, model: nn.Module, limit: float | None) -> Closing | None:
+    def final_metrics(self, model: nn.Module, limit: float | None) -> FinalMetrics | None:
         """The measurement at the end of a run of ``limit`` seconds, in addition to the loss; or None."""
         return None
 
@@ -201,7 +216,7 @@ class Scaling:
     """random ids (B, T) and the vocabulary size -> a batch and its objective"""
 
 
-class Task(ABC):
+class Task(Named, ABC):
     """One task: its spec, and the functions that make its data, its pipeline and its measurements."""
 
     spec: TaskSpec
@@ -266,9 +281,12 @@ class Task(ABC):
         """
         return []
 
-    def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
+    def normalize_answers(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         """The answer to each input in the form in which it is compared: what must be equal, or a vector (D,)."""
-        return list(pipe(list(inputs)))
+        answers = list(pipe(list(inputs)))
+        if self.spec.answers != "labels":
+            return answers
+        return [answer["labels"] if "labels" in answer else answer["label"] for answer in answers]
 
     def reads_conversations(self, pipe: Any) -> bool:
         """Whether a file of conversations is data for this model, instead of a table."""
@@ -278,7 +296,7 @@ class Task(ABC):
         """What the model attends to in an input (and a target); None where that cannot be shown.  Raises InputError."""
         return None
 
-    def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch] | None:
+    def sample_batch(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch] | None:
         """Objective and batch by which ``verify`` checks that gradients of parts add up; None where they cannot.
 
         ``inputs`` are random ids (or images) for the model, ``targets`` as many random ids of its outputs.
@@ -298,15 +316,15 @@ class Task(ABC):
         found: Tensor = model(ids, mask, **segments)
         return found
 
-    def beginning(
+    def first_rows(
         self, source: Corpus | Table, found: Detected, options: TrainOptions, given: "MaterialInputs"
     ) -> "Material | None":
         """The first part of a run's own data, to train on for a few steps; None where that would take long."""
-        from headway.tasks.checks import beginning
+        from headway.tasks.checks import first_rows
 
-        return beginning(source, found, given)
+        return first_rows(source, found, given)
 
-    def made_up(self, pipe: Any, given: "MaterialInputs") -> "Material | None":
+    def synthetic_data(self, pipe: Any, given: "MaterialInputs") -> "Material | None":
         """Synthetic data to train on for a few steps, which the model can read and write; None where there are none."""
         return None
 
@@ -329,10 +347,10 @@ class FolderTask(Task):
     def scaling(self) -> Scaling | None:
         return getattr(self.file("data"), "SCALING", None)
 
-    def beginning(
+    def first_rows(
         self, source: Corpus | Table, found: Detected, options: TrainOptions, given: "MaterialInputs"
     ) -> "Material | None":
-        own = getattr(self.file("data"), "beginning", super().beginning)
+        own = getattr(self.file("data"), "first_rows", super().first_rows)
         made: Material | None = own(source, found, options, given)
         return made
 
@@ -341,10 +359,10 @@ class FolderTask(Task):
 
         return of_text(pipe, given, target, following=bool(self.spec.writes))
 
-    def made_up(self, pipe: Any, given: "MaterialInputs") -> "Material | None":
-        from headway.tasks.checks import made_up_text
+    def synthetic_data(self, pipe: Any, given: "MaterialInputs") -> "Material | None":
+        from headway.tasks.checks import synthetic_text
 
-        return made_up_text(pipe, given.length, given.folder)
+        return synthetic_text(pipe, given.length, given.folder)
 
     def file(self, name: str) -> Any:
         """A module of the folder."""

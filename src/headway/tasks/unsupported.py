@@ -16,7 +16,7 @@ from headway.data.formats.tags import are_tags
 from headway.data.open.columns import LABEL_CHARACTERS, MOST_LABELS, TINY, Column, number
 from headway.data.records.rows import shorten
 from headway.tasks.data_facts import DataFacts
-from headway.tasks.label_lists import HOLDS_LISTS, label_lists
+from headway.tasks.label_sets import HOLDS_LISTS, label_lists
 
 ONLY_TEXTS = "--task language_modeling reads only the texts"
 FEW_NUMBERS = 20

@@ -92,10 +92,10 @@ def engines(run: str, *, limit: float, progress: Progress | None = None) -> list
                 row["problem"] = str(error)
     ways = [way for _, way in measured]
     count = _count(task, ways[0], inputs, COMPARING * limit / len(ways))
-    reference = task.comparable(ways[0](), inputs[:count])
+    reference = task.normalize_answers(ways[0](), inputs[:count])
     for row, way in measured:
         progress.phase(f"{row['engine']} {row['precision']}: answers")
-        row |= _compared(task.comparable(way(), inputs[:count]), reference)
+        row |= _compared(task.normalize_answers(way(), inputs[:count]), reference)
         row["batch_difference"] = batch_difference(way(), inputs[:SINGLE])
     left = limit - (time.monotonic() - began)
     for (row, _), speeds in zip(measured, _speeds(task, ways, inputs, left, progress), strict=True):
@@ -123,7 +123,7 @@ def batch_differences(run: str) -> dict[tuple[str, str], float]:
 def batch_difference(pipe: Any, inputs: Sequence[Any]) -> float:
     """How far the answers to inputs together are from those to each alone (``compare_answers.apart``)."""
     task = task_named(pipe.task)
-    answer = partial(task.comparable, pipe) if task.spec.writes else lambda some: list(pipe(list(some)))
+    answer = partial(task.normalize_answers, pipe) if task.spec.writes else lambda some: list(pipe(list(some)))
     return apart(answer(inputs), [answer([one])[0] for one in inputs])
 
 
@@ -202,7 +202,7 @@ def _answering(pipe: Any, engine: Engine | None) -> Any:
 def _count(task: Any, way: Callable[[], Any], inputs: Sequence[Any], limit: float) -> int:
     """How many inputs can be answered in so many seconds: from ``LEAST`` to all."""
     began, some = time.monotonic(), inputs[:SINGLE]
-    task.comparable(way(), some)
+    task.normalize_answers(way(), some)
     each = (time.monotonic() - began) / len(some)
     return min(len(inputs), max(LEAST, int(limit / each)))
 

@@ -45,7 +45,7 @@ from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.labels import Classification, balanced_weights, continued_classes, head_decision
 from headway.tasks.rows import encoded_texts, measured_rows
 from headway.tasks.rows_data import TextData
-from headway.tasks.task import SHOWN, Closing, TaskInputs
+from headway.tasks.task import SHOWN, FinalMetrics, TaskInputs
 from headway.training.base import Base, prepared_base
 from headway.training.evaluation.comparison import FEW
 from headway.training.objective import Objective
@@ -208,7 +208,7 @@ class ClassificationData(TextData):
         """The weight of a row of each class, with --balance."""
         return balanced_weights(self.train_targets, len(self.labels)) if self.options.for_tasks.balance else None
 
-    def closing(self, model: nn.Module, limit: float | None) -> Closing | None:
+    def final_metrics(self, model: nn.Module, limit: float | None) -> FinalMetrics | None:
         """The held-out rows that the report shows."""
         silent = self.tokenizer.silent_ids
         some = drawn(len(self.validation), MOST_LOOKED_AT)
@@ -225,7 +225,7 @@ class ClassificationData(TextData):
         look(few)
         each = (time.perf_counter() - began) / few
         most = len(looked_at) if limit is None else min(len(looked_at), max(few, int(LOOKING * limit / each)))
-        return Closing(most * each, lambda: {SHOWN: look(most)})
+        return FinalMetrics(most * each, lambda: {SHOWN: look(most)})
 
     def cross_validation(self, plan: Plan, model: nn.Module, seconds: float | None) -> dict[str, Any] | None:
         train, held_out = self.parts.train, self.parts.held_out
@@ -261,7 +261,7 @@ def _reading_mean(plan: Plan, config: TransformerConfig, *, grows: bool) -> Plan
     return plan.but(mean=True, model=asdict(config), decisions=[*plan.decisions, asdict(decision)])
 
 
-def beginning(source: Table, found: Any, options: TrainOptions, given: MaterialInputs) -> Material:
+def first_rows(source: Table, found: Any, options: TrainOptions, given: MaterialInputs) -> Material:
     """The first texts with each label.  Raises InputError for a row that is wrong where ``options`` do not skip it."""
     labels = labelled(
         source, found.text_column, found.label_column, on_bad_row=options.data.on_bad_row, merging=recorded(given.facts)

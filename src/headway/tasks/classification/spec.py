@@ -1,6 +1,6 @@
 """Classification of texts, in words and names, and the command that runs its models."""
 
-from headway.tasks.command import LabelCommand
+from headway.tasks.command import label_command
 from headway.tasks.spec import OF_KINDS, OF_TEXTS, TaskSpec
 from headway.training.evaluation.metric import ACCURACY, MACRO_F1, VAL_LOSS
 
@@ -16,7 +16,7 @@ SPEC = TaskSpec(
     metrics=(ACCURACY, MACRO_F1, VAL_LOSS),
     headline=(ACCURACY,),
     compared=(ACCURACY,),
-    answered="texts classified",
+    answer_unit="texts classified",
     models=("transformer", "rnn", "lstm", "gru", "cnn", "bow"),
     options=OF_TEXTS
     | OF_KINDS
@@ -24,7 +24,7 @@ SPEC = TaskSpec(
     | {"r_drop", "label_smoothing"},
     searched=frozenset({"label_smoothing", "token_dropout", "r_drop", "tokenizer"}),
     supports=frozenset({"ranks", "seeds"}),
-    behind=(
+    advice_if_baseline_wins=(
         "That baseline is not kept: train a bag of words, which is like it (--model bow), or start from a pretrained "
         "model (--from).",
         "That baseline is not kept: try another pretrained model, or a bag of words (--model bow, without --from).",
@@ -32,11 +32,4 @@ SPEC = TaskSpec(
     pretrain_with="masked_lm",
 )
 
-
-class ClassifyTexts(LabelCommand):
-    """The label of each text."""
-
-    spec = SPEC
-
-
-COMMAND = ClassifyTexts
+COMMAND = label_command(SPEC)

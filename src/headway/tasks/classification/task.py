@@ -3,7 +3,6 @@
 What only training and measuring need is imported when they begin, so that answers begin sooner.
 """
 
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +24,15 @@ from headway.training.store.facts import check_files, read_facts
 
 
 class Classifier(LabelReader):
-    """An encoder or a decoder with a classification head, its tokenizer and the names of its labels."""
+    """An encoder or a decoder with a classification head, its tokenizer and the names of its labels.
+
+    An answer is {"label", "score", "scores"}: ``scores`` has the probability of every label; they sum to one.  Of a
+    text of more than ``max_length`` tokens the beginning is read, as in training and evaluation, with a warning.
+    Without a token that the model knows, label and score are None and ``scores`` is empty, with a warning; where it
+    knows less than half of the tokens, ``known`` is their share.
+    """
 
     task = "classification"
-
-    def __call__(self, text: str | Iterable[str]) -> Any:
-        """{"label", "score", "scores"} of a text, or a list of them, in order.
-
-        ``scores`` has the probability of every label; they sum to one.  Of a text of more than ``max_length`` tokens
-        the beginning is read, as in training and evaluation, with a warning.  Without a token that the model knows,
-        label and score are None and ``scores`` is empty, with a warning; where it knows less than half of the tokens,
-        ``known`` is their share.
-        """
-        return super().__call__(text)
 
 
 class ClassificationTask(FolderTask):
@@ -54,18 +49,15 @@ class ClassificationTask(FolderTask):
         whole = Ensemble([load_model(path) for path in members]) if members else model
         return Classifier(whole, tokenizer, labels, facts.get("plan", {}).get("length"))
 
-    def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
-        return [found["label"] for found in pipe(list(inputs))]
-
-    def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
+    def sample_batch(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         examples = Examples(inputs, np.arange(len(inputs)) % len(pipe.labels), TargetKind.ROW)
         return Classification(pipe.labels), examples.together()
 
-    def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
-        from headway.tasks.checks import made_up_table
+    def synthetic_data(self, pipe: Any, given: MaterialInputs) -> Material:
+        from headway.tasks.checks import synthetic_table
 
         labels = pipe.labels
-        return made_up_table(
+        return synthetic_table(
             pipe, given.folder, lambda n, text, _: {"text_column": text, "label_column": labels[n % len(labels)]}
         )
 

@@ -188,8 +188,8 @@ class EmbeddingTask(FolderTask):
     def read(self, pipe: Any, model: nn.Module, ids: Tensor, mask: Tensor | None, **segments: Tensor) -> Tensor:
         return (pipe.pooled if model is pipe.model else model)(ids, mask, **segments)
 
-    def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
-        from headway.tasks.checks import made_up_table
+    def synthetic_data(self, pipe: Any, given: MaterialInputs) -> Material:
+        from headway.tasks.checks import synthetic_table
 
         scored = given.facts.get("data", {}).get("label_column") is not None
 
@@ -197,7 +197,7 @@ class EmbeddingTask(FolderTask):
             score = {"label_column": str(number % 5)} if scored else {}
             return {"text_column": text, "second_column": other, **score}
 
-        return made_up_table(pipe, given.folder, row)
+        return synthetic_table(pipe, given.folder, row)
 
 
 TASK = EmbeddingTask()

@@ -137,9 +137,6 @@ class ImageClassificationTask(FolderTask):
     def some_inputs(self, source: Any, found: Detected, count: int) -> list[Any]:
         return few(source.column(IMAGE) if source.arrays is None else source.arrays, count)
 
-    def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
-        return [found["label"] for found in pipe(list(inputs))]
-
     def inspect(self, pipe: Any, given: Any, target: str | None) -> "Inside":
         """The tokens are patches, named by row and column, after one for all."""
         from headway.tasks.inspection import check_no_target, look
@@ -153,7 +150,7 @@ class ImageClassificationTask(FolderTask):
         inputs = [normalised(pixels[None], pipe.preprocessor).to(pipe.runtime.device)]
         return look(pipe.task, pipe.model, inputs, {"picture": names}, patches=cut)
 
-    def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
+    def sample_batch(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         classes = torch.arange(len(inputs)) % len(pipe.labels)
         pixels, patches = {"pixels": torch.stack(inputs)}, pipe.model.config.max_length
         return Classification(pipe.labels), Batch(pixels, None, classes, TargetKind.ROW, patches)
@@ -161,10 +158,10 @@ class ImageClassificationTask(FolderTask):
     def processor(self, pipe: ImageClassifier) -> ImagePreprocessor:
         return pipe.preprocessor
 
-    def beginning(self, source: Any, found: Detected, options: TrainOptions, given: MaterialInputs) -> None:
+    def first_rows(self, source: Any, found: Detected, options: TrainOptions, given: MaterialInputs) -> None:
         return None  # what is learnt from images in a few steps does not matter
 
-    def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
+    def synthetic_data(self, pipe: Any, given: MaterialInputs) -> Material:
         """Random images in the size that the model reads, with its own classes in turn."""
         labels = (pipe.labels * ROWS)[: max(ROWS, 2 * len(pipe.labels))]
         draw = np.random.default_rng(0)

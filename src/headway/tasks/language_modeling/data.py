@@ -79,7 +79,7 @@ class LanguageModelData(RunningTextData):
     def new_plan(self, seconds: float | None) -> Plan:
         return architecture(self.decoder_plan(reference(self.options), seconds), self.options, "decoder")
 
-    def settling(self, seconds: float | None) -> Callable[[Plan, float], Plan] | None:
+    def finalize_plan(self, seconds: float | None) -> Callable[[Plan, float], Plan] | None:
         if self.base is not None or seconds is None:
             return None
 
@@ -123,7 +123,7 @@ class DialogueData(LanguageModelData):
     """
 
     unit = "conversations"
-    careful_below = FEW_HELD_OUT
+    min_units = FEW_HELD_OUT
 
     def read(self, given: TaskInputs) -> None:
         source, held_out = given.source, given.held_out

@@ -51,18 +51,18 @@ class LanguageModelingTask(FolderTask):
     def reads_conversations(self, pipe: Any) -> bool:
         return pipe.tokenizer.chat_template is not None
 
-    def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
+    def normalize_answers(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         return list(pipe(list(inputs), max_tokens=COMPARED, temperature=0))
 
-    def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
+    def sample_batch(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         following = [[*row[1:], row[0]] for row in inputs]
         return LanguageModeling(), Examples(inputs, following, TargetKind.TOKEN).together()
 
-    def beginning(
+    def first_rows(
         self, source: Corpus | Table, found: Detected, options: TrainOptions, given: MaterialInputs
     ) -> Material | None:
         if not isinstance(source, Dialogues):
-            return super().beginning(source, found, options, given)
+            return super().first_rows(source, found, options, given)
         talks = ({KEY: talk} for talk in islice(source.conversations, ROWS))
         return Material(json_lines(talks, given.folder / "beginning.jsonl"))
 

@@ -17,14 +17,17 @@ SPEC = TaskSpec(
     verb="fill",
     help="Predict the masked words of a text.",
     answers="spans",
-    counted="masked token",
+    unit="masked token",
     loss_unit="nats per masked token",
     logits=0.15,
     outputs="logits of every token",
     metrics=(ACCURACY, VAL_LOSS, PERPLEXITY),
-    answered="texts filled in",
+    answer_unit="texts filled in",
     options=OF_TEXTS | {"layout", "mlm_probability", "whole_words", "stream", "validation_windows"},
-    behind=("That baseline is not kept; train longer, or start from a pretrained model (--from).", TRY_ANOTHER),
+    advice_if_baseline_wins=(
+        "That baseline is not kept; train longer, or start from a pretrained model (--from).",
+        TRY_ANOTHER,
+    ),
 )
 
 

@@ -50,10 +50,10 @@ class MaskedLMTask(FolderTask):
     def timed(self, pipe: Any, inputs: Sequence[Any], tokens: int) -> Timed:
         return Timed(pipe, [f"{text} [MASK]" for text in inputs])
 
-    def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
+    def normalize_answers(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         return [found[0]["token"] for found in pipe(list(inputs), k=1)]  # each has one open place
 
-    def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
+    def sample_batch(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         from headway.tasks.masked_lm.objective import SameHidden
 
         batch = Examples(inputs, inputs, TargetKind.TOKEN).together()

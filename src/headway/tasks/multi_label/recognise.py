@@ -1,16 +1,12 @@
 """A text and a list of labels in every row of a table, or a column of 0 and 1 for each label."""
 
-import re
 from dataclasses import replace
 
-from headway.data.open.columns import Column
 from headway.data.open.detected import TABLE, TEXT, Detected
 from headway.tasks.data_facts import TEXT_AND_LABEL, DataFacts
-from headway.tasks.label_lists import FLAGS, HOLDS_LISTS, label_lists
+from headway.tasks.label_sets import HOLDS_LISTS, found_labels, label_lists
 from headway.tasks.recognise import BY_VALUES, Recogniser
 from headway.tasks.unsupported import check_plain_labels
-
-NUMBERS = re.compile(r"[\[\]\s\d.,;|eE+-]*")
 
 
 class LabelSets(Recogniser):
@@ -41,30 +37,6 @@ class LabelSets(Recogniser):
         lists = label_lists(replace(facts, text=text, label=labels[0]))
         reason = HOLDS_LISTS.format(*lists) if lists else f"column {labels[0]!r} holds the labels"
         return Detected(self.task, text, labels[0], [*reasons, f"{reason}: {task}"])
-
-
-def found_labels(facts: DataFacts) -> tuple[str, ...]:
-    """The column that holds lists of labels, or the columns of 0 and 1; nothing where labels are of another kind."""
-    text = facts.possible_text
-    if text is None:
-        return ()
-    named = [column for column in facts.columns if column.name == facts.label]
-    likely = named if facts.label else facts.likely_labels(text)
-    if len(likely) > 1:
-        return tuple(column.name for column in likely) if all(map(_holds_flags, likely)) else ()
-    among = likely or [one for one in facts.columns if one.name != text and _may_be_lists(one)]
-    lists = (one.name for one in among if label_lists(replace(facts, text=text, label=one.name)))
-    return tuple(lists)[:1]
-
-
-def _may_be_lists(column: Column) -> bool:
-    """Whether a column is called so, or holds few values and not numbers alone: vectors, places."""
-    called = column.called("list", "label")
-    return column.distinct > 1 and (called or not all(map(NUMBERS.fullmatch, column.counts or "0")))
-
-
-def _holds_flags(column: Column) -> bool:
-    return column.counts is not None and {value.casefold() for value in column.counts} <= set(FLAGS)
 
 
 RECOGNISER = LabelSets("multi_label")

@@ -1,11 +1,10 @@
 """Several labels for each text, in words and names, and the command that runs its models."""
 
-from headway.tasks.command import LabelCommand
+from headway.tasks.command import label_command
 from headway.tasks.spec import OF_TEXTS, TaskSpec
-from headway.training.evaluation.metric import MACRO_F1, VAL_LOSS, Metric
+from headway.training.evaluation.metric import AVERAGE_PRECISION, MACRO_F1, VAL_LOSS, Metric
 
 MICRO_F1 = Metric("micro_f1", "micro F1", units="quotient")
-AVERAGE_PRECISION = Metric("average_precision", "average precision")
 SUBSET_ACCURACY = Metric("subset_accuracy", "exactly right")
 
 SPEC = TaskSpec(
@@ -21,17 +20,9 @@ SPEC = TaskSpec(
     metrics=(MICRO_F1, MACRO_F1, AVERAGE_PRECISION, SUBSET_ACCURACY, VAL_LOSS),
     headline=(MICRO_F1,),
     compared=(MICRO_F1,),
-    answered="texts classified",
+    answer_unit="texts classified",
     options=OF_TEXTS | {"layout"},
     supports=frozenset({"ranks"}),
 )
 
-
-class NameLabels(LabelCommand):
-    """The labels of each text."""
-
-    spec, several = SPEC, True
-    needs = "a classifier that gives several labels"
-
-
-COMMAND = NameLabels
+COMMAND = label_command(SPEC, several=True, needs="a classifier that gives several labels")

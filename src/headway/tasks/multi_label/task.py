@@ -4,7 +4,6 @@ Letters: N texts, B texts of a batch, C labels.
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,17 +16,16 @@ from torch import Tensor, nn
 from headway.data.batches.batching import Batch
 from headway.data.open.detected import Detected
 from headway.data.records.labels import Labelled
-from headway.errors import InputError, shown
+from headway.errors import InputError
 from headway.hub.directory import model_config
 from headway.hub.kept_entries import keep, kept
 from headway.models.heads import Gives, n_outputs
 from headway.tasks.base import TextTask
 from headway.tasks.baselines import fitted_rows, linear_margins
 from headway.tasks.checks import label_scores, pipeline_loader
-from headway.tasks.label_lists import Lists
+from headway.tasks.label_sets import HALF, Lists, best_thresholds, set_scores, set_units
 from headway.tasks.labels import continued_classes, labels_of
 from headway.tasks.losses import RowLoss
-from headway.tasks.multi_label.metrics import HALF, best_thresholds, set_scores, set_units
 from headway.tasks.multi_label.spec import SPEC
 from headway.tasks.readers import LabelReader
 from headway.tasks.rows_data import NumberData
@@ -67,16 +65,7 @@ class SetData(NumberData):
 
     def learn(self, given: TaskInputs, rows: Labelled) -> None:
         self.lists = Lists.of(rows.classes, given.found.label_columns)
-        sets = [self.lists.labels(cell) or () for cell in rows.classes]
-        counts: Counter[str] = Counter()
-        for labels, count in zip(sets, rows.counts().values(), strict=True):
-            counts.update(dict.fromkeys(labels, count))
-        if len(set(sets)) < 2 or len(counts) < 2:
-            what = "the same labels" if len(counts) > 1 else f"no label but {shown(*counts)}" if counts else "no label"
-            raise InputError(f"{rows.name}: the rows have {what}: nothing to learn. Add rows with other labels.")
-        everywhere = [label for label, count in counts.items() if count == len(rows)]
-        rows.warnings.extend(f"every row has the label {label!r}, so it says nothing" for label in everywhere)
-        self.counts, self.recorded = dict(sorted(counts.items())), self.lists.how
+        self.counts, self.recorded = self.lists.counts(rows), self.lists.how
         self.labels, self.new_head = continued_classes(given, list(self.counts), Gives.ROW, SPEC.problem)
 
     def facts_of(self, rows: Labelled) -> dict[str, Any]:
@@ -103,7 +92,12 @@ class SetData(NumberData):
 
 
 class LabelSetReader(LabelReader):
-    """A classifier that gives each text the labels whose probability is at least their threshold."""
+    """A classifier that gives each text the labels whose probability is at least their threshold.
+
+    An answer is {"labels", "scores"}: the labels in the order of the model, and the probability of every label.  Of a
+    long text the beginning is read, with a warning.  A text without a token that the model knows gets no label and no
+    scores, with a warning; where it knows less than half of the tokens, ``known`` is their share.
+    """
 
     task = SPEC.name
 
@@ -120,16 +114,6 @@ class LabelSetReader(LabelReader):
         self.thresholds = np.array([named[label] for label in labels], dtype=float)
         if named is not usual:
             keep(model, thresholds=named)  # so that they are in what is exported
-
-    def __call__(self, text: str | Iterable[str]) -> Any:
-        """{"labels", "scores"} of a text, or a list of them, in order.
-
-        ``scores`` has the probability of every label, ``labels`` those at or above their thresholds, in the order of
-        the model.  Of a long text the beginning is read, with a warning.  A text without a token that the model knows
-        gets no label and no scores, with a warning; where it knows less than half of the tokens, ``known`` is their
-        share.
-        """
-        return super().__call__(text)
 
     def named(self, answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
         found = []
@@ -166,14 +150,10 @@ class MultiLabel(TextTask):
         return Lists.of(written, found.label_columns, getattr(known, "recorded", None))
 
     def meant(self, written: Sequence[str], found: Detected, known: Any = None) -> np.ndarray:
-        lists = self.lists(written, found, known)
-        return np.array([lists.labels(cell) is not None for cell in written], dtype=bool)
+        return self.lists(written, found, known).means(written)
 
     def targets(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
         return self.lists(rows.classes, found, known).targets(rows, known.labels)
-
-    def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
-        return [tuple(found["labels"]) for found in pipe(list(inputs))]
 
     def example(self, number: int, pipe: Any) -> str:
         return json.dumps([label for at, label in enumerate(pipe.labels) if (number + at) % 3 == 0])

@@ -33,7 +33,7 @@ from headway.tasks.losses import LanguageModeling, bytes_per_token, unknown_in
 from headway.tasks.registry import recogniser, spec
 from headway.tasks.rows import EncodedPairs, encoded_pairs, sides_of
 from headway.tasks.rows_data import RowsData
-from headway.tasks.task import Closing, TaskInputs
+from headway.tasks.task import FinalMetrics, TaskInputs
 from headway.tasks.text_to_text.bleu import (
     MISSING,
     UNCHANGED,
@@ -200,7 +200,7 @@ class TextToTextData(RowsData):
 
         return sample
 
-    def closing(self, model: nn.Module, limit: float | None) -> Closing:
+    def final_metrics(self, model: nn.Module, limit: float | None) -> FinalMetrics:
         """BLEU and chrF of what is written for held-out sources: for as many as CLOSING of the time allows."""
         writer: Any = model.eval()
         pipe = Translator(writer, self.tokenizer, self.rules)
@@ -222,7 +222,7 @@ class TextToTextData(RowsData):
             self.baselines[:] = [line for line in self.baselines if line["name"] != UNCHANGED] + lines
             return {**bleu_scores(written, list(part.targets)), "written": count, **scores}
 
-        return Closing(count * each, measure)
+        return FinalMetrics(count * each, measure)
 
 
 class DecoderOnlyData(TextToTextData):

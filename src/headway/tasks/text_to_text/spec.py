@@ -17,7 +17,7 @@ ANY = TaskSpec(
     title="Writer of a text for a text",
     verb="translate",
     help="Translate or summarize a text, or every text in a file.",
-    counted="pair",
+    unit="pair",
     loss_unit="nats per token",
     logits=1.0,
     outputs="logits of every token",
@@ -25,11 +25,11 @@ ANY = TaskSpec(
     headline=(CHRF, VAL_LOSS),
     compared=(CHRF,),
     writes="targets",
-    answered="texts written",
+    answer_unit="texts written",
     models=("transformer", "encoder-decoder", "decoder", "rnn", "lstm", "gru"),
     options=OF_TEXTS | OF_KINDS | {"bpe_dropout", "r_drop", "label_smoothing", "source_language", "target_language"},
     searched=frozenset({"label_smoothing"}),
-    behind=("Train longer or on more pairs, or find known answers with --task embedding.",) * 2,
+    advice_if_baseline_wins=("Train longer or on more pairs, or find known answers with --task embedding.",) * 2,
 )
 SPEC = {
     "text_to_text": ANY,
@@ -41,8 +41,8 @@ SPEC = {
         title="Translator",
         metrics=(BLEU, CHRF, ACCURACY, VAL_LOSS, PERPLEXITY),
         headline=(CHRF, BLEU, VAL_LOSS),
-        answered="texts translated",
-        also=("summarize",),
+        answer_unit="texts translated",
+        aliases=("summarize",),
     ),
 }
 

@@ -121,17 +121,19 @@ class TextToTextTask(FolderTask):
             inputs = rows(pipe.model, source, before)
         return look(pipe.task, pipe.model, inputs, tokens, following=names[1:], target=target)
 
-    def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
+    def sample_batch(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         if isinstance(pipe.model, EncoderDecoder):
             return Translation(pipe.rules.start[0]), Examples(inputs, targets, TargetKind.SEQUENCE).together()
         wanted = [[IGNORED if i < len(text) // 2 else token for i, token in enumerate(text)] for text in inputs]
         following = [[*row[1:], row[0]] for row in wanted]
         return LanguageModeling(), Examples(inputs, following, TargetKind.TOKEN).together()
 
-    def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
-        from headway.tasks.checks import made_up_table
+    def synthetic_data(self, pipe: Any, given: MaterialInputs) -> Material:
+        from headway.tasks.checks import synthetic_table
 
-        made = made_up_table(pipe, given.folder, lambda _, text, target: {"text_column": text, "second_column": target})
+        made = synthetic_table(
+            pipe, given.folder, lambda _, text, target: {"text_column": text, "second_column": target}
+        )
         if not pipe.tokenizer.lacks_target_language:
             return made
         return replace(made, options={**made.options, "target_language": min(pipe.tokenizer.languages)})

@@ -218,14 +218,14 @@ def _trained_on(given: EvaluationInputs, scheme: dict[str, Any]) -> Tagged | Non
     return given.learnt(known)
 
 
-def beginning(source: Corpus | Table, found: Detected, options: TrainOptions, given: MaterialInputs) -> Material:
+def first_rows(source: Corpus | Table, found: Detected, options: TrainOptions, given: MaterialInputs) -> Material:
     """The first sentences.  Raises InputError for one that is wrong where ``options`` do not skip it."""
     read = partial(sentences(source, found, options.data.on_bad_row), [])
     short = list(islice((one for one in read() if len(one.text) <= LONGEST_TEXT), ROWS)) or islice(read(), ROWS)
     return _written([_row(one) for one in short], given)
 
 
-def made_up(pipe: Any, given: MaterialInputs) -> Material:
+def synthetic_data(pipe: Any, given: MaterialInputs) -> Material:
     """Random words with the model's tags in turn."""
     words = RandomTexts(pipe.tokenizer, token_vectors(pipe.model), random.Random(0))
     rows = [words.text().split() for _ in range(ROWS)]

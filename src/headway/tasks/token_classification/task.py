@@ -142,7 +142,7 @@ class TokenClassificationTask(FolderTask):
         )
         return Tagger(model, tokenizer, labels, longest=facts.get("plan", {}).get("length"), words=words)
 
-    def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
+    def normalize_answers(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         return [[(span["label"], span["start"], span["end"]) for span in spans] for spans in pipe(list(inputs))]
 
     def some_inputs(self, source: Corpus | Table, found: Detected, count: int) -> list[Any]:
@@ -150,14 +150,14 @@ class TokenClassificationTask(FolderTask):
 
         return few((one.text for one in sentences(source, found, "skip")([])), count)
 
-    def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
+    def sample_batch(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         from headway.tasks.token_classification.objective import TokenClassification
 
         tags = [[(row + at) % len(pipe.labels) for at in range(len(ids))] for row, ids in enumerate(inputs)]
         return TokenClassification(pipe.labels), Examples(inputs, tags, TargetKind.TOKEN).together()
 
-    def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
-        made: Material = self.file("data").made_up(pipe, given)
+    def synthetic_data(self, pipe: Any, given: MaterialInputs) -> Material:
+        made: Material = self.file("data").synthetic_data(pipe, given)
         return made
 
 

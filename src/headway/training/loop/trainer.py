@@ -70,7 +70,7 @@ class Job:
     """shows a sample of the model's output"""
     known: DataProfile = field(default_factory=DataProfile)
     """the data profile by which the run is judged"""
-    careful_below: int = 0
+    min_units: int = 0
     """with fewer held-out units, weights are kept only where they are clearly better than the kept ones"""
     saved: bool = field(default=False, init=False)
     """whether this command wrote the weights that are kept"""
@@ -262,7 +262,7 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Progr
             text = job.sample() if job.sample is not None and _shows(job.plan, share) else None
         stop.poll()
         cost = job.objective.cost(metrics)
-        careful = len(units) < job.careful_below
+        careful = len(units) < job.min_units
         kept = now.note(cost, metrics, units, last=job.options.run.keep == "last", careful=careful, whole=whole)
         if kept:
             job.saved = _saved(job, job.keep_best, progress)

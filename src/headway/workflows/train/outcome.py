@@ -8,7 +8,7 @@ import numpy as np
 from headway.io.quantities import metric
 from headway.tasks.data_profile import data_profile
 from headway.tasks.registry import known, spec
-from headway.tasks.task import SHOWN, Closing
+from headway.tasks.task import SHOWN, FinalMetrics
 from headway.training.evaluation.comparison import BEFORE, better_over_seeds, is_number, judged, value_of
 from headway.training.evaluation.metric import REPORTED, Metric
 from headway.training.loop.state import State, Training
@@ -28,15 +28,15 @@ def known_signs(prepared: Prepared) -> DataProfile:
     )
 
 
-def measured(run: RunDirectory, closing: Closing | None) -> dict[str, Any]:
+def measured(run: RunDirectory, final: FinalMetrics | None) -> dict[str, Any]:
     """The final metrics; entries that only the report shows go to headway.json."""
-    found = {} if closing is None else closing.measure()
+    found = {} if final is None else final.measure()
     if (shown := found.pop(SHOWN, None)) is not None:
         run.update(shown=shown)
     return found
 
 
-def finish_fitted(prepared: Prepared, closing: Closing | None) -> None:
+def finish_fitted(prepared: Prepared, final: FinalMetrics | None) -> None:
     """Evaluate and save a model that was fitted without a loop."""
     session, data = prepared.session, prepared.data
     run, progress = session.run, session.progress
@@ -50,7 +50,7 @@ def finish_fitted(prepared: Prepared, closing: Closing | None) -> None:
     if health.word != LEARNING:
         progress.warn(str(health))
     progress.evaluated(1.0, prepared.objective.cost(metrics))
-    metrics |= measured(run, closing)
+    metrics |= measured(run, final)
     run.update(fitted=data.fitted)
     run.save_model(prepared.model, data.processor, data.labels)
     state = State(best_metrics=metrics, seconds=session.seconds)

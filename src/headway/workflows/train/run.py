@@ -21,7 +21,7 @@ from headway.models.freed_memory import keep_freed_memory
 from headway.nn.global_state import isolated
 from headway.nn.kernels.products import products_by
 from headway.tasks.registry import spec
-from headway.tasks.task import Closing
+from headway.tasks.task import FinalMetrics
 from headway.training.distributed.ranks import Ranks
 from headway.training.distributed.sharding import put_together, recompute_activations, shard
 from headway.training.hardware.measure import SAVED_IN_A_SECOND, evaluation_seconds
@@ -217,7 +217,7 @@ def _train(prepared: Prepared) -> None:
     since, spent = _begin_cycle(session, cycle, saved[1] if saved is not None else {})
     shown = data.sampler(twin)
     sample = None if shown is None else lambda: (put_together(model, twin), shown())[1]
-    closing, after = _ending(prepared, twin, sample)
+    final, after = _ending(prepared, twin, sample)
     budget: Budget = StepBudget(options.run.more_steps or options.run.steps or 1, since)
     if prepared.limit is not None:
         budget = TimeBudget(prepared.limit, session.started, spent, after)
@@ -230,7 +230,7 @@ def _train(prepared: Prepared) -> None:
     keep_best = partial(save, run.save_model)
     snapshot, objective = partial(save, run.save_snapshot), prepared.objective
     job = Job(model, objective, batch_source, plan, options, run, ranks, cycle, keep_best, snapshot, sample)
-    job.known, job.careful_below = known_signs(prepared), data.careful_below
+    job.known, job.min_units = known_signs(prepared), data.min_units
     model.train()
     try:
         now = train(job, budget, progress, saved)
@@ -251,10 +251,10 @@ def _train(prepared: Prepared) -> None:
         now.state.best_metrics, now.units["best"] = held_out_metrics(model.eval(), prepared.objective, batch_source)
     if ranks.count > 1 or not job.saved:
         keep_best()
-    if closing is not None:
+    if final is not None:
         progress.phase("measuring")
         with out_of_memory("during the final measurements", plan):
-            now.state.best_metrics |= measured(run, closing)
+            now.state.best_metrics |= measured(run, final)
     finish(prepared, now, of_baselines)
     if ranks.first:
         keep_once(run, progress)
@@ -279,16 +279,16 @@ def _begin_cycle(session: TrainingSession, cycle: int, state: dict[str, Any]) ->
 
 def _ending(
     prepared: Prepared, model: nn.Module, sample: Callable[[], str] | None
-) -> tuple[Closing | None, dict[str, float]]:
+) -> tuple[FinalMetrics | None, dict[str, float]]:
     """What is measured of the model at the end of the run, and the seconds that the end will need, by what for."""
     load = Load()
-    closing = prepared.data.closing(model, prepared.limit)
+    final = prepared.data.final_metrics(model, prepared.limit)
     cost = evaluation_seconds(prepared, sample)
     part = prepared.plan.evaluating.validation_part
     evaluation = 1.25 * cost * (1 + 1 / part if part > 1 else 1)
     saving = 4 * COPIES * count_parameters(prepared.model)[1] / SAVED_IN_A_SECOND
-    closing_seconds = closing.seconds if closing else 0.0
-    return closing, {"evaluation": evaluation, "saving": saving, "ending": load.ending, "closing": closing_seconds}
+    closing = final.seconds if final else 0.0
+    return final, {"evaluation": evaluation, "saving": saving, "ending": load.ending, "closing": closing}
 
 
 def _checkpoint(prepared: Prepared) -> Saved | None:
@@ -343,9 +343,9 @@ def _mark_continued(state: dict[str, Any], part: int) -> None:
 def _fitted(prepared: Prepared) -> bool:
     """Fit and finish the model without the loop if the plan says so; returns whether it did."""
     session, began = prepared.session, time.monotonic()
-    closing, seconds = None, None
+    final, seconds = None, None
     if prepared.plan.fine_tuning.frozen:
-        closing, after = _ending(prepared, prepared.model, None)
+        final, after = _ending(prepared, prepared.model, None)
         if prepared.seconds_left is not None:
             seconds = max(0.0, prepared.seconds_left - sum(after.values()))
 
@@ -359,5 +359,5 @@ def _fitted(prepared: Prepared) -> bool:
         session.progress.say(f"{session.run.path}: interrupted: nothing was saved; run the same command again")
         raise
     if fitted:
-        finish_fitted(prepared, closing)
+        finish_fitted(prepared, final)
     return fitted

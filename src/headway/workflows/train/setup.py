@@ -147,7 +147,7 @@ def prepare(session: TrainingSession) -> Prepared:
     if limit is not None:
         prepared.batch_seconds = batch_seconds(prepared, limit)
     if earlier is None:
-        plan = measured(prepared, data.sampler(model), data.settling(left))
+        plan = measured(prepared, data.sampler(model), data.finalize_plan(left))
         if plan.model != prepared.plan.model:
             prepared.model = model = data.build(plan).to(device_of(options.runtime.device))
         decisions = [{**one, "option": to_change(options, session.task, one["option"])} for one in plan.decisions]

@@ -197,7 +197,7 @@ def own_data(facts: dict[str, Any], length: int, folder: Path) -> Material | Non
         source, found = read_input(files, options, known_columns(facts), chat="conversations" in data)
         if source.fingerprint != data.get("fingerprint"):
             return None
-        made = task_named(task).beginning(source, found, options, MaterialInputs(facts, length, folder))
+        made = task_named(task).first_rows(source, found, options, MaterialInputs(facts, length, folder))
     except InputError:
         return None
     if made is None:
@@ -208,7 +208,7 @@ def own_data(facts: dict[str, Any], length: int, folder: Path) -> Material | Non
 def made_up(subject: Subject, facts: dict[str, Any], length: int, folder: Path) -> Material:
     """Inputs of random tokens of the model's vocabulary, or of random pixels.  Raises DoesNotApply if neither works."""
     pipe = subject.pipe
-    made = task_named(pipe.task).made_up(pipe, MaterialInputs(facts, length, folder))
+    made = task_named(pipe.task).synthetic_data(pipe, MaterialInputs(facts, length, folder))
     if made is None:
         raise DoesNotApply("its run has no data, and none can be generated")
     return replace(made, options={"task": pipe.task, **made.options})

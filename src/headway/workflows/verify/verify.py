@@ -184,7 +184,7 @@ def _trial(subject: Subject) -> tuple[Objective, Batch] | None:
     written = []
     if isinstance(model, EncoderDecoder):
         written = subject.targets([min(LEARNT, model.config.max_length)] * ROWS)
-    return task_named(subject.pipe.task).trial(subject.pipe, inputs, written)
+    return task_named(subject.pipe.task).sample_batch(subject.pipe, inputs, written)
 
 
 def check_precision(subject: Subject, place: Path) -> Check:

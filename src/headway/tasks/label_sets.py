@@ -1,15 +1,21 @@
-"""Labels of which a text may have several: as lists in a column ("delay;cancel"), or as columns of 0 and 1."""
+"""Labels of which a text may have several: as lists in a column ("delay;cancel"), or as columns of 0 and 1.
+
+How they are written, which column holds them, and how good sets of labels are.  Letters: N texts, C labels.
+"""
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from operator import methodcaller
+from typing import Any
 
 import numpy as np
 
 from headway.data.formats.tags import listed
+from headway.data.open.columns import Column
 from headway.data.records.label_typing import composed
 from headway.data.records.labels import BETWEEN, Labelled
 from headway.data.records.rows import shorten
@@ -17,8 +23,35 @@ from headway.errors import InputError, shown
 from headway.tasks.data_facts import DataFacts
 
 HASHTAG = re.compile(r"#[^\s#]+")
+NUMBERS = re.compile(r"[\[\]\s\d.,;|eE+-]*")
 HOLDS_LISTS = "column {0!r} holds lists of labels, {1} ({2})"
 """What ``label_lists`` finds, in words."""
+HALF = 0.5
+"""The probability from which a text has a label, where none was chosen."""
+
+
+def found_labels(facts: DataFacts) -> tuple[str, ...]:
+    """The column that holds lists of labels, or the columns of 0 and 1; nothing where labels are of another kind."""
+    text = facts.possible_text
+    if text is None:
+        return ()
+    named = [column for column in facts.columns if column.name == facts.label]
+    likely = named if facts.label else facts.likely_labels(text)
+    if len(likely) > 1:
+        return tuple(column.name for column in likely) if all(map(_holds_flags, likely)) else ()
+    among = likely or [one for one in facts.columns if one.name != text and _may_be_lists(one)]
+    lists = (one.name for one in among if label_lists(replace(facts, text=text, label=one.name)))
+    return tuple(lists)[:1]
+
+
+def _may_be_lists(column: Column) -> bool:
+    """Whether a column is called so, or holds few values and not numbers alone: vectors, places."""
+    called = column.called("list", "label")
+    return column.distinct > 1 and (called or not all(map(NUMBERS.fullmatch, column.counts or "0")))
+
+
+def _holds_flags(column: Column) -> bool:
+    return column.counts is not None and {value.casefold() for value in column.counts} <= set(FLAGS)
 
 
 def label_lists(facts: DataFacts) -> tuple[str, str, str] | None:
@@ -98,6 +131,26 @@ class Lists:
         labels = sorted({composed(label) for label in bare} - {""})
         return None if parts is None or not (labels or parts == []) else tuple(labels)
 
+    def means(self, written: Sequence[str]) -> np.ndarray:
+        """Whether each cell is written so, bool (D,)."""
+        return np.array([self.labels(cell) is not None for cell in written], dtype=bool)
+
+    def counts(self, rows: Labelled) -> dict[str, int]:
+        """How many rows have each label, in alphabetical order; the rows warn of a label that all have.
+
+        Raises InputError where there is nothing to learn.
+        """
+        sets = [self.labels(cell) or () for cell in rows.classes]
+        counts: Counter[str] = Counter()
+        for labels, count in zip(sets, rows.counts().values(), strict=True):
+            counts.update(dict.fromkeys(labels, count))
+        if len(set(sets)) < 2 or len(counts) < 2:
+            what = "the same labels" if len(counts) > 1 else f"no label but {shown(*counts)}" if counts else "no label"
+            raise InputError(f"{rows.name}: the rows have {what}: nothing to learn. Add rows with other labels.")
+        everywhere = [label for label, count in counts.items() if count == len(rows)]
+        rows.warnings.extend(f"every row has the label {label!r}, so it says nothing" for label in everywhere)
+        return dict(sorted(counts.items()))
+
     def targets(self, rows: Labelled, known: Sequence[str]) -> np.ndarray:
         """1 where a row has a label, else 0: float32 (N, C) of the C labels that are known.
 
@@ -114,3 +167,45 @@ class Lists:
         for row, labels in zip(matrix, sets, strict=True):
             row[[columns[label] for label in labels]] = 1
         return matrix[rows.targets]
+
+
+def best_thresholds(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """The score of each label, (C,), from which F1 is the highest, half-way between those of two texts.
+
+    ``scores`` (N, C) are higher where a label is likelier, ``targets`` (N, C) are 0 or 1.  A label that no text has
+    keeps ``HALF``.
+    """
+    order = np.argsort(-scores, axis=0, kind="stable")
+    ranked, hits = (np.take_along_axis(values, order, axis=0) for values in (scores, targets))
+    f1 = 2 * hits.cumsum(axis=0) / (np.arange(1, len(scores) + 1)[:, None] + targets.sum(axis=0))  # of the first n
+    after = np.concatenate([ranked[1:], ranked[-1:] - 1e-3])
+    best = np.where(ranked > after, f1, -1.0).argmax(axis=0)[None]
+    halfway = (np.take_along_axis(ranked, best, axis=0) + np.take_along_axis(after, best, axis=0))[0] / 2
+    return np.where(targets.any(axis=0), halfway, HALF)
+
+
+def set_scores(targets: np.ndarray, scores: np.ndarray, chosen: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
+    """micro_f1, macro_f1, average_precision (the mean of the labels that occur), subset_accuracy and per_class.
+
+    ``chosen``, bool (N, C), are the labels that the texts are given, by ``scores`` (N, C).
+    """
+    from sklearn.metrics import average_precision_score, f1_score, precision_recall_fscore_support
+
+    each = precision_recall_fscore_support(targets, chosen, zero_division=0)
+    occurs, present = targets.any(axis=0), (targets | chosen).any(axis=0)
+    rows = zip(labels, *(values.tolist() for values in each), strict=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of labels that every text has
+        average = average_precision_score(targets[:, occurs], scores[:, occurs]) if occurs.any() else 0.0
+    return {
+        "micro_f1": float(f1_score(targets, chosen, average="micro", zero_division=0)),
+        "macro_f1": float(each[2][present].mean()) if present.any() else 0.0,
+        "average_precision": float(average),
+        "subset_accuracy": float((chosen == targets).all(axis=1).mean()),
+        "per_class": {name: {"precision": p, "recall": r, "f1": f, "support": n} for name, p, r, f, n in rows},
+    }
+
+
+def set_units(targets: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """For micro F1, of each text: twice the labels that are right, and all that are given or wanted; float64 (N, 2)."""
+    return np.stack([2.0 * (targets * chosen).sum(axis=1), (targets + chosen).sum(axis=1)], axis=1)
