@@ -303,7 +303,7 @@ def test_texts_hold_the_rows_of_one_piece(texts: Path, monkeypatch: pytest.Monke
     everything = list(table.rows)
     monkeypatch.setattr(chunks, "ROWS", 13)
     table.chunks = lambda: chunked(table.columns, ((n, list(row.values())) for n, row in enumerate(everything)))
-    found = Texts(table, "text")
+    found = Texts(table, "text", table.columns)
     assert found.others == ["number"] and list(found) == [row["text"] for row in everything]
     for start, part in found.pieces(90):
         for at in range(start, start + len(part)):

@@ -151,7 +151,8 @@ def output_options() -> list[click.Option]:
 def text_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--text-column and --encoding: how a file of texts is read."""
     function = click.option("--encoding", help="Encoding of the input, if not UTF-8.")(function)
-    return click.option("--text-column", help="Text column, if the file is a table.")(function)
+    told = "Text column, if the file is a table; several are joined."
+    return click.option("--text-column", help=told, **SEVERAL)(function)
 
 
 device_option = click.option(

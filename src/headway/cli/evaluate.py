@@ -65,7 +65,7 @@ def _printed(found: dict[str, Any]) -> dict[str, Any]:
 @verb()
 @click.argument("run")
 @click.argument("inputs", nargs=-1, metavar="[INPUT]...")
-@click.option("--text-column", help="Text column.")
+@click.option("--text-column", help="Text column; several are joined.", **SEVERAL)
 @click.option("--label-column", help="Label column; of several labels, each.", **SEVERAL)
 @click.option("--second-column", help="Column of the second text of each pair, or of the target.")
 @click.option("--delimiter", help="Column delimiter, if not detected correctly.")

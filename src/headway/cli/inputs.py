@@ -36,9 +36,10 @@ class Texts(Sequence[str]):
     Any other text is found by reading the file from its beginning.
     """
 
-    def __init__(self, table: "Table", column: str):
+    def __init__(self, table: "Table", column: str, own: Sequence[str]):
+        """``own`` are the columns of the file itself."""
         self.table, self.column = table, column
-        self.others = [name for name in table.columns if len(table.columns) > 1 and not name == column == "text"]
+        self.others = [name for name in own if len(own) > 1 and not name == column == "text"]
         """the columns that a file of results repeats: an answer has its text in a column of that name"""
         self._held: deque[tuple[int, Chunk]] = deque()
 
@@ -154,17 +155,19 @@ def _texts(run: str, words: Sequence[str], text_column: str | None, encoding: st
 
     facts = read_facts(Path(run)) or {}
     table = read_rows(Path(text), encoding=encoding or facts.get("options", {}).get("encoding"))
-    column = facts.get("data", {}).get("text_column")
+    column, own = facts.get("data", {}).get("text_column"), table.columns
     if text_column is not None and kind(Path(text)) != "text":
+        column, table = text_column, table.joined(text_column)
         table.check_column(text_column)
-        column = text_column
+    elif column is not None and set(table.named(column)) <= set(table.columns):
+        table = table.joined(column)
     if column not in table.columns:
         known, column = column, DataFacts(table).only_text().name
         if known is not None and len(table.columns) > 1:
             warnings.warn(
                 f"{text} has no column {known!r}: {column!r} is taken as the text (--text-column)", stacklevel=2
             )
-    return Texts(table, column)
+    return Texts(table, column, own)
 
 
 def check_inputs(use: Command, words: Sequence[str]) -> None:

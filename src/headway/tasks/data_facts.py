@@ -83,8 +83,7 @@ class DataFacts:
         """The columns that were named as labels: one, or several of a table by commas."""
         if self.label is None:
             return ()
-        several = tuple(part.strip() for part in self.label.split(","))
-        return several if self.shape == TABLE and self.label not in self.names and all(several) else (self.label,)
+        return self.table.named(self.label) if self.shape == TABLE else (self.label,)
 
     def column(self, name: str | None) -> Column | None:
         """Facts about one column."""

@@ -1,5 +1,6 @@
 """What a model is asked: inputs as a list in their order, and how much of each it reads and knows."""
 
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -181,7 +182,7 @@ def lost_characters(texts: Iterable[str], tokenizer: Tokenizer) -> str:
 def tell_lost(texts: Sequence[str], tokenizer: Tokenizer) -> None:
     """Warn of ``lost_characters``; inside ``told_once`` whoever has all the texts does."""
     if _SUMS.get() is None and (line := lost_characters(texts, tokenizer)):
-        warnings.warn(line, stacklevel=4)
+        warnings.warn(line, stacklevel=_to_the_caller())
 
 
 def tell(count: int, of: int, words: Words) -> None:
@@ -192,7 +193,15 @@ def tell(count: int, of: int, words: Words) -> None:
         sums[words] = [before[0] + count, before[1] + of]
     elif count:
         who = "the text" if of == 1 else f"{count:,} of {of:,} texts"
-        warnings.warn(f"{who} {words[count > 1]} {words[2]}", stacklevel=5)
+        warnings.warn(f"{who} {words[count > 1]} {words[2]}", stacklevel=_to_the_caller())
+
+
+def _to_the_caller() -> int:
+    """The ``stacklevel`` by which the caller of this function warns the line that called Headway."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("headway", "contextlib")):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 @contextmanager

@@ -33,7 +33,7 @@ class DataOptions:
     """What the data are, and how they are read and split."""
 
     task: str | None = option("what to train for", common=True)
-    text_column: str | None = option("column of the text", common=True)
+    text_column: str | None = option("column of the text; several are joined", common=True, several=True)
     label_column: str | None = option(
         "column of the label, or of a pair's score; of several labels, each", common=True, several=True
     )

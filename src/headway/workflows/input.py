@@ -64,9 +64,14 @@ def read_input(
         source, columns = _conversations(source, options, columns, chat)
     if known and isinstance(source, Table):
         columns |= _as_known(source, columns, known)
+    own = source.columns if isinstance(source, Table) else []
+    if isinstance(source, Table) and not isinstance(source, Dialogues | ImageTable):
+        source = source.joined(columns["text_column"])
     found = detect(source, task=None if isinstance(source, Dialogues) and chat else task, **columns)
     if isinstance(source, Table) and not isinstance(source, Dialogues) and recogniser(found.task).running_text:
         column = found.text_column or ""
+        if column not in own:
+            raise InputError(f"{source.name}: {found.task} reads one column as text; name one with --text-column.")
         source = table_corpus(source, column) if source.held else text_corpus(source, column, **reading)
     return source, replace(found, warnings=[*found.warnings, *rows_left_out(source)])
 

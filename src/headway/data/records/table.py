@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +92,30 @@ class Table:
         """Raise InputError, which names the nearest column, when there is none of that name."""
         if name not in self.columns:
             raise missing_column(self.name, name, self.columns)
+
+    def named(self, names: str) -> tuple[str, ...]:
+        """The columns that a name means: itself, or several that are separated by commas."""
+        several = tuple(part.strip() for part in names.split(","))
+        return several if names not in self.columns and all(several) else (names,)
+
+    def joined(self, names: str | None) -> "Table":
+        """The table with a further column, called as ``names``, where they are several by commas.
+
+        It holds what is filled of them in each row, one below the other.  Raises InputError for one that there is not.
+        """
+        parts = self.named(names or "")
+        if names is None or len(parts) < 2:
+            return self
+        for part in parts:
+            self.check_column(part)
+
+        def chunks() -> Iterator[Chunk]:
+            for chunk in self.chunks():
+                rows = zip(*(chunk.columns[part] for part in parts), strict=True)
+                joined = ["\n".join(cell for cell in row if cell.strip()) for row in rows]
+                yield Chunk({**chunk.columns, names: joined}, chunk.numbers)
+
+        return replace(self, columns=[*self.columns, names], chunks=chunks, facts=None)
 
     def texts(self, name: str, index: np.ndarray) -> Iterator[str]:
         """The values of a column in some rows, by their numbers in ascending order."""
