@@ -27,11 +27,9 @@ from machine import facts, write
 from sacrebleu.metrics.chrf import CHRF
 from scipy.special import ndtri
 
-from headway.science.scaling.bootstrap import bootstrap
-from headway.science.scaling.curves import fit_curve
-from headway.science.scaling.fit import fit_law
-from headway.science.scaling.frontier import optimal, planned
-from headway.science.scaling.law import Law
+from headway.science.scaling.analysis import fit_curve, planned
+from headway.science.scaling.fit import bootstrap, fit_law
+from headway.science.scaling.law import Law, optimal
 from headway.tasks.text_to_text.bleu import intervals_of_counts
 from headway.training.evaluation import intervals
 from headway.training.evaluation.comparison import SCORES, better_over_seeds, over_seeds

@@ -292,7 +292,7 @@ def _draw_sinusoids(given: tuple[dict[str, Any], Path]) -> None:
 
 def _draw_heads(given: tuple[dict[str, Any], Path]) -> None:
     found, place = given
-    with plotted(place, width=6.4, height=3.4) as axis:
+    with plotted(place, width=6.4, height=3.4) as (axis,):
         for n, row in enumerate(found["rows"]):
             sizes = [max(size, 1e-12) for size in row["sizes"]]
             label = f"{row['heads']}: rank {row['rank']}, {row['output_weights']:,} output weights"
@@ -303,7 +303,7 @@ def _draw_heads(given: tuple[dict[str, Any], Path]) -> None:
 
 def _draw_memory(given: tuple[dict[str, Any], Path]) -> None:
     found, place = given
-    with plotted(place, width=6.4, height=3.6) as axis:
+    with plotted(place, width=6.4, height=3.6) as (axis,):
         for n, fit in enumerate(found["fits"]):
             rows = [row for row in found["rows"] if (row["way"], row["pass"]) == (fit["way"], fit["pass"])]
             label = f"{fit['way']}, {fit['pass']}: T^{fit['exponent']:.2f}"

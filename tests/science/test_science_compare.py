@@ -19,9 +19,9 @@ from headway.errors import InputError, RunFailed
 from headway.reports.comparison import write_comparison
 from headway.science import compare as comparing
 from headway.science.advice import HELD_OUT, advice
-from headway.science.candidate import _ended, entrants, fitting, trained, words_of
 from headway.science.compare import compare
-from headway.science.contest import Contest, remember
+from headway.science.comparison import Comparison, candidates, fitting, remember
+from headway.science.runner import _ended, trained, words_of
 from headway.tasks.registry import spec
 from headway.training.monitor.progress import NoProgress
 
@@ -46,9 +46,9 @@ def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_all_have_the_same_terms(rows_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]):
-    contest = Contest([str(rows_file)], ["transformer", "lstm"], time="60s", trials=2, seeds=3, seed=5)
-    found = compare(contest, tmp_path / "out", NoProgress())
-    assert contest.share == 15.0
+    comparison = Comparison([str(rows_file)], ["transformer", "lstm"], time="60s", trials=2, seeds=3, seed=5)
+    found = compare(comparison, tmp_path / "out", NoProgress())
+    assert comparison.share == 15.0
     assert len(in_this_process) == 2 * (2 + 3 - 1)
     for number, options in enumerate(in_this_process):
         assert options["time"] == "15.000s" and options["split_seed"] == "5"
@@ -79,8 +79,8 @@ def test_all_have_the_same_terms(rows_file: Path, tmp_path: Path, in_this_proces
 
 @pytest.mark.parametrize("match", ["parameters", "tokens", "time"])
 def test_what_is_matched_is_equal(match: str, text_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]):
-    contest = Contest([str(text_file)], ["transformer", "gru"], match=match, options={"length": 16})
-    first, second = compare(contest, tmp_path / "out", NoProgress())["rows"]
+    comparison = Comparison([str(text_file)], ["transformer", "gru"], match=match, options={"length": 16})
+    first, second = compare(comparison, tmp_path / "out", NoProgress())["rows"]
     assert second["parameters"] == pytest.approx(first["parameters"], rel=0.1)
     if match == "tokens":
         assert in_this_process[1]["steps"] == str(first["steps"]) and "time" not in in_this_process[1]
@@ -91,7 +91,9 @@ def test_what_is_matched_is_equal(match: str, text_file: Path, tmp_path: Path, i
 
 
 def test_parts_differ_in_nothing_else(text_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]):
-    found = compare(Contest([str(text_file)], vary="positions", options={"length": 8}), tmp_path / "out", NoProgress())
+    found = compare(
+        Comparison([str(text_file)], vary="positions", options={"length": 8}), tmp_path / "out", NoProgress()
+    )
     rows = {row["model"]: row for row in found["rows"]}
     assert list(rows) == ["rotary", "learned", "sinusoidal", "alibi", "relative", "none"] == [*rows]
     assert found["match"] == "tokens" and found["vary"] == "positions"
@@ -106,7 +108,7 @@ def test_parts_differ_in_nothing_else(text_file: Path, tmp_path: Path, in_this_p
 
 
 def test_heads_are_varied_at_one_width(rows_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]):
-    found = compare(Contest([str(rows_file)], vary="heads", match="time"), tmp_path / "out", NoProgress())
+    found = compare(Comparison([str(rows_file)], vary="heads", match="time"), tmp_path / "out", NoProgress())
     assert [row["size"]["n_heads"] for row in found["rows"]] == [1, 2, 4, 8]
     assert len({row["parameters"] for row in found["rows"]}) == 1
     assert all("time" in options for options in in_this_process)
@@ -116,14 +118,14 @@ def test_masked_models_are_compared_by_their_loss(
     text_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]
 ):
     options = {"task": "masked_lm", "length": 16, "tokenizer": "word"}
-    found = compare(Contest([str(text_file)], vary="heads", options=options), tmp_path / "out", NoProgress())
+    found = compare(Comparison([str(text_file)], vary="heads", options=options), tmp_path / "out", NoProgress())
     assert found["task"] == "masked_lm" and found["metric"] == "val_loss" and found["advice"]
     assert [row["size"]["n_heads"] for row in found["rows"]] == [1, 2, 4, 8]
     assert all(row["mean"] > 0 and row["throughput"] > 0 and "longer" not in row for row in found["rows"])
     write_comparison(found, tmp_path / "out")
     svg = (tmp_path / "out" / "quality.svg").read_text()
     assert "validation loss (lower is better)" in svg
-    transformer, lstm = entrants(["transformer", "lstm"])
+    transformer, lstm = candidates(["transformer", "lstm"])
     assert fitting(transformer, spec("masked_lm")).options == {}, "a Transformer is all that there is"
     assert fitting(transformer, spec("classification")) == transformer and fitting(lstm, spec("masked_lm")) == lstm
 
@@ -139,7 +141,7 @@ def test_vectors_and_images_are_compared_by_accuracy(kind: str, tmp_path: Path, 
         file, options = tmp_path / "images.npz", {"task": "image_classification"}
         images = np.random.default_rng(0).integers(0, 256, (60, 8, 8, 3), dtype=np.uint8)
         np.savez(file, images=images, labels=np.array(["dark", "light"] * 30))
-    found = compare(Contest([str(file)], vary="heads", options=options), tmp_path / "out", NoProgress())
+    found = compare(Comparison([str(file)], vary="heads", options=options), tmp_path / "out", NoProgress())
     assert found["metric"] == "accuracy" and len(found["rows"]) == 4
     assert all(0 <= row["mean"] <= 1 and row["throughput"] > 0 for row in found["rows"])
     write_comparison(found, tmp_path / "out")
@@ -147,20 +149,20 @@ def test_vectors_and_images_are_compared_by_accuracy(kind: str, tmp_path: Path, 
 
 
 def test_recall_makes_its_own_text(tmp_path: Path, in_this_process: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("headway.science.contest.recall_text", lambda seed: "=a123?a=b99999?b" * 500)
-    monkeypatch.setattr("headway.science.contest.WINDOW", 20)
-    monkeypatch.setattr("headway.science.recall.SEQUENCES", 8)
-    contest = Contest([], ["transformer", "gru"], recall=True)
-    found = compare(contest, tmp_path / "out", NoProgress())
+    monkeypatch.setattr("headway.science.comparison.recall_text", lambda seed: "=a123?a=b99999?b" * 500)
+    monkeypatch.setattr("headway.science.comparison.WINDOW", 20)
+    monkeypatch.setattr("headway.science.long_texts.SEQUENCES", 8)
+    comparison = Comparison([], ["transformer", "gru"], recall=True)
+    found = compare(comparison, tmp_path / "out", NoProgress())
     for row in found["rows"]:
         assert [one["distance"] for one in row["recall"]][:2] == [8, 16]
         assert all(0 <= one["accuracy"] <= 1 for one in row["recall"])
     write_comparison(found, tmp_path / "out")
     assert (tmp_path / "out" / "recall.svg").exists()
-    again = compare(contest, tmp_path / "out", NoProgress())
+    again = compare(comparison, tmp_path / "out", NoProgress())
     assert [row["values"] for row in again["rows"]] == [row["values"] for row in found["rows"]]
     with pytest.raises(InputError, match=r"leave out notes\.txt"):
-        compare(Contest(["notes.txt"], ["transformer", "gru"], recall=True), tmp_path / "other", NoProgress())
+        compare(Comparison(["notes.txt"], ["transformer", "gru"], recall=True), tmp_path / "other", NoProgress())
 
 
 def test_the_test_file_is_measured_and_nothing_chosen_by_it(
@@ -168,8 +170,8 @@ def test_the_test_file_is_measured_and_nothing_chosen_by_it(
 ):
     other = tmp_path / "test.csv"
     other.write_text("text,label\nriver stone,b\nhouse,a\nseven,a\nriver,b\ngarden letter,a\n")
-    contest = Contest([str(rows_file)], ["bow", "cnn"], test=str(other))
-    found = compare(contest, tmp_path / "out", NoProgress())
+    comparison = Comparison([str(rows_file)], ["bow", "cnn"], test=str(other))
+    found = compare(comparison, tmp_path / "out", NoProgress())
     assert found["measured_on"] == str(other)
     for row in found["rows"]:
         assert row["values"][0] * 5 == pytest.approx(round(row["values"][0] * 5))
@@ -185,7 +187,7 @@ def test_a_model_that_fails_is_a_row(rows_file: Path, tmp_path: Path, in_this_pr
         return honest(words, *rest)
 
     monkeypatch.setattr(comparing, "trained", failing)
-    found = compare(Contest([str(rows_file)], ["lstm", "bow"]), tmp_path / "out", NoProgress())
+    found = compare(Comparison([str(rows_file)], ["lstm", "bow"]), tmp_path / "out", NoProgress())
     assert found["rows"][0] == {"model": "lstm", "failed": "out of memory"} and found["rows"][1]["mean"] > 0
     assert found["advice"][0] == "lstm is left out: out of memory."
 
@@ -196,13 +198,13 @@ def test_a_comparison_of_which_all_fail_fails(rows_file: Path, tmp_path: Path, m
 
     monkeypatch.setattr(comparing, "trained", failing)
     with pytest.raises(RunFailed, match="no model could be trained; lstm: out of memory"):
-        compare(Contest([str(rows_file)], ["lstm", "bow"]), tmp_path / "out", NoProgress())
+        compare(Comparison([str(rows_file)], ["lstm", "bow"]), tmp_path / "out", NoProgress())
 
 
 def test_what_cannot_be_is_said_before_anything_is_trained(rows_file: Path, text_file: Path, tmp_path: Path):
     def refused(said: str, inputs: Path, **words: Any) -> None:
         with pytest.raises(InputError, match=said):
-            compare(Contest([str(inputs)], **words), tmp_path / "out", NoProgress())
+            compare(Comparison([str(inputs)], **words), tmp_path / "out", NoProgress())
         assert not (tmp_path / "out").exists()
 
     refused("--model cnn is not for language_modeling", text_file, models=["transformer", "cnn"])
@@ -220,23 +222,23 @@ def test_nothing_is_brought_in_line_with_a_model_that_failed(rows_file: Path, tm
     monkeypatch.setattr(comparing, "trained", failing)
     for words in ({"models": ["transformer", "lstm"], "match": "parameters"}, {"vary": "ffn"}):
         with pytest.raises(RunFailed, match="which the others are matched to, failed: out of memory"):
-            compare(Contest([str(rows_file)], **words), tmp_path / words.get("vary", "models"), NoProgress())  # type: ignore
+            compare(Comparison([str(rows_file)], **words), tmp_path / words.get("vary", "models"), NoProgress())  # type: ignore
 
 
 def test_a_pretrained_model_keeps_its_tokenizer_and_reads_as_many_tokens():
-    contest = Contest(["x.csv"], ["transformer", "a/b"], match="tokens", options={"tokenizer": "bpe"})
+    comparison = Comparison(["x.csv"], ["transformer", "a/b"], match="tokens", options={"tokenizer": "bpe"})
     size = {"batch_tokens": 512, "d_model": 16, "products": "torch"}
-    own = comparing._options(contest, entrants(["transformer", "a/b"])[1], {"steps": 7, "size": size})
+    own = comparison.options_of(candidates(["transformer", "a/b"])[1], {"steps": 7, "size": size})
     assert own["steps"] == 7 and own["time"] is None and own["batch_tokens"] == 512 and "tokenizer" not in own
     with pytest.raises(RunFailed, match="no number of tokens to match"):
-        comparing._options(contest, entrants(["transformer", "a/b"])[0], {"steps": 0, "size": size})
+        comparison.options_of(candidates(["transformer", "a/b"])[0], {"steps": 0, "size": size})
 
 
 def test_threads_reach_the_trainings(rows_file: Path, tmp_path: Path, in_process: Callable, monkeypatch: Any):
     asked: list[Any] = []
 
-    def noted(contest: Contest, *_: Any) -> Any:
-        asked.append(contest.options)
+    def noted(comparison: Comparison, *_: Any) -> Any:
+        asked.append(comparison.options)
         raise InputError("enough")
 
     monkeypatch.setattr(comparing, "compare", noted)
@@ -286,14 +288,14 @@ def test_the_memory_is_that_of_the_training_alone():
 
 def test_a_comparison_goes_on_with_its_own_words_alone(rows_file: Path, tmp_path: Path, in_this_process: Any):
     words = ([str(rows_file)], ["bow", "cnn"])
-    remember(Contest(*words), tmp_path / "out")
-    remember(Contest(*words), tmp_path / "out")
+    remember(Comparison(*words), tmp_path / "out")
+    remember(Comparison(*words), tmp_path / "out")
     with pytest.raises(InputError, match="comparison with other seed, time"):
-        compare(Contest(*words, seed=1, time="1m"), tmp_path / "out", NoProgress())
+        compare(Comparison(*words, seed=1, time="1m"), tmp_path / "out", NoProgress())
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.txt").write_text("keep")
-    with pytest.raises(InputError, match="is not empty and holds no comparison"):
-        compare(Contest(*words), tmp_path / "other", NoProgress())
+    with pytest.raises(InputError, match="holds other files and no comparison"):
+        compare(Comparison(*words), tmp_path / "other", NoProgress())
 
 
 @pytest.mark.parametrize(
@@ -307,7 +309,7 @@ def test_a_comparison_goes_on_with_its_own_words_alone(rows_file: Path, tmp_path
 )
 def test_models_that_cannot_be_compared(models: list[str], said: str):
     with pytest.raises(InputError, match=said):
-        entrants(models)
+        candidates(models)
 
 
 def test_terms_that_cannot_be_kept():
@@ -330,7 +332,7 @@ def test_terms_that_cannot_be_kept():
         ),
     ):
         with pytest.raises(InputError, match=said):
-            Contest(**{"inputs": ["any"], "models": ["transformer", "lstm"], **changes})  # type: ignore[arg-type]
+            Comparison(**{"inputs": ["any"], "models": ["transformer", "lstm"], **changes})  # type: ignore[arg-type]
 
 
 def row(model: str, mean: float, behind: list[float] | None = None, **more: Any) -> dict[str, Any]:

@@ -9,12 +9,17 @@ from scipy.optimize import minimize
 
 from headway.errors import InputError
 from headway.science.scaling import fit as fitting
-from headway.science.scaling.analysis import analyse
-from headway.science.scaling.bootstrap import bootstrap
-from headway.science.scaling.curves import fit_curve, lowest
-from headway.science.scaling.fit import Frame, fit_law, objective, objective_and_gradient, refit, variable_projection
-from headway.science.scaling.frontier import optimal, planned
-from headway.science.scaling.law import CONSTANTS, PUBLISHED, Law, compute
+from headway.science.scaling.analysis import analyse, fit_curve, lowest, planned
+from headway.science.scaling.fit import (
+    Frame,
+    bootstrap,
+    fit_law,
+    objective,
+    objective_and_gradient,
+    refit,
+    variable_projection,
+)
+from headway.science.scaling.law import CONSTANTS, PUBLISHED, Law, compute, optimal
 from headway.science.scaling.points import Run, check_varied, read_points
 
 LAW = Law(E=1.3, A=30.0, B=90.0, alpha=0.35, beta=0.38)

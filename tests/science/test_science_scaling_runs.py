@@ -5,6 +5,7 @@ import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,15 +14,14 @@ from torch import nn
 
 from headway.errors import InputError, RunFailed
 from headway.models.size import parameters
-from headway.science.scaling import probes, queue
+from headway.science.scaling import probes, study
 from headway.science.scaling.analysis import analyse
 from headway.science.scaling.grid import FEWEST, KINDS, LEAST_STEPS, MOST, PASSES, Grid, Text, plan_grid, shapes
 from headway.science.scaling.points import check_varied
-from headway.science.scaling.queue import options_of, run_queue
-from headway.science.scaling.study import decide, points_of, step_rate, write_points
+from headway.science.scaling.study import Study, options_of, points_of
+from headway.science.speeds import step_rate
 from headway.tasks.language_modeling.data import SCALING
 from headway.tasks.registry import task_named
-from headway.training.monitor.progress import NoProgress
 from headway.training.options import TrainOptions
 from headway.training.sizing.presets import decoder_config
 from headway.training.store.run_directory import RunDirectory
@@ -47,7 +47,7 @@ def test_a_grid_fits_its_time_and_can_tell_n_from_d(seconds: float):
     assert all(cell.tokens == cell.steps * grid.batch_tokens for cell in grid.cells)
     assert min(cell.steps for cell in cells) >= 0.9 * LEAST_STEPS and grid.batch_tokens % grid.length == 0
     facts = {"metrics": {"val_loss": 2.0}, "seconds": 1.0, "training_seconds": 1.0}
-    check_varied([queue.run_of(cell, {**facts, "tokens": cell.tokens}, Path("none")) for cell in cells])
+    check_varied([study.run_of(cell, {**facts, "tokens": cell.tokens}, Path("none")) for cell in cells])
     computes = [cell.parameters * cell.tokens for cell in cells]
     assert computes == sorted(computes)
     assert len({cell.learning_rate for cell in cells}) == len({cell.width for cell in cells}) >= 4
@@ -123,7 +123,10 @@ class Clock:
 
 def queued(clock: Clock, grid: Grid, place: Path, end: float):
     clock.expected = {cell.name: cell.seconds for cell in grid.cells}
-    return run_queue(["x.txt"], grid, TrainOptions(), out=place, end=end, train=clock.train, now=lambda: clock.time)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(study, "run_training", clock.train)
+        patch.setattr(study, "time", SimpleNamespace(monotonic=lambda: clock.time))
+        return Study(["x.txt"], TrainOptions(), place).make(grid, end)
 
 
 def test_the_queue_makes_every_run_once_and_the_one_that_is_left_out_always(tmp_path: Path):
@@ -198,12 +201,11 @@ def made(corpus: Path, tmp_path_factory: pytest.TempPathFactory):
     grid = small(plan_grid(LONG, 600, speed, length=128, kind=KINDS[0], scaling=SCALING))
     place = tmp_path_factory.mktemp("study")
     options = TrainOptions(tokenizer="char", threads=1)
-    runs, _ = run_queue([corpus], grid, options, out=place / "runs", end=math.inf)
-    write_points(place / "results.csv", runs)
+    runs, _ = Study([corpus], options, place).make(grid, math.inf)
     return place, grid, runs, options
 
 
-def test_real_runs_become_points_and_are_not_made_again(made, corpus: Path):
+def test_real_runs_become_points_and_are_not_made_again(made, corpus: Path, monkeypatch: pytest.MonkeyPatch):
     place, grid, runs, options = made
     assert [run.tokens for run in runs] == [cell.tokens for cell in grid.cells]
     for run in runs:
@@ -214,7 +216,8 @@ def test_real_runs_become_points_and_are_not_made_again(made, corpus: Path):
     def never(*given, **more):
         raise AssertionError("trained again")
 
-    again, _ = run_queue([corpus], grid, options, out=place / "runs", end=0.0, train=never)
+    monkeypatch.setattr(study, "run_training", never)
+    again, _ = Study([corpus], options, place).make(grid, 0.0)
     assert again == runs
 
 
@@ -228,7 +231,7 @@ def test_points_are_read_as_they_were_written(made):
     assert analyse(points_of(place, None)[0], "total", draws=50)["held_out"]["name"] == "40-29"
 
 
-def test_a_run_that_was_stopped_is_taken_up(corpus: Path, tmp_path: Path):
+def test_a_run_that_was_stopped_is_taken_up(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     grid = small(plan_grid(LONG, 600, speed, length=128, kind=KINDS[0], scaling=SCALING))
     grid = replace(grid, cells=grid.cells[:2])
     calls = []
@@ -239,10 +242,11 @@ def test_a_run_that_was_stopped_is_taken_up(corpus: Path, tmp_path: Path):
             raise KeyboardInterrupt
         return run_training(inputs, options, out=out, validation=validation, progress=progress)
 
-    given = {"out": tmp_path, "end": math.inf, "train": stopped, "progress": NoProgress()}
+    monkeypatch.setattr(study, "run_training", stopped)
+    one = Study([corpus], TrainOptions(tokenizer="char"), tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        run_queue([corpus], grid, TrainOptions(tokenizer="char"), **given)
-    run_queue([corpus], grid, TrainOptions(tokenizer="char"), **given)
+        one.make(grid, math.inf)
+    one.make(grid, math.inf)
     assert calls == [grid.cells[0].name, grid.cells[1].name, grid.cells[1].name]
 
 
@@ -255,16 +259,14 @@ def test_masked_models_are_studied_too(corpus: Path, tmp_path: Path):
     grid = small(plan_grid(LONG, 600, speed, length=128, kind=KINDS[0], scaling=masked))
     options = TrainOptions(tokenizer="char", threads=1, task="masked_lm")
     first, *_, last = grid.cells
-    runs, _ = run_queue([corpus], replace(grid, cells=(first, last)), options, out=tmp_path, end=math.inf)
+    runs, _ = Study([corpus], options, tmp_path).make(replace(grid, cells=(first, last)), math.inf)
     assert [run.tokens for run in runs] == [first.tokens, last.tokens] and all(run.loss > 0 for run in runs)
-    assert (RunDirectory(tmp_path / first.name).read() or {})["task"] == "masked_lm"
+    assert (RunDirectory(tmp_path / "runs" / first.name).read() or {})["task"] == "masked_lm"
     with pytest.raises(InputError, match="--task classification: scale is for language_modeling and masked_lm"):
-        decide([corpus], TrainOptions(task="classification"), 600, out=None)
+        Study([corpus], TrainOptions(task="classification")).decide(600)
 
 
 def test_a_plan_is_kept_and_refused_for_another_text(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from headway.science.scaling import study
-
     monkeypatch.setattr(study, "measured_speed", lambda *given: speed)
     monkeypatch.setattr(study, "faster_steps", lambda *given: "float32")
     monkeypatch.setattr(
@@ -272,13 +274,13 @@ def test_a_plan_is_kept_and_refused_for_another_text(corpus: Path, tmp_path: Pat
         "plan_grid",
         lambda text, seconds, *given, **more: plan_grid(LONG, seconds, speed, length=8, kind=KINDS[0], scaling=SCALING),
     )
-    first = decide([corpus], TrainOptions(), 600, out=tmp_path / "out")
-    assert decide([corpus], TrainOptions(), 900, out=tmp_path / "out") == first
+    first = Study([corpus], TrainOptions(), tmp_path / "out").decide(600)
+    assert Study([corpus], TrainOptions(), tmp_path / "out").decide(900) == first
     with pytest.raises(InputError, match="holds a study with another seed"):
-        decide([corpus], TrainOptions(seed=3), 600, out=tmp_path / "out")
+        Study([corpus], TrainOptions(seed=3), tmp_path / "out").decide(600)
     (tmp_path / "other.txt").write_text(corpus.read_text() + "more\n")
     with pytest.raises(InputError, match="holds a study with another text"):
-        decide([tmp_path / "other.txt"], TrainOptions(), 600, out=tmp_path / "out")
+        Study([tmp_path / "other.txt"], TrainOptions(), tmp_path / "out").decide(600)
 
 
 class Copier(nn.Module):
@@ -331,7 +333,7 @@ def test_half_a_line_of_a_log_and_a_snapshot_that_failed_lose_nothing_else(made,
     found = probes.probe_runs(tmp_path / "runs", runs[-1:], ["induction"])
     assert [row["tokens"] for row in found] == [15 * 64, 22 * 64, 29 * 64]
     facts = json.loads((last / "headway.json").read_text())
-    assert queue.run_of(grid.cells[-1], facts, last).loss == runs[-1].loss
+    assert study.run_of(grid.cells[-1], facts, last).loss == runs[-1].loss
     shutil.rmtree(last / "snapshots" / "step-29")
     assert [row["name"] for row in probes.probe_runs(tmp_path / "runs", runs[-1:], ["induction"])] == [runs[-1].name]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from faults_harness import made_pairs
 
-from headway.science.search_space import Choice, Range, plain_space, read_space, search_space
+from headway.science.search import Choice, Range, plain_space, read_space, search_space
 from headway.training.options import TrainOptions
 from headway.workflows.train.dry_run import decided
 from headway.workflows.train.setup import Prepared

@@ -17,8 +17,7 @@ from headway.cli.tune import lines as lines_of
 from headway.errors import InputError, RunFailed
 from headway.science import search
 from headway.science import tune as module
-from headway.science.search import time_of_each
-from headway.science.search_space import Range
+from headway.science.search import Range, time_of_each
 from headway.science.trials import LEAST_FOR_IMPORTANCE, Trials
 from headway.science.tune import tune
 from headway.tasks.classification import data as classification

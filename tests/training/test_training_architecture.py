@@ -15,7 +15,7 @@ from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.models.wirings import build_model
-from headway.science.contest import HEADS, PARTS
+from headway.science.comparison import HEADS, PARTS
 from headway.training.options import TrainOptions
 from headway.training.sizing.architecture import FIELDS, architecture, built, read_overrides
 from headway.training.sizing.presets import decoder_plan

@@ -8,7 +8,7 @@ from bases import make_base
 
 import headway
 from headway.hub.download import model_name
-from headway.science.candidate import entrants
+from headway.science.comparison import candidates
 from headway.workflows.export.export import export
 
 
@@ -41,6 +41,6 @@ def test_what_was_done_is_recorded_and_on_the_card(way: str, steps: int | None, 
 def test_a_model_in_a_folder_called_model_is_named_by_what_holds_it(base: Path, tmp_path: Path):
     other = tmp_path / "other" / "model"
     other.mkdir(parents=True)
-    assert [one.name for one in entrants([str(base), str(other)])] == ["minibert/model", "other/model"]
+    assert [one.name for one in candidates([str(base), str(other)])] == ["minibert/model", "other/model"]
     assert model_name("owner/model") == "owner/model"
     assert model_name(str(tmp_path / "reviews")) == "reviews"

@@ -8,7 +8,6 @@ import click
 
 from headway.cli.common import THREADS, Answer, aligned, interruptible, resumable, set_threads, verb
 from headway.cli.train import default_out
-from headway.errors import InputError
 
 FEW = click.IntRange(1, 1000)
 
@@ -50,15 +49,15 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, progress: Any,
     interrupted comparison.
     """
     from headway.reports.comparison import write_comparison
-    from headway.reports.plots import MISSING
+    from headway.reports.plots import NoMatplotlib
     from headway.science.compare import compare
-    from headway.science.contest import Contest
-    from headway.science.recall import LETTERS
+    from headway.science.comparison import Comparison
+    from headway.science.long_texts import LETTERS
 
     place = Path(out) if out is not None else default_out(inputs or ("recall",))
     if out is None:
         place = place.with_name(place.name + "-compared")
-    contest = Contest(
+    comparison = Comparison(
         inputs=list(inputs),
         models=[name.strip() for name in given.pop("models").split(",") if name.strip()],
         time=limit,
@@ -68,14 +67,12 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, progress: Any,
     )
     set_threads(given["threads"])
     with resumable(f"the comparison in {place}"), interruptible(signal.SIGTERM):  # which stops a training too
-        found = compare(contest, place, progress)
+        found = compare(comparison, place, progress)
     drawn = "report, plots and compare.json"
     try:
         write_comparison(found, place, guessing=1 / len(LETTERS))
-    except InputError as error:
-        if str(error) != MISSING:
-            raise
-        drawn = f"{MISSING} compare.json"
+    except NoMatplotlib as error:
+        drawn = f"{error} compare.json"
     lines = [*_table(found), "", *found["advice"], "", f"{drawn}: {place}"]
     return Answer({"out": str(place), **found}, lines)
 

@@ -18,9 +18,8 @@ from headway.training.options import TrainOptions
 
 if TYPE_CHECKING:
     from headway.science.scaling.points import Run
+    from headway.science.scaling.study import Study
 
-HELP_TIME = "Time for the whole command, such as 40m or 2h. [default: 1h]"
-TIME = "1h"
 BELOW = 0.01
 """A budget smaller than this fraction of the largest run's is reported as far from the runs."""
 PROBING = 0.5
@@ -29,7 +28,7 @@ PROBING = 0.5
 
 @verb()
 @click.argument("inputs", nargs=-1, metavar="INPUT...")
-@click.option("--time", help=HELP_TIME)
+@click.option("--time", default="1h", help="Time for the whole command, such as 40m or 2h. [default: 1h]")
 @click.option("--plan", "planning", is_flag=True, help="Print the grid of runs without training.")
 @click.option("--points", type=click.Path(path_type=Path), help="Fit the runs of a CSV file: parameters, tokens, loss.")
 @click.option(
@@ -50,7 +49,7 @@ PROBING = 0.5
 @threads_option
 def command(
     inputs: tuple[str, ...],
-    time: str | None,
+    time: str,
     planning: bool,
     points: Path | None,
     predict: tuple[str, ...],
@@ -69,9 +68,10 @@ def command(
     INPUT may also be the directory of an earlier study; --predict then answers for a larger budget. --points fits
     runs from a table. Run the same command again to resume a study.
     """
+    from headway.cli.main import STARTED
     from headway.science.scaling.analysis import analyse
     from headway.science.scaling.probes import probe_runs, wanted_probes
-    from headway.science.scaling.study import RUNS, check_for_points, counted, keep_points, points_of, task_of
+    from headway.science.scaling.study import RUNS, Study, check_for_points, counted, keep_points, points_of, task_of
 
     if bool(inputs) == (points is not None):
         raise InputError("name a text to train on, the directory of an earlier study, or a CSV file with --points.")
@@ -79,32 +79,32 @@ def command(
         raise InputError(f"--seed is {seed}; it must be 0 or more.")
     budgets, probes = [_flops(text) for text in predict], wanted_probes(probe)
     place = points or (Path(inputs[0]) if len(inputs) == 1 else None)
-    study = place if points is not None or _is_study(place) else None
-    if study is not None:
+    earlier = place if points is not None or _is_study(place) else None
+    if earlier is not None:
         if planning:
             raise InputError("--plan is for a text; these runs are already trained.")
         if probes and points is not None:
             raise InputError("--probe needs the models: name the directory of a study instead of --points.")
         if out is not None:
-            check_for_points(out, study)
-        runs, count = points_of(study, count)
-        fitted, task, notes = runs, task_of(study), list[str]()
+            check_for_points(out, earlier)
+        runs, count = points_of(earlier, count)
+        fitted, task, notes = runs, task_of(earlier), list[str]()
     else:
-        chosen = TrainOptions(seed=seed, **options)
-        given: dict[str, Any] = {"validation": validation, "progress": progress}
+        study = Study(inputs, TrainOptions(seed=seed, **options), out, validation, progress, STARTED)
         if planning:
-            return _planned(inputs, chosen, time or TIME, out, given)
+            return _planned(study, parse_seconds(time))
         usual = default_out(inputs)
-        count, out = count or "total", out or usual.with_name(f"scale-{usual.name}")
-        runs, task, notes = _trained(inputs, chosen, time or TIME, out, len(probes), given)
+        study.out = out = out or usual.with_name(f"scale-{usual.name}")
+        runs, notes = _trained(study, time, len(probes))
+        count, task = count or "total", study.task
         fitted = counted(runs, count)
     found = analyse(fitted, count, budgets=budgets, seed=seed)
     if probes:
         progress.phase("probing")
-        found["probes"] = probe_runs((study or out or Path()) / RUNS, runs, probes, seed=seed)
+        found["probes"] = probe_runs((earlier or out or Path()) / RUNS, runs, probes, seed=seed)
     found = _finished(found, task, out, notes)
-    if study is not None and out is not None:
-        keep_points(study, out)
+    if earlier is not None and out is not None:
+        keep_points(earlier, out)
     return Answer(found, _lines(found))
 
 
@@ -124,17 +124,15 @@ def _flops(text: str) -> float:
     return value
 
 
-def _planned(
-    inputs: tuple[str, ...], chosen: "TrainOptions", time: str, out: Path | None, given: dict[str, Any]
-) -> Answer:
-    """The grid of runs, without training."""
-    from headway.cli.main import STARTED
-    from headway.science.scaling.study import PLAN, TASK, decide
+def _planned(study: "Study", limit: float) -> Answer:
+    """The grid of runs, without training: nothing is written."""
+    from headway.science.scaling.study import PLAN
 
-    kept = out if out is not None and (out / PLAN).is_file() else None
-    grid = decide(inputs, chosen, parse_seconds(time), out=kept, started=STARTED, **given)
+    if study.out is not None and not (study.out / PLAN).is_file():
+        study.out = None
+    grid = study.decide(limit)
     found = {
-        "task": chosen.data.task or TASK,
+        "task": study.task,
         "planned_seconds": grid.seconds,
         **{name: getattr(grid, name) for name in ("length", "batch_tokens", "precision")},
         "notes": list(grid.notes),
@@ -143,34 +141,30 @@ def _planned(
     return Answer(found, _plan_lines(found))
 
 
-def _trained(
-    inputs: tuple[str, ...], chosen: "TrainOptions", time: str, out: Path, n_probes: int, given: dict[str, Any]
-) -> tuple[list["Run"], str, list[str]]:
-    """The runs, trained within a time that leaves some for probes; their task, and notes."""
-    from headway.cli.main import STARTED
+def _trained(study: "Study", time: str, n_probes: int) -> tuple[list["Run"], list[str]]:
+    """The runs, trained within a time that leaves some for probes, and notes."""
     from headway.science.scaling.grid import SNAPSHOTS
-    from headway.science.scaling.study import TASK, decide, run_study
+    from headway.science.scaling.study import ENDING
 
-    task, limit, say = chosen.data.task or TASK, parse_seconds(time), given["progress"].say
-    if n_probes and not spec(named(task)).writes:
-        raise InputError(f"--probe is for models that generate text; leave it out with --task {chosen.data.task}.")
-    grid = decide(inputs, chosen, limit, out=out, started=STARTED, **given)
+    limit, say = parse_seconds(time), study.progress.say
+    if n_probes and not spec(named(study.task)).writes:
+        raise InputError(f"--probe is for models that generate text; leave it out with --task {study.task}.")
+    grid = study.decide(limit)
     say(f"{len(grid.cells)} runs, about {duration(grid.seconds)} of training; {time} in total (--time to change)")
     for note in grid.notes:
         say(note)
-    end = STARTED + limit - PROBING * n_probes * (len(grid.cells) + SNAPSHOTS)
-    with resumable(f"the study in {out}"):
-        runs, notes = run_study(inputs, grid, chosen, end=end, out=out, **given)
-    return runs, task, [*grid.notes, *notes]
+    end = study.started + limit - ENDING - PROBING * n_probes * (len(grid.cells) + SNAPSHOTS)
+    with resumable(f"the study in {study.out}"):
+        runs, notes = study.make(grid, end)
+    return runs, [*grid.notes, *notes]
 
 
 def _finished(found: dict[str, Any], task: str, out: Path | None, notes: list[str]) -> dict[str, Any]:
     """The result, with its plots if it is saved."""
     from headway.cli.main import STARTED
-    from headway.reports.plots import MISSING
+    from headway.reports.plots import NoMatplotlib
     from headway.reports.scaling_plots import Lines, draw_study
-    from headway.science.scaling.frontier import best_sizes
-    from headway.science.scaling.law import CONSTANTS, Law
+    from headway.science.scaling.law import CONSTANTS, Law, best_sizes
     from headway.science.scaling.study import REPORT
 
     notes = [*notes, *found.pop("notes")]
@@ -182,10 +176,8 @@ def _finished(found: dict[str, Any], task: str, out: Path | None, notes: list[st
             out.mkdir(parents=True, exist_ok=True)
             try:
                 found["plots"] = [f"{path}.png" for path in draw_study(found, lines, out)]
-            except InputError as error:
-                if str(error) != MISSING:
-                    raise
-                found["plots"], found["notes"] = [], [*notes, MISSING]
+            except NoMatplotlib as error:
+                found["plots"], found["notes"] = [], [*notes, str(error)]
             found["seconds"] = clock.monotonic() - STARTED
             write_json(out / REPORT, found)
         except OSError as error:

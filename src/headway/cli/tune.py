@@ -96,6 +96,8 @@ def lines(found: dict[str, Any], inputs: Sequence[str], verdict: Sequence[str] =
 
     ``inputs`` are the words of the command that name the training data.
     """
+    from headway.science.tune import in_words
+
     measure, best = found["measure"], found["best"]
     complete = sorted((one for one in found["trials"] if one["state"] == "complete"), key=lambda one: one["value"])
     counts = {state: sum(one["state"] == state for one in found["trials"]) for state in ("pruned", "failed")}
@@ -104,7 +106,7 @@ def lines(found: dict[str, Any], inputs: Sequence[str], verdict: Sequence[str] =
     for one in kept:
         measured = [one["value"], *([one["metrics"]["accuracy"]] if len(rows[0]) == 4 else [])]
         numbers = [quantities.metric(value) for value in measured]
-        rows.append((str(one["number"]), *numbers, _words(one["options"]) + " (the preset)" * one["preset"]))
+        rows.append((str(one["number"]), *numbers, in_words(one["options"]) + " (the preset)" * one["preset"]))
     options = " ".join(
         f"--{flag(name)} {shlex.quote(str(value))}".removesuffix(" True") for name, value in found["options"].items()
     )
@@ -140,9 +142,3 @@ def _how_sure(found: dict[str, Any]) -> list[str]:
             said[-1] += " (no interval from one run each)"
     optimistic = "the held-out part chose the best trial, so its figures here are optimistic"
     return ["; ".join(said), f"{optimistic}: measure it on other data with `headway evaluate {found['out']} FILE`"]
-
-
-def _words(options: dict[str, Any]) -> str:
-    """Options in short form; the last line has all digits."""
-    shown = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in options.items()}
-    return ", ".join(f"{name} {value}" for name, value in shown.items())

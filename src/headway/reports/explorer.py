@@ -5,26 +5,25 @@ It needs no other file and no network: its content policy allows only its own sc
 
 import base64
 import hashlib
-import json
 import math
 import unicodedata
 import zlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from headway.errors import InputError
 from headway.reports.attention_store import FINENESS, Stored, largest_error, store
-from headway.reports.style import CSS
-from headway.reports.tables import table
-from headway.reports.wording import Html, escape
+from headway.reports.page import part, render
+from headway.reports.tables import Table
 from headway.tasks.inspection import Inside, Kind
 from headway.tasks.registry import known
 
 MOST_BYTES = 1_950_000
 """Maximum size of a page, for any text and model."""
+MOST_PIXELS = 100_000
+"""An image with more pixels is shown with every second or every fourth one."""
 MARK = '<meta name="generator" content="headway attention">'
 """The start of every such page, which distinguishes it from a file of the user's."""
 TITLES = {
@@ -70,116 +69,49 @@ def attention_page(inside: Inside, name: str) -> str:
 
 def _page(inside: Inside, name: str, stored: dict[str, Stored] | None) -> str:
     """The page with its maps, or without them to find the space that they have."""
-    style, script = f"{CSS}{_part('explorer.css')}", f"{_part('explorer_maps.js')}{_part('explorer.js')}"
-    policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
-        "base-uri 'none'; form-action 'none'"
+    style, script = part("report.css") + part("explorer.css"), part("explorer_maps.js") + part("explorer.js")
+    policy = f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+    kinds = list(inside.kinds.values())
+    longest = max(max(kind.maps.shape[-2:]) for kind in kinds)
+    even = f"over all {longest:,} tokens would have an entropy of {math.log(longest):.2f} nats"
+    terms = [(measure(name), MEANINGS[name]) for name in MEASURES if any(name in kind.statistics for kind in kinds)]
+    wiring = f"{'a' if inside.wiring.startswith('d') else 'an'} {inside.wiring}"
+    return render(
+        "explorer.html",
+        mark=MARK,
+        policy=f"{policy}base-uri 'none'; form-action 'none'",
+        title=f"What {name} attends to",
+        style=style,
+        script=script,
+        model=f"{known(inside.task).title}: {wiring}",
+        shape=kinds[0].maps.shape,
+        sizes=", ".join(f"{len(names):,} tokens of the {axis}" for axis, names in inside.tokens.items()),
+        members=inside.members,
+        target=inside.target,
+        patches=inside.patches is not None,
+        tables=[(TITLES[key], _numbers(kind)) for key, kind in inside.kinds.items()],
+        longest=longest,
+        next=inside.next,
+        terms=[*terms, ("even attention", even)],
+        exactness=_exactness(inside, stored),
+        data=_data(inside, stored),
     )
-    title = f"What {name} attends to"
-    explorer = EXPLORER.replace("{reading}", (OF_TEXT if inside.patches is None else OF_IMAGE).strip())
-    return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n{MARK}\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title, 200)}</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n"
-        f"{_head(inside, title)}\n{explorer}\n{_numbers(inside)}\n{_explanation(inside, stored)}\n"
-        f'</main>\n<script type="application/json" id="data">{_json(inside, stored)}</script>\n'
-        f"<script>{script}</script>\n</body>\n</html>\n"
-    )
 
 
-EXPLORER = """<noscript><p class="warn">A script draws the maps, but this browser runs none. The statistics of
-all heads are below.</p></noscript>
-<p class="warn" id="old" hidden>This browser is too old to unpack the maps (it lacks DecompressionStream). The
-statistics of all heads are below.</p>
-<div id="explorer" hidden>
-<div id="kinds" role="tablist" aria-label="kind of attention"></div>
-<section>
-<h2>All heads</h2>
-<div class="controls"><label>number below <select id="below"></select></label></div>
-<div class="scroll"><div id="heads"></div></div>
-</section>
-<section>
-<h2 id="head-name"></h2>
-<div class="controls">
-<label>shade <select id="shade"><option value="all">all rows alike, 0 to 1</option>
-<option value="row">each row by its largest</option></select></label>
-<button type="button" id="zoom" aria-pressed="false">zoom to 40 tokens</button>
-</div>
-<canvas id="map" tabindex="0" role="img"></canvas>
-<dl id="numbers"></dl>
-</section>
-<section id="reading">
-{reading}
-<p class="label" id="queries-label"></p>
-<div class="strip" id="queries" role="group" aria-labelledby="queries-label"></div>
-<p class="label" id="keys-label"></p>
-<div class="strip keys" id="keys" role="group" aria-labelledby="keys-label"></div>
-<p id="said" aria-live="polite"></p>
-<ol id="most"></ol>
-</section>
-</div>"""
-OF_TEXT = """<h2>The text, token by token</h2>
-<p class="soft">Point at a token, or move with the arrow keys: the others are shaded by how much it attends to them.</p>
-"""
-OF_IMAGE = """<h2>The image, patch by patch</h2>
-<p class="soft">Point at a patch, or move with the arrow keys: the copy next to it shades all patches by its attention.
-Patches are named by row and column; [CLS] stands for the whole image, and the class is read from it.</p>
-"""
-WRITING = (
-    " The row of a token is of the step that reads it and writes the next: how it was written is in the row above."
-)
-MOST_PIXELS = 100_000
-"""An image with more pixels is shown with every second or every fourth one."""
-
-
-def _head(inside: Inside, title: str) -> Html:
-    sizes = ", ".join(f"{len(names):,} tokens of the {axis}" for axis, names in inside.tokens.items())
-    maps = next(iter(inside.kinds.values())).maps
-    model = f"{known(inside.task).title}: {'a' if inside.wiring.startswith('d') else 'an'} {inside.wiring}"
-    lines = [
-        f'<h1 dir="auto">{escape(title, 200)}</h1>',
-        f'<p class="soft">{escape(model)} with {maps.shape[0]} layers of {maps.shape[1]} heads; {escape(sizes)}.</p>',
+def _numbers(kind: Kind) -> Table:
+    """The statistics of all heads as a table, which needs no script."""
+    rows = [
+        [f"{layer}.{head}", *(f"{value:.3f}" for value in values)]
+        for layer, row in enumerate(np.stack(list(kind.statistics.values()), axis=-1), 1)
+        for head, values in enumerate(row, 1)
     ]
-    if inside.members > 1:
-        lines.append(f'<p class="soft">The first of {inside.members} models; their answers are averaged.</p>')
-    if inside.target is not None:
-        lines.append(f"<p>Target: <bdi>{escape(inside.target, 2000)}</bdi></p>")
-    return Html("\n".join(lines))
+    return Table(["layer.head", *map(measure, kind.statistics)], rows)
 
 
-def _numbers(inside: Inside) -> Html:
-    """The statistics of all heads as tables, which need no script."""
-    parts = ["<h2>Statistics of all heads</h2>"]
-    for key, kind in inside.kinds.items():
-        names = [_measure(name) for name in kind.statistics]
-        rows = []
-        for layer, row in enumerate(np.stack(list(kind.statistics.values()), axis=-1)):
-            for head, values in enumerate(row):
-                rows.append([f"{layer + 1}.{head + 1}", *(f"{value:.3f}" for value in values)])
-        found = table(["layer.head", *names], rows, numbers_from=1)
-        parts.append(f"<details><summary>{escape(TITLES[key])}</summary>{found}</details>")
-    return Html("\n".join(parts))
-
-
-def _measure(name: str) -> str:
-    title, unit = MEASURES[name]
+def measure(name: str) -> str:
+    """The title of a statistic, with its unit."""
+    title, unit = MEASURES.get(name, (name.replace("_", " "), ""))
     return f"{title} ({unit})" if unit else title
-
-
-def _explanation(inside: Inside, stored: dict[str, Stored] | None) -> Html:
-    """The explanation of the page, and its precision."""
-    used = {name for kind in inside.kinds.values() for name in kind.statistics}
-    longest = max(max(kind.maps.shape[-2:]) for kind in inside.kinds.values())
-    terms = "".join(f"<dt>{escape(_measure(m))}</dt><dd>{escape(MEANINGS[m])}</dd>" for m in MEASURES if m in used)
-    return Html(
-        "<h2>How to read this</h2>\n<p>Each row of a map is a token that attends, each column one that is attended to; "
-        "the weights of a row add up to 1. Colours follow the root of a weight, so that small ones can be seen."
-        + (" A small map shows the largest weight of each of its cells." if longest > 64 else "")
-        + (WRITING if inside.next else "")
-        + f"</p>\n<dl>{terms}<dt>even attention</dt><dd>over all {longest:,} tokens would have an entropy of "
-        f"{math.log(longest):.2f} nats</dd></dl>\n<p>{escape(_exactness(inside, stored), 2000)}</p>"
-    )
 
 
 def _exactness(inside: Inside, stored: dict[str, Stored] | None) -> str:
@@ -205,12 +137,6 @@ def explorer_data(inside: Inside, most: int) -> dict[str, Any]:
     if stored is None:
         raise InputError("the maps of this text have too many weights to be sent; give a shorter text.")
     return _data(inside, stored)
-
-
-def _json(inside: Inside, stored: dict[str, Stored] | None) -> str:
-    """The data of the page, with the special characters of HTML escaped."""
-    text = json.dumps(_data(inside, stored), separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _data(inside: Inside, stored: dict[str, Stored] | None) -> dict[str, Any]:
@@ -252,10 +178,6 @@ def _direction(names: Sequence[str]) -> str:
     """The direction of a text: that of most of its letters."""
     found = [unicodedata.bidirectional(c) for name in names for c in name]
     return "rtl" if sum(d in ("R", "AL") for d in found) > found.count("L") else "ltr"
-
-
-def _part(name: str) -> str:
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

@@ -12,19 +12,14 @@ from typing import Any
 import numpy as np
 
 from headway.models.analysis.position_tables import PositionTable
+from headway.reports.explorer import measure
 from headway.reports.plots import line, plotted
+from headway.reports.wording import short
 
 MOST_NAMES = 32
 """Maximum tokens named along an axis; with more, the axis has numbers."""
 SHADES = "Blues"
 SIGNED = "RdBu_r"
-UNITS = {
-    "entropy": "entropy (nats)",
-    "confidence": "mean largest weight",
-    "distance": "mean distance (tokens)",
-    "previous_token": "previous-token score",
-    "induction": "induction score",
-}
 
 
 def draw_maps(place: Path, maps: Any, queries: Sequence[str] = (), keys: Sequence[str] = ()) -> None:
@@ -34,8 +29,7 @@ def draw_maps(place: Path, maps: Any, queries: Sequence[str] = (), keys: Sequenc
     side = max(1.1, min(2.6, 7.5 / heads))
     named = n_keys * 0.11 < side and n_queries * 0.11 < side
     width, height = max(3.2, side * heads + 1.0), max(2.4, side * layers * min(1.5, n_queries / n_keys) + 0.9)
-    with plotted(place, rows=layers, columns=heads, width=width, height=height) as found:
-        axes = found if isinstance(found, list) else [found]
+    with plotted(place, rows=layers, columns=heads, width=width, height=height) as axes:
         for number, axis in enumerate(axes):
             layer, head = divmod(number, heads)
             image = axis.imshow(weights[layer, head] ** 0.5, cmap=SHADES, vmin=0, vmax=1, interpolation="nearest")
@@ -54,13 +48,12 @@ def draw_statistics(place: Path, statistics: Mapping[str, Any]) -> None:
     """Statistics (L, H) by name, as ``head_statistics`` has them: one panel each, layers down and heads across."""
     columns = 2 if len(statistics) == 4 else min(3, len(statistics))
     rows = -(-len(statistics) // columns)
-    with plotted(place, rows=rows, columns=columns, width=max(3.4, 2.5 * columns), height=2.3 * rows) as found:
-        axes = found if isinstance(found, list) else [found]
+    with plotted(place, rows=rows, columns=columns, width=max(3.4, 2.5 * columns), height=2.3 * rows) as axes:
         for axis, (name, values) in zip(axes, statistics.items(), strict=False):
             table = np.asarray(values)
             top = None if name in ("entropy", "distance") else 1
             image = axis.imshow(table, cmap=SHADES, vmin=0, vmax=top, aspect="auto", interpolation="nearest")
-            axis.set(title=UNITS.get(name, name.replace("_", " ")), xlabel="head", ylabel="layer")
+            axis.set(title=measure(name), xlabel="head", ylabel="layer")
             axis.title.set_fontsize(9)
             for set_ticks, count in ((axis.set_xticks, table.shape[1]), (axis.set_yticks, table.shape[0])):
                 every = range(0, count, -(-count // 8))
@@ -73,8 +66,8 @@ def draw_statistics(place: Path, statistics: Mapping[str, Any]) -> None:
 
 def draw_positions(place: Path, tables: Mapping[str, PositionTable]) -> None:
     """The result of ``position_tables``, one panel each: a table, wavelengths, or biases by distance."""
-    with plotted(place, columns=len(tables), width=4.4 * len(tables) + 0.6, height=3.4) as found:
-        for axis, (name, table) in zip(found if isinstance(found, list) else [found], tables.items(), strict=True):
+    with plotted(place, columns=len(tables), width=4.4 * len(tables) + 0.6, height=3.4) as axes:
+        for axis, (name, table) in zip(axes, tables.items(), strict=True):
             values = np.asarray(table.values)
             prefix = "" if name == "self" else f"{name}: "
             if table.kind in ("sinusoidal", "learned"):
@@ -104,12 +97,12 @@ def draw_lens(place: Path, probabilities: Any, tokens: Sequence[str], vocabulary
     sure = np.asarray(probabilities)
     best, top = sure.argmax(axis=-1), sure.max(axis=-1)  # (L + 1, T)
     rows, columns = best.shape
-    with plotted(place, width=max(4.5, 0.62 * columns + 1.8), height=0.36 * rows + 1.5) as axis:
+    with plotted(place, width=max(4.5, 0.62 * columns + 1.8), height=0.36 * rows + 1.5) as (axis,):
         image = axis.imshow(top, cmap=SHADES, vmin=0, vmax=1, aspect="auto", origin="lower", interpolation="nearest")
         for layer in range(rows):
             for at in range(columns):
                 colour = "white" if top[layer, at] > 0.55 else "black"
-                name = _short(vocabulary[best[layer, at]], 8)
+                name = short(vocabulary[best[layer, at]], 8)
                 axis.text(at, layer, name, ha="center", va="center", fontsize=8, color=colour, parse_math=False)
         _ticks(axis.set_xticks, tokens, turned=True)
         axis.set_yticks(range(rows), labels=["embedding", *(str(layer) for layer in range(1, rows))])
@@ -121,7 +114,7 @@ def draw_lens(place: Path, probabilities: Any, tokens: Sequence[str], vocabulary
 def draw_attribution(place: Path, values: Any, tokens: Sequence[str], what: str = "the logit") -> None:
     """Gradient times input (T,) as a bar for each token, with its sign."""
     parts = np.asarray(values)
-    with plotted(place, height=max(2.2, 0.22 * len(parts) + 1.0), width=6) as axis:
+    with plotted(place, height=max(2.2, 0.22 * len(parts) + 1.0), width=6) as (axis,):
         colours = [line(0)["color"] if part >= 0 else line(1)["color"] for part in parts]
         axis.set_axisbelow(True)
         axis.barh(range(len(parts)), parts, color=colours)
@@ -136,8 +129,4 @@ def _ticks(set_ticks: Any, names: Sequence[str], *, turned: bool = False, most: 
     """Tokens as tick labels, literally: a dollar sign does not start a formula."""
     shown = names if len(names) <= most else ()
     turn = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if turned else {}
-    set_ticks(range(len(shown)), labels=[_short(name, 12) for name in shown], fontsize=7, parse_math=False, **turn)
-
-
-def _short(name: str, most: int) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+    set_ticks(range(len(shown)), labels=[short(name, 12) for name in shown], fontsize=7, parse_math=False, **turn)

@@ -34,6 +34,10 @@ LOOK: Any = {
 MISSING = "Drawing plots needs matplotlib: pip install 'headway[plots]'."
 
 
+class NoMatplotlib(InputError):
+    """The extra that draws is missing."""
+
+
 def line(number: int) -> dict[str, Any]:
     """Colour and marker of the n-th line, from 0: distinct without colour too."""
     return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 4.5}
@@ -41,21 +45,20 @@ def line(number: int) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def plotted(place: Path, *, columns: int = 1, rows: int = 1, width: float = 7.5, height: float = 4.2) -> Iterator[Any]:
-    """The axes, one or a list, of a figure of ``width`` × ``height`` inches, which is saved on exit.
+    """The list of the axes of a figure of ``width`` × ``height`` inches, which is saved on exit.
 
-    ``place`` is without an ending: ``.png`` and ``.svg`` are added.  Raises InputError if matplotlib is missing.
+    ``place`` is without an ending: ``.png`` and ``.svg`` are added.  Raises NoMatplotlib without it.
     """
     try:
         from matplotlib import rc_context
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise InputError(MISSING) from None
+        raise NoMatplotlib(MISSING) from None
     with rc_context(LOOK):
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(figure)
-        axes = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
-        yield axes[0] if len(axes) == 1 else axes
+        yield figure.subplots(rows, columns, squeeze=False).flatten().tolist()
         place.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(place.with_name(place.name + ".png"), dpi=150)
         figure.savefig(place.with_name(place.name + ".svg"), metadata={"Date": None})

@@ -1,27 +1,35 @@
 """``report.html``: one page about one run, readable offline, on a phone and on paper.
 
-Each part is a function from the record to HTML; a part without content is empty.
+Each part is a function from the record to what the template prints; a part without content is left out.
 """
 
+import itertools
 import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
+from typing import Any
+
+from markupsafe import Markup
 
 from headway.io.atomic_write import write_whole
 from headway.io.quantities import duration, rows_in_words, short_duration, size
-from headway.reports.learning import learning
-from headway.reports.record import Record, read_record
-from headway.reports.style import page as framed
-from headway.reports.tables import comparison, confusion, facts, per_class, rows_of_text, table
+from headway.reports.charts import MOST_POINTS, Chart, Line, draw
+from headway.reports.page import escape, part, render
+from headway.reports.record import Point, Record, not_numbers, read_record, series
+from headway.reports.tables import Table, comparison, confusion, per_class
 from headway.reports.verdict import kept_in_words, verdict
-from headway.reports.wording import Html, count, decimal, escape, listing, mapping, number, show, words
+from headway.reports.wording import count, decimal, listing, mapping, number, show, words
 from headway.tasks.registry import known
+from headway.training.monitor.health import memorised
 
 MOST_SAMPLES = 5
-LONGEST_SAMPLE = 900
-LONGEST_COMMAND = 8000
 MOST_LINES = 50
 """Maximum rows shown of lists of any length: decisions, warnings, inputs."""
 BYTES_PER_PARAMETER = 4
+RISE = 1.02
+"""Ratio of the last validation loss to the best from which the page reports that it rose."""
+WHY, CODE = Markup('<br><span class="soft">{}</span>'), Markup("<code>{}</code>")
+Pairs = list[tuple[object, object]]
 
 
 def write_report(run: Path) -> Path:
@@ -37,202 +45,280 @@ def write_report(run: Path) -> Path:
 
 
 def page(record: Record) -> str:
-    parts = (
-        *(head, key_figures, learning, against_baselines, classes),
-        *(telling, samples, decisions, data, model, disk),
-        *(machine, command),
+    """The page about a run."""
+    info, about = record.info, mapping(record.info.get("data"))
+    version = {"headway": info["headway"]} if info.get("headway") else {}
+    machine = {**mapping(info.get("machine")), **version, **mapping(info.get("versions"))}
+    measured = {**record.metrics, "seconds": record.total("seconds")}
+    names = [_input_name(item) for item in listing(about.get("inputs"))]
+    return render(
+        "report.html",
+        style=part("report.css"),
+        title=title(record, names),
+        **head(record),
+        figures=key_figures(record),
+        **learning(record),
+        rivals=comparison(known(record.task), record.called, measured, record.baselines),
+        **classes(record),
+        shown=telling(record),
+        samples=samples(record),
+        decisions=decisions(record),
+        data=data(record, names),
+        warnings=listing(about.get("warnings"))[:MOST_LINES],
+        model=model(record),
+        disk=disk(record),
+        machine=[(words(key), value) for key, value in machine.items()],
+        command=command(record),
     )
-    body = "\n".join(html for part in parts if (html := part(record)))
-    return framed(escape(title(record), 200), body, "headway.json and log.jsonl")
 
 
-def title(record: Record) -> str:
+def title(record: Record, inputs: list[str]) -> str:
     """The title: the model and its data."""
     kind = known(record.task).title
-    inputs = [_input_name(item) for item in listing(mapping(record.info.get("data")).get("inputs"))]
     if not inputs:
         return kind
     more = f" and {len(inputs) - 1:,} more" if len(inputs) > 1 else ""
     return f"{kind} trained on {PurePath(inputs[0]).name or inputs[0]}{more}"
 
 
-def head(record: Record) -> Html:
+def head(record: Record) -> dict[str, Any]:
     """Title, verdict and its limits."""
-    started = record.info.get("started")
+    started, version = record.info.get("started"), record.info.get("headway")
     when = f"Started {started.replace('T', ' ')[:16]}. " if isinstance(started, str) else ""
-    version = record.info.get("headway")
     by = f"Headway {version}." if isinstance(version, str) else ""
-    said = escape(verdict(record), 1000).replace("--from", "<code>--from</code>")
-    parts = [f'<h1 dir="auto">{escape(title(record), 200)}</h1>']
-    if when or by:
-        parts.append(f'<p class="soft">{escape(when + by)}</p>')
-    parts.append(f'<p class="verdict">{said}</p>')
-    if kept := " ".join(kept_in_words(record.info.get("kept"))):
-        parts.append(f'<p class="soft">{escape(kept, 1000)}</p>')
-    if health := record.health:
-        parts.append(f'<p class="warn">At the last evaluation: {escape(health)}.</p>')
-    if not record.finished and record.last_step is not None:
-        state = "was interrupted" if record.last_event == "interrupted" else "is unfinished"
-        parts.append(
-            f'<p class="warn">This run {state}: its last known step is {record.last_step:,}. '
-            "The command at the end of this page resumes it.</p>"
-        )
-    return Html("".join(parts))
+    said = str(escape(verdict(record), 1000)).replace("--from", "<code>--from</code>")
+    state = "was interrupted" if record.last_event == "interrupted" else "is unfinished"
+    return {
+        "origin": when + by,
+        "verdict": Markup(said),
+        "kept": " ".join(kept_in_words(record.info.get("kept"))),
+        "health": record.health,
+        "unfinished": state if not record.finished and record.last_step is not None else "",
+        "last_step": record.last_step,
+    }
 
 
-def key_figures(record: Record) -> Html:
-    metrics, own = record.metrics, known(record.task).metrics
-    pairs = [(one.name, decimal(metrics[one.key])) for one in own if number(metrics.get(one.key)) is not None]
-    if (parameters := number(record.info.get("parameters"))) is not None:
-        pairs.append(("parameters", count(parameters)))
-    if (seconds := record.total("seconds")) is not None:
-        pairs.append(("time", short_duration(seconds)))
-    if record.last_step is not None:
-        pairs.append(("steps", f"{record.last_step:,}"))
-    items = "".join(f"<li><b>{escape(value)}</b><span>{escape(name)}</span></li>" for name, value in pairs)
-    return Html(f'<ul class="figures">{items}</ul>' if items else "")
+def key_figures(record: Record) -> Pairs:
+    """The numbers at the top."""
+    metrics, seconds = record.metrics, record.total("seconds")
+    parameters = number(record.info.get("parameters"))
+    own = [(one.name, metrics.get(one.key), decimal) for one in known(record.task).metrics]
+    last = ("steps", record.last_step, show)
+    return _known([*own, ("parameters", parameters, count), ("time", seconds, short_duration), last])
 
 
-def against_baselines(record: Record) -> Html:
-    """The metrics of the model and the baselines on the same validation data."""
-    measured = {**record.metrics, "seconds": record.total("seconds")}
-    found = comparison(known(record.task), record.called, measured, record.baselines)
-    if not found:
-        return found
-    return _section("Against simple models", f'<p class="soft">On the same data; bold: best of the column.</p>{found}')
+def _known(values: Sequence[tuple[str, Any, Callable[[Any], str]]]) -> Pairs:
+    """Those of some values that are numbers, each in words."""
+    return [(name, in_words(value)) for name, value, in_words in values if number(value) is not None]
 
 
-def classes(record: Record) -> Html:
+def learning(record: Record) -> dict[str, Any]:
+    """The learning curves: name, drawing and notes of each; none before the first logged step.
+
+    For a run without steps a sentence, ``untrained``.
+    """
+    if not record.steps and (record.finished or record.info.get("steps") == 0) and len(record.evaluations) <= 1:
+        tuned = mapping(record.info.get("plan")).get("contrastive")
+        how = "tuned on pairs of rows, and its classifier fitted" if tuned else "fitted in closed form"
+        said = f"This model was {how}, without training steps, so there are no curves."
+        return {"untrained": said if record.evaluations or record.metrics else "", "charts": []}
+    seconds = times(record)
+    charts = [
+        ("Loss", draw(_loss(record, seconds)), " ".join(_notes(record))),
+        ("Accuracy on the validation data", draw(_accuracy(record, seconds)), ""),
+        ("Learning rate", draw(_learning_rate(record)), ""),
+    ]
+    return {"untrained": "", "charts": charts}
+
+
+def times(record: Record) -> list[Point]:
+    """Seconds at each step, if they never decrease (a resumed run may restart from zero); otherwise nothing."""
+    found = series(record.steps, "seconds")
+    rising = all(before[1] <= after[1] for before, after in itertools.pairwise(found))
+    return found if rising and len(found) > 1 else []
+
+
+def _loss(record: Record, seconds: list[Point]) -> Chart:
+    unit = known(record.task).loss_unit or "nats"
+    training = Line("training", series(record.steps, "loss"), "training")
+    validation = Line("validation", series(record.evaluations, "val_loss"), "validation", marks=True)
+    return Chart(
+        title="Training and validation loss against steps",
+        y_label=f"loss ({unit}){_trained_with(record)}",
+        lines=[training, validation],
+        levels=_levels(record, "val_loss"),
+        seconds=seconds,
+        ring=_kept(record, "val_loss"),
+    )
+
+
+def _trained_with(record: Record) -> str:
+    """What the training loss has and the validation loss has not, in a phrase."""
+    plan = mapping(record.info.get("plan"))
+    dropped = mapping(plan.get("model")).get("dropout"), plan.get("token_dropout"), plan.get("bpe_dropout")
+    parts = ["dropout"] if any(map(number, dropped)) else []
+    if plan.get("label_smoothing") and record.evaluations and not series(record.evaluations, "train_loss"):
+        parts.append("smoothing")  # as earlier versions logged it
+    return f", in training with {' and '.join(parts)}" if parts else ""
+
+
+def _accuracy(record: Record, seconds: list[Point]) -> Chart:
+    return Chart(
+        title="Accuracy on the validation data against steps",
+        y_label="accuracy (fraction of examples)",
+        lines=[Line(record.called, series(record.evaluations, "accuracy"), "validation", marks=True)],
+        levels=_levels(record, "accuracy"),
+        seconds=seconds,
+        ring=_kept(record, "accuracy"),
+        highest=1.0,
+        height=280,
+    )
+
+
+def _learning_rate(record: Record) -> Chart:
+    return Chart(
+        title="Learning rate against steps",
+        y_label="learning rate",
+        lines=[Line("", series(record.steps, "learning_rate"), "third")],
+        from_zero=True,
+        height=170,
+    )
+
+
+def _levels(record: Record, key: str) -> list[tuple[str, float]]:
+    found = ((str(line.get("name", "baseline")), number(line.get(key))) for line in record.baselines)
+    return [(name, value) for name, value in found if value is not None]
+
+
+def _kept(record: Record, key: str) -> Point | None:
+    step, value = number(mapping(record.best).get("step")), number(record.best.get(key))
+    return None if step is None or value is None else (step, value)
+
+
+def _notes(record: Record) -> list[str]:
+    notes = []
+    if record.best:
+        notes.append(f"The ring marks step {record.best['step']:,}, whose weights were kept.")
+    validation = series(record.evaluations, "val_loss")
+    if len(validation) > 1:
+        (step, lowest), (end, last) = min(validation, key=lambda point: point[1]), validation[-1]
+        trained = dict(series(record.evaluations, "train_loss"))
+        if last > RISE * lowest > 0:
+            rose = f"Validation loss rose from {decimal(lowest)} at step {step:,.0f} to {decimal(last)} at the end"
+            if {step, end} <= set(trained) and memorised(last, trained[end], lowest, trained[step]):
+                rose += ", and training loss fell: the model has memorised the training data. More data or a smaller "
+                rose += "model may do better"
+            notes.append(f"{rose}.")
+    logged = len(series(record.steps, "loss"))
+    if logged > MOST_POINTS:
+        notes.append(f"Each point of the training curve is a mean of about {logged / MOST_POINTS:.0f} logged steps.")
+    if broken := not_numbers(record.steps, "loss"):
+        notes.append(f"At {len(broken):,} logged steps the loss was not a number, first at step {broken[0]['step']:,}.")
+    return notes
+
+
+def classes(record: Record) -> dict[str, Any]:
     """The size and metrics of each class, and the confusions."""
     metrics, data = record.metrics, mapping(record.info.get("data"))
     sizes, several = mapping(data.get("classes")), "lists" in data or "label_columns" in data
     counts = [number(mapping(data.get("rows")).get(name)) for name in ("trained", "held_out")]
-    matrix = confusion(metrics.get("confusion"), record.info.get("labels"))
-    mistakes = f"<h3>Confusion matrix</h3>{matrix}" if matrix else ""
     of = sum(count or 0.0 for count in counts) if several else None
-    return _section("Metrics by class", per_class(metrics.get("per_class"), sizes, of) + mistakes)
+    return {
+        "per_class": per_class(metrics.get("per_class"), sizes, of),
+        "confusion": confusion(metrics.get("confusion"), record.info.get("labels")),
+    }
 
 
-def telling(record: Record) -> Html:
+def telling(record: Record) -> dict[str, Any]:
     """The texts with the most confident mistakes, and those with the least confident predictions."""
     found = mapping(record.info.get("shown"))
     looked_at, wrong = number(found.get("looked_at")), number(found.get("wrong"))
     if looked_at is None or wrong is None:
-        return Html("")
+        return {}
     member = record.info.get("best_member")
     of = f" These are from {show(member)}, the best member of the ensemble." if member else ""
+    names = ("text", "label", "predicted", "score", "second", "second_score")
+    rows = {
+        kind: [{name: mapping(row).get(name) for name in names} for row in listing(found.get(kind))]
+        for kind in ("worst", "boundary")
+    }
     said = f"{wrong:,.0f} of {looked_at:,.0f} checked validation rows are misclassified.{of}"
-    worst, near = (rows_of_text(found.get(name)) for name in ("worst", "boundary"))
-    parts = [f'<p class="soft">{escape(said)}</p>']
-    if worst:
-        parts.append(f"<h3>Most confident mistakes</h3>{worst}")
-    if near:
-        parts.append(f"<h3>Least confident predictions</h3>{near}")
-    if not mapping(mapping(record.info.get("plan")).get("model")).get("kind"):  # a baseline
-        parts.append(
-            '<p class="soft"><code>headway attention RUN "TEXT"</code> shows where the model looks in one of them, '
-            "and <code>headway explain RUN</code> the model block by block.</p>"
-        )
-    return _section("Texts to inspect", "".join(parts))
+    baseline = mapping(mapping(record.info.get("plan")).get("model")).get("kind")
+    return {"said": said, **rows, "can_be_opened": not baseline}
 
 
-def samples(record: Record) -> Html:
+def samples(record: Record) -> list[dict[str, Any]]:
     """Texts that the model generated during training: the first, the last and some between."""
     found = [line for line in record.samples if isinstance(line.get("text"), str)]
     most = min(MOST_SAMPLES, len(found))
-    chosen = [found[index * (len(found) - 1) // max(1, most - 1)] for index in range(most)]
-    return _section(
-        "Samples during training",
-        "".join(
-            f'<h3>Step {escape(line["step"])}</h3><pre dir="auto">{escape(line["text"], LONGEST_SAMPLE)}</pre>'
-            for line in chosen
-        ),
-    )
+    return [found[index * (len(found) - 1) // max(1, most - 1)] for index in range(most)]
 
 
-def decisions(record: Record) -> Html:
+def decisions(record: Record) -> Table | None:
     """The automatic decisions, their reasons, and the options that change them."""
     found = [line for line in listing(record.info.get("decisions")) if isinstance(line, dict)]
     rows = []
     for line in found[:MOST_LINES]:
-        why = f'<br><span class="soft">{escape(line["why"])}</span>' if line.get("why") else ""
-        option = Html(f"<code>{escape(line['option'])}</code>") if line.get("option") else ""
-        rows.append([line.get("what"), Html(f"{escape(line.get('value'))}{why}"), option])
-    return _section("Decisions", table(["what", "decided", "to change it"], rows, numbers_from=3) if rows else "")
+        why = WHY.format(escape(line["why"])) if line.get("why") else ""
+        option = CODE.format(escape(line["option"])) if line.get("option") else ""
+        rows.append([line.get("what"), escape(line.get("value")) + why, option])
+    return Table(["what", "decided", "to change it"], rows, numbers_from=3) if rows else None
 
 
-def data(record: Record) -> Html:
-    """The files, their content, and warnings."""
+def data(record: Record, inputs: list[str]) -> Pairs:
+    """The files and their content."""
     found = mapping(record.info.get("data"))
     in_tables = {"inputs", "warnings"} | ({"classes"} if mapping(record.metrics.get("per_class")) else set())
-    inputs = [_input_name(item) for item in listing(found.get("inputs"))]
-    more = [f"and {len(inputs) - 8:,} more"] if len(inputs) > 8 else []
-    pairs: list[tuple[object, object]] = []
-    if inputs:
-        pairs.append(("files" if len(inputs) > 1 else "file", ", ".join([*inputs[:8], *more])))
+    pairs: Pairs = [("files" if len(inputs) > 1 else "file", _first(inputs, 8))] if inputs else []
     shown = {**found, "rows": rows_in_words(mapping(found.get("rows"))).removeprefix("rows: ")}
     pairs += [(words(key), value) for key, value in shown.items() if key not in in_tables and value]
     if labels := listing(record.info.get("labels")):
-        rest = [f"and {len(labels) - 12:,} more"] if len(labels) > 12 else []
-        pairs.append(("labels", ", ".join([*(show(label) for label in labels[:12]), *rest])))
-    warnings = "".join(f'<p class="warn">{escape(line)}</p>' for line in listing(found.get("warnings"))[:MOST_LINES])
-    return _section("The data", facts(pairs) + warnings)
+        pairs.append(("labels", _first([show(label) for label in labels], 12)))
+    return pairs
 
 
-def model(record: Record) -> Html:
+def model(record: Record) -> Pairs:
     """The size of the model and the speed of training."""
-    pairs: list[tuple[object, object]] = []
-    if (parameters := number(record.info.get("parameters"))) is not None:
-        pairs.append(("parameters", f"{parameters:,.0f}"))
-        pairs.append(("weights", f"{size(BYTES_PER_PARAMETER * parameters)} in float32"))
-    if record.last_step is not None:
-        pairs.append(("steps", f"{record.last_step:,}"))
+    parameters = number(record.info.get("parameters"))
     tokens, seconds = record.total("tokens"), record.total("seconds")
-    if tokens is not None:
-        pairs.append(("tokens read", f"{tokens:,.0f}"))
-    if seconds is not None:
-        pairs.append(("time", duration(seconds)))
-    if tokens and seconds:
-        pairs.append(("speed", f"{tokens / seconds:,.0f} tokens per second, over the whole run"))
-    return _section("The model", facts(pairs))
-
-
-def disk(record: Record) -> Html:
-    found = record.sizes
-    if found is None or not found.resume + found.snapshots:
-        return Html("")
-    pairs: list[tuple[object, object]] = [("to use the model", size(found.use))]
-    if found.resume:
-        clean = Html("<code>headway clean --checkpoints</code>")
-        pairs.append(("to resume the run", Html(f"{size(found.resume)}, which {clean} frees")))
-    if found.snapshots:
-        clean = Html("<code>headway clean --snapshots</code>")
-        pairs.append(("snapshots", Html(f"{size(found.snapshots)}, which {clean} frees")))
-    return _section("On disk", facts([*pairs, ("in all", size(found.total))]))
-
-
-def machine(record: Record) -> Html:
-    version = {"headway": record.info["headway"]} if record.info.get("headway") else {}
-    found = {**mapping(record.info.get("machine")), **version, **mapping(record.info.get("versions"))}
-    return _section("Machine and versions", facts((words(key), value) for key, value in found.items()))
-
-
-def command(record: Record) -> Html:
-    """The command that repeats the run."""
-    given = record.info.get("command")
-    line = shlex.join(show(word) for word in given) if isinstance(given, list) else given
-    if not isinstance(line, str) or not line:
-        return Html("")
-    return _section(
-        "To repeat it",
-        f"<pre><code>{escape(line, LONGEST_COMMAND)}</code></pre>"
-        '<p class="soft">In the directory of this run the command resumes it; use another '
-        "<code>--out</code> to start over.</p>",
+    speed = tokens / seconds if tokens and seconds else None
+    return _known(
+        [
+            ("parameters", parameters, "{:,.0f}".format),
+            ("weights", parameters, lambda count: f"{size(BYTES_PER_PARAMETER * count)} in float32"),
+            ("steps", record.last_step, show),
+            ("tokens read", tokens, "{:,.0f}".format),
+            ("time", seconds, duration),
+            ("speed", speed, "{:,.0f} tokens per second, over the whole run".format),
+        ]
     )
 
 
-def _section(name: str, body: str) -> Html:
-    return Html(f"<section><h2>{escape(name)}</h2>{body}</section>" if body else "")
+def disk(record: Record) -> Pairs:
+    """The space of the run, and how to free it."""
+    found = record.sizes
+    if found is None or not found.resume + found.snapshots:
+        return []
+    freed = Markup("{}, which <code>headway clean --{}</code> frees")
+    pairs: Pairs = [("to use the model", size(found.use))]
+    if found.resume:
+        pairs.append(("to resume the run", freed.format(size(found.resume), "checkpoints")))
+    if found.snapshots:
+        pairs.append(("snapshots", freed.format(size(found.snapshots), "snapshots")))
+    return [*pairs, ("in all", size(found.total))]
+
+
+def command(record: Record) -> str:
+    """The command that repeats the run."""
+    given = record.info.get("command")
+    line = shlex.join(show(word) for word in given) if isinstance(given, list) else given
+    return line if isinstance(line, str) else ""
+
+
+def _first(names: list[str], most: int) -> str:
+    """The first of many names."""
+    more = [f"and {len(names) - most:,} more"] if len(names) > most else []
+    return ", ".join([*names[:most], *more])
 
 
 def _input_name(item: object) -> str:

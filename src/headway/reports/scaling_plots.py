@@ -29,9 +29,8 @@ class Lines:
 def draw_study(found: dict[str, Any], law: Lines, folder: Path) -> list[Path]:
     """Write the plots to ``folder``; returns their paths without endings.  Raises InputError without matplotlib."""
     drawn = [folder / "loss", folder / "compute", folder / "optimal"]
-    _loss(drawn[0], found, law)
-    _compute(drawn[1], found, law)
-    _optimal(drawn[2], found, law)
+    for draw, place in zip((_loss, _compute, _optimal), drawn, strict=True):
+        draw(place, found, law)
     if found.get("probes"):
         drawn.append(folder / "abilities")
         _abilities(drawn[-1], found["probes"])
@@ -45,19 +44,18 @@ def _loss(place: Path, found: dict[str, Any], law: Lines) -> None:
     sides = (("N", "tokens", "parameters N", "tokens D"), ("tokens", "N", "tokens D", "parameters N"))
     with plotted(place, columns=2, width=8.6, height=4.2) as axes:
         for panel, (x, other, x_label, legend) in zip(axes, sides, strict=True):
-            for i, value in enumerate(_groups([row[other] for row in rows])):
-                own = sorted((row for row in rows if _near(row[other], value)), key=lambda row: row[x])
+            reach = np.geomspace(min(row[x] for row in rows), max(row[x] for row in rows), 60)
+            for i, (value, own) in enumerate(_by(rows, other, x)):
                 style = line(i)
                 at, losses = [row[x] for row in own], [row["loss"] for row in own]
                 panel.plot(at, losses, **style, linestyle="", label=short_count(value))
-                reach = np.geomspace(min(row[x] for row in rows), max(row[x] for row in rows), 60)
                 fitted = law.loss(reach, value) if x == "N" else law.loss(value, reach)
                 panel.plot(reach, fitted, color=style["color"], linewidth=1.2)
             if last is not None:
                 _held_out(panel, last["parameters"] if x == "N" else last["tokens"], last)
             logarithmic(panel)
             panel.set_xlabel(x_label)
-            panel.legend(title=legend, fontsize=8, title_fontsize=8)
+            _legend(panel, legend)
         axes[0].set_ylabel("loss, nats per token")
 
 
@@ -65,9 +63,8 @@ def _compute(place: Path, found: dict[str, Any], law: Lines) -> None:
     """The loss against C, with the lowest loss by the law for each C and the run that was left out."""
     rows = [row for row in found["rows"] if not row["held_out"]]
     last = found["held_out"]
-    with plotted(place, width=7.5, height=4.4) as panel:
-        for i, value in enumerate(_groups([row["N"] for row in rows])):
-            own = sorted((row for row in rows if _near(row["N"], value)), key=lambda row: row["compute"])
+    with plotted(place, width=7.5, height=4.4) as (panel,):
+        for i, (value, own) in enumerate(_by(rows, "N", "compute")):
             at, losses = [row["compute"] for row in own], [row["loss"] for row in own]
             panel.plot(at, losses, **line(i), linewidth=1.0, label=short_count(value))
         ends = [row["compute"] for row in found["rows"]]
@@ -79,27 +76,23 @@ def _compute(place: Path, found: dict[str, Any], law: Lines) -> None:
             _held_out(panel, last["compute"], last)
             panel.axhline(last["naive"], color=GREY, linewidth=0.8, linestyle=":", label="largest run in the fit")
         logarithmic(panel, words=False)
-        panel.set_xlabel("compute C = 6 N D, FLOPs")
-        panel.set_ylabel("loss, nats per token")
-        panel.legend(title="parameters N", fontsize=8, title_fontsize=8, ncols=2)
+        panel.set(xlabel="compute C = 6 N D, FLOPs", ylabel="loss, nats per token")
+        _legend(panel, "parameters N", ncols=2)
 
 
 def _optimal(place: Path, found: dict[str, Any], law: Lines) -> None:
     """The best N for a budget, by this law and the published ones, and the tokens per parameter."""
     ends = [row["compute"] for row in found["rows"]]
     budgets = np.geomspace(min(ends), max(max(ends) * 100, 1e24), 9)
-    measured = np.array([min(ends), max(ends)])
     with plotted(place, columns=2, width=8.6, height=4.0) as (left, right):
         for i, (name, sizes) in enumerate(law.best(budgets).items()):
             style = {"color": COLOURS[i], "linestyle": ("-", "--", "-.", ":")[i], "linewidth": 2.4 if i == 0 else 1.6}
             left.plot(budgets, sizes, **style, label=name)
             right.plot(budgets, budgets / 6 / sizes**2, **style)
-        for panel in (left, right):
-            panel.axvspan(*measured, color="#d5dae0", alpha=0.6, linewidth=0)
+        for panel, label in ((left, "best parameters N"), (right, "tokens per parameter, D / N")):
+            panel.axvspan(min(ends), max(ends), color="#d5dae0", alpha=0.6, linewidth=0)
             logarithmic(panel, both=True, words=False)
-            panel.set_xlabel("compute C, FLOPs (grey: measured here)")
-        left.set_ylabel("best parameters N")
-        right.set_ylabel("tokens per parameter, D / N")
+            panel.set(xlabel="compute C, FLOPs (grey: measured here)", ylabel=label)
         left.legend(fontsize=8)
 
 
@@ -107,7 +100,7 @@ def _abilities(place: Path, probes: list[dict[str, Any]]) -> None:
     """The abilities of each size, by training tokens."""
     wanted = [name for name in ("induction", "fewshot") if name in probes[0]]
     with plotted(place, columns=len(wanted), width=4.3 * len(wanted) + 0.6, height=4.2) as axes:
-        for panel, name in zip([axes] if len(wanted) == 1 else axes, wanted, strict=True):
+        for panel, name in zip(axes, wanted, strict=True):
             for i, size in enumerate(sorted({row["parameters"] for row in probes})):
                 own = sorted((row for row in probes if row["parameters"] == size), key=lambda row: row["tokens"])
                 if name == "induction":
@@ -115,19 +108,21 @@ def _abilities(place: Path, probes: list[dict[str, Any]]) -> None:
                 else:
                     values = [row[name][max(row[name], key=int)] for row in own]
                 panel.plot([row["tokens"] for row in own], values, **line(i), label=short_count(size))
+            panel.axhline(0.0 if name == "induction" else 0.25, color=GREY, linewidth=0.8, linestyle=":")
             if name == "induction":
-                panel.axhline(0.0, color=GREY, linewidth=0.8, linestyle=":")
                 low, high = panel.get_ylim()
                 panel.set_ylim(min(-1.0, low), max(0.5, high))  # otherwise noise would look like an ability
                 panel.set_ylabel("loss on the repetition minus loss before, nats")
             else:
                 shown = max(probes[0][name], key=int)
-                panel.axhline(0.25, color=GREY, linewidth=0.8, linestyle=":")
-                panel.set_ylim(0, 1)
-                panel.set_ylabel(f"right answers of 4, each pair shown {shown} times")
+                panel.set(ylim=(0, 1), ylabel=f"right answers of 4, each pair shown {shown} times")
             logarithmic(panel)
             panel.set_xlabel("tokens D")
-            panel.legend(title="parameters N", fontsize=8, title_fontsize=8)
+            _legend(panel, "parameters N")
+
+
+def _legend(panel: Any, title: str, **more: Any) -> None:
+    panel.legend(title=title, fontsize=8, title_fontsize=8, **more)
 
 
 def _held_out(panel: Any, x: float, last: dict[str, Any]) -> None:
@@ -140,14 +135,11 @@ def _held_out(panel: Any, x: float, last: dict[str, Any]) -> None:
     panel.plot([x], [last["measured"]], color="#d55e00", marker="*", markersize=11, linestyle="", label="measured")
 
 
-def _groups(values: list[float]) -> list[float]:
-    """Distinct values; values within 1 % count as one."""
-    found: list[float] = []
-    for value in sorted(values):
-        if not found or not _near(value, found[-1]):
-            found.append(value)
-    return found
-
-
-def _near(one: float, other: float) -> bool:
-    return abs(one / other - 1) < 0.01
+def _by(rows: list[dict[str, Any]], key: str, order: str) -> list[tuple[float, list[dict[str, Any]]]]:
+    """The rows by the value of ``key``, within 1 %, each group in the order of another."""
+    found: list[tuple[float, list[dict[str, Any]]]] = []
+    for row in sorted(rows, key=lambda row: (row[key], row[order])):
+        if not found or abs(row[key] / found[-1][0] - 1) >= 0.01:
+            found.append((row[key], []))
+        found[-1][1].append(row)
+    return [(value, sorted(group, key=lambda row: row[order])) for value, group in found]

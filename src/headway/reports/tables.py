@@ -1,69 +1,46 @@
-"""Tables of a report: plain ones, lists of facts, the classes and the confusion matrix."""
+"""Tables of a report, as data: the model among its baselines, the classes, the confusions."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup
+
 from headway.io.quantities import duration
-from headway.reports.wording import (
-    Html,
-    count,
-    decimal,
-    escape,
-    listing,
-    mapping,
-    number,
-    short,
-    show,
-    visible,
-)
+from headway.reports.page import visible
+from headway.reports.wording import count, decimal, listing, mapping, number, short, show
 from headway.tasks.spec import TaskSpec
 from headway.training.evaluation.metric import Metric
 
+BOLD = Markup("<b>{}</b>")
 MOST_CLASSES = 60
 """Rows of the table of classes."""
 LARGEST_MATRIX = 14
 """Maximum classes for a confusion matrix as a table."""
 LARGEST_MAP = 100
 """Maximum classes for a confusion matrix as an image."""
-LONGEST_TEXT = 300
-"""Characters shown of a text."""
 MOST_MISTAKES = 25
 SHARES_UP_TO = 8
 """Maximum classes for cells that also show their percentage of the row."""
 
 
-def table(heads: Sequence[object], rows: Iterable[Sequence[object]], numbers_from: int = 1, caption: str = "") -> Html:
-    """A table; the first cell of a row is its head; columns from ``numbers_from`` on are aligned as numbers."""
+@dataclass(frozen=True)
+class Table:
+    """A table of a page; the first cell of a row is its head; columns from ``numbers_from`` on are numbers."""
 
-    def cells(values: Sequence[object], tag: str) -> str:
-        parts = []
-        for index, value in enumerate(values):
-            name = "th" if index == 0 else tag
-            scope = f' scope="{"col" if tag == "th" else "row"}"' if name == "th" else ""
-            align = ' class="n"' if index >= numbers_from else ""
-            parts.append(f'<{name}{scope}{align} dir="auto">{escape(value)}</{name}>')
-        return "<tr>" + "".join(parts) + "</tr>"
-
-    body = "".join(cells(row, "td") for row in rows)
-    title = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return Html(
-        f'<div class="scroll"><table>{title}<thead>{cells(heads, "th")}</thead><tbody>{body}</tbody></table></div>'
-    )
+    heads: Sequence[object]
+    rows: Sequence[Sequence[object]]
+    numbers_from: int = 1
+    caption: str = ""
 
 
-def facts(pairs: Iterable[tuple[object, object]]) -> Html:
-    """Names and values as a definition list; empty if there are none."""
-    rows = "".join(f'<dt>{escape(name)}</dt><dd dir="auto">{escape(value)}</dd>' for name, value in pairs)
-    return Html(f"<dl>{rows}</dl>" if rows else "")
-
-
-def comparison(task: TaskSpec, called: str, metrics: dict[str, Any], baselines: list[dict[str, Any]]) -> Html:
-    """The model among its baselines, best first, the best value of a column in bold; empty without baselines."""
+def comparison(task: TaskSpec, called: str, metrics: dict[str, Any], baselines: list[dict[str, Any]]) -> Table | None:
+    """The model among its baselines, best first, the best value of a column in bold; None without baselines."""
     rows = [{**metrics, "name": None}, *baselines]
     columns = [one for one in task.metrics if any(number(line.get(one.key)) is not None for line in baselines)]
     if not columns:
-        return Html("")
+        return None
     main = next((one for one in task.headline if one in columns), columns[0])
 
     def order(line: dict[str, Any]) -> float:
@@ -73,29 +50,29 @@ def comparison(task: TaskSpec, called: str, metrics: dict[str, Any], baselines: 
     rows.sort(key=order)
     best = {one.key: _best([line.get(one.key) for line in rows], one) for one in columns}
 
-    def cell(line: dict[str, Any], key: str) -> Html:
+    def cell(line: dict[str, Any], key: str) -> str:
         text = decimal(line.get(key))
-        return Html(f"<b>{text}</b>" if text == best[key] and text != "–" else text)
+        return BOLD.format(text) if text == best[key] and text != "–" else text
 
     timed = any(number(line.get("seconds")) is not None for line in baselines)
     heads = ["model", *(one.name for one in columns), *(["time"] if timed else [])]
     body = []
     for line in rows:
-        name = Html(f"<b>{escape(called)} (this run)</b>") if line["name"] is None else line["name"]
+        name = BOLD.format(f"{called} (this run)") if line["name"] is None else line["name"]
         seconds = number(line.get("seconds"))
         time = ["–" if seconds is None else duration(seconds)] if timed else []
         body.append([name, *(cell(line, one.key) for one in columns), *time])
-    return table(heads, body)
+    return Table(heads, body)
 
 
-def per_class(classes: object, sizes: dict[str, Any], rows: float | None = None) -> Html:
+def per_class(classes: object, sizes: dict[str, Any], rows: float | None = None) -> Table | None:
     """Size, precision, recall, F1 and held-out rows of each class; with many classes those with the lowest F1.
 
     ``rows`` is how many there are, where a row may have several classes.
     """
     found = [(name, mapping(line)) for name, line in mapping(classes).items()]
     if not found:
-        return Html("")
+        return None
     note = ""
     if len(found) > MOST_CLASSES:
         found.sort(key=lambda pair: number(pair[1].get("f1")) or 0.0)
@@ -109,73 +86,31 @@ def per_class(classes: object, sizes: dict[str, Any], rows: float | None = None)
         scores = [decimal(line.get(key)) for key in ("precision", "recall", "f1")]
         body.append([visible(name, 60), *shown, *scores, count(line.get("support"))])
     heads = ["class", *(["all rows"] if total else []), "precision", "recall", "F1", "held out"]
-    return table(heads, body, caption=note)
+    return Table(heads, body, caption=note)
 
 
-def rows_of_text(rows: object) -> Html:
-    """Texts with their label and the two most likely ones; empty if there are none."""
-    found = [mapping(row) for row in listing(rows)]
-    if not found:
-        return Html("")
-    body = "".join(
-        f'<tr><td dir="auto">{visible(show(row.get("text")), LONGEST_TEXT)}</td>'
-        f'<td dir="auto">{visible(show(row.get("label")), 60)}</td><td dir="auto">{_answer(row, "predicted", "score")}'
-        f"<br>{_answer(row, 'second', 'second_score')}</td></tr>"
-        for row in found
-    )
-    heads = "".join(f'<th scope="col">{head}</th>' for head in ("text", "label", "answers"))
-    return Html(
-        f'<div class="scroll"><table class="texts"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
-
-
-def _answer(row: dict[str, Any], label: str, score: str) -> Html:
-    return Html(f"{visible(show(row.get(label)), 60)} {decimal(row.get(score))}")
-
-
-def confusion(matrix: object, labels: object) -> Html:
-    """The confusion matrix: a table for few classes; an image and the most frequent confusions for more.
+def confusion(matrix: object, labels: object) -> dict[str, Any]:
+    """The confusion matrix: rows of counts and shares for few classes; an image and the mistakes for more.
 
     Empty if it is not square.
     """
     counts = [[int(number(cell) or 0) for cell in listing(row)] for row in listing(matrix)]
     size = len(counts)
     if not size or any(len(row) != size for row in counts):
-        return Html("")
+        return {}
     given = listing(labels)
-    names = [given[index] if index < len(given) else f"class {index}" for index in range(size)]
-    if size <= LARGEST_MATRIX:
-        return _matrix(counts, names)
-    return Html((_map(counts, names) if size <= LARGEST_MAP else "") + _mistakes(counts, names))
+    names = [show(name) for name in given[:size]]
+    names += [f"class {index}" for index in range(len(names), size)]
+    if size > LARGEST_MATRIX:
+        picture = _map(counts, names) if size <= LARGEST_MAP else None
+        return {"matrix": None, "map": picture, "mistakes": _mistakes(counts, names)}
+    rows = [[(cell, cell / (sum(row) or 1)) for cell in row] for row in counts]
+    shown = [visible(name, 40) for name in names]
+    matrix = {"names": shown, "rows": rows, "many": size > SHARES_UP_TO}
+    return {"matrix": matrix, "map": None, "mistakes": None}
 
 
-def _matrix(counts: list[list[int]], names: list[object]) -> Html:
-    """A table; with more than SHARES_UP_TO classes the columns are numbered like the rows."""
-    many = len(counts) > SHARES_UP_TO
-    shown = [visible(show(name), 40) for name in names]
-    heads = "".join(
-        f'<th scope="col" class="n" dir="auto">{index if many else name}</th>' for index, name in enumerate(shown, 1)
-    )
-    rows = []
-    for index, row in enumerate(counts):
-        total = sum(row) or 1
-        cells = []
-        for other, cell in enumerate(row):
-            share = cell / total
-            small = "" if many else f"<small>{share:.0%}</small>"
-            right = " right" if index == other else ""
-            cells.append(f'<td class="n{right}" style="--share:{share:.3f}">{cell:,}{small}</td>')
-        name = f"{index + 1} {shown[index]}" if many else shown[index]
-        rows.append(f'<tr><th scope="row" dir="auto">{name}</th>{"".join(cells)}</tr>')
-    return Html(
-        f'<div class="scroll"><table class="confusion{" many" if many else ""}"><caption>Rows: the true class. '
-        "Columns: the predicted class. Shade: fraction of the row. Outlined: correct.</caption>"
-        f'<thead><tr><th scope="col">true \\ predicted</th>{heads}</tr></thead><tbody>{"".join(rows)}</tbody>'
-        "</table></div>"
-    )
-
-
-def _map(counts: list[list[int]], names: list[object]) -> Html:
+def _map(counts: list[list[int]], names: list[str]) -> Markup:
     """An image: a row per true class and a column per predicted class; darker cells are a larger part of the row."""
     left, high = 190, 12
     wide = min(24.0, (720 - left) / len(counts))
@@ -186,7 +121,7 @@ def _map(counts: list[list[int]], names: list[object]) -> Html:
         parts.append(f'<text x="{x:.1f}" y="11" text-anchor="middle">{index + 1}</text>')
     shades: dict[tuple[bool, int], list[str]] = {}
     for index, row in enumerate(counts):
-        name, total = f"{short(show(names[index]), 26)} {index + 1}", sum(row) or 1
+        name, total = f"{short(names[index], 26)} {index + 1}", sum(row) or 1
         parts.append(f'<text x="{left - 5}" y="{18 + high * index + 9.5:.1f}" text-anchor="end">{visible(name)}</text>')
         for other, cell in enumerate(row):
             if cell:
@@ -197,14 +132,10 @@ def _map(counts: list[list[int]], names: list[object]) -> Html:
         parts.append(f'<path{kind} fill-opacity="{max(0.14, shade / 8):.2f}" d="{"".join(cells)}"/>')
     frame = f'x="{left}" y="18" width="{wide * len(counts):.1f}" height="{height - 18}"'
     parts.append(f'</g><rect class="frame" {frame}/></svg>')
-    return Html(
-        '<p class="soft">Rows: the true class. Columns: the predicted class, by the numbers of the rows. Shade: '
-        "fraction of the row; correct answers are on the diagonal, in another colour.</p>"
-        f'<div class="scroll">{"".join(parts)}</div>'
-    )
+    return Markup("".join(parts))
 
 
-def _mistakes(counts: list[list[int]], names: list[object]) -> Html:
+def _mistakes(counts: list[list[int]], names: list[str]) -> Table:
     wrong = [
         (cell, index, other)
         for index, row in enumerate(counts)
@@ -212,13 +143,13 @@ def _mistakes(counts: list[list[int]], names: list[object]) -> Html:
         if cell and index != other
     ]
     wrong.sort(key=lambda mistake: (-mistake[0], mistake[1], mistake[2]))
-    shown = [visible(show(name), 60) for name in names]
+    shown = [visible(name, 60) for name in names]
     rows = [
         [shown[index], shown[other], f"{cell:,}", f"{cell / sum(counts[index]):.0%}"]
         for cell, index, other in wrong[:MOST_MISTAKES]
     ]
     caption = f"The most frequent confusions among {len(counts):,} classes."
-    return table(["true", "predicted", "times", "% of the true class"], rows, numbers_from=2, caption=caption)
+    return Table(["true", "predicted", "times", "% of the true class"], rows, numbers_from=2, caption=caption)
 
 
 def _best(values: list[object], metric: Metric) -> str:

@@ -37,7 +37,7 @@ def best_so_far(trials: list[dict[str, Any]]) -> list[tuple[int, float]]:
 
 def _history(found: dict[str, Any], place: Path) -> Path:
     trials = found["trials"]
-    with plotted(place) as axes:
+    with plotted(place) as (axes,):
         for state, (words, colour) in STATES.items():
             points = [(one["number"], one["value"]) for one in trials if one["state"] == state]
             if points:
@@ -51,8 +51,7 @@ def _history(found: dict[str, Any], place: Path) -> Path:
         if failed:
             bottom = axes.get_ylim()[0]
             axes.scatter(failed, [bottom] * len(failed), color=COLOURS[7], marker="|", s=80, label="failed")
-        axes.set_xlabel("trial (0 is the preset)")
-        axes.set_ylabel(_measure(found))
+        axes.set(xlabel="trial (0 is the preset)", ylabel=_measure(found))
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.legend()
     return place
@@ -60,7 +59,7 @@ def _history(found: dict[str, Any], place: Path) -> Path:
 
 def _importance(found: dict[str, Any], place: Path) -> Path:
     shares = list(reversed(found["importance"].items()))
-    with plotted(place, height=1.4 + 0.3 * len(shares)) as axes:
+    with plotted(place, height=1.4 + 0.3 * len(shares)) as (axes,):
         axes.barh([name for name, _ in shares], [100 * share for _, share in shares], color=COLOURS[0])
         axes.set_xlabel(f"importance for {found['measure']} (% of the variance, fANOVA)")
         axes.grid(axis="y", visible=False)
@@ -73,8 +72,7 @@ def _values(found: dict[str, Any], place: Path) -> Path:
     names = list(found["importance"] or found["space"])[:MOST_OPTIONS]
     rows = -(-len(names) // COLUMNS)
     columns = min(len(names), COLUMNS)
-    with plotted(place, columns=columns, rows=rows, height=2.6 * rows + 0.5) as all_axes:
-        every = all_axes if isinstance(all_axes, list) else [all_axes]
+    with plotted(place, columns=columns, rows=rows, height=2.6 * rows + 0.5) as every:
         for number, axes in enumerate(every):
             if number < len(names):
                 _against(found, names[number], axes)

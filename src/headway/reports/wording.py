@@ -1,47 +1,10 @@
-"""Values as words: numbers, durations, and text escaped for a page."""
+"""Values as words: numbers, names and lists."""
 
-import html
 import json
 import re
-import unicodedata
 from typing import Any
 
 from headway.io import quantities
-
-UNSAFE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-LONGEST = 500
-"""Maximum characters shown of one value."""
-
-JOINERS = "\u200c\u200d"
-"""Invisible characters that scripts and emoji need between others."""
-
-
-class Html(str):
-    """Text that is already HTML and is not escaped. Any other value is."""
-
-    __slots__ = ()
-
-
-def escape(value: object, longest: int = LONGEST) -> Html:
-    """``value`` as HTML text, at most ``longest`` characters; characters that HTML forbids become U+FFFD."""
-    if isinstance(value, Html):
-        return value
-    text = show(value)
-    text = UNSAFE.sub("\ufffd", short(text, longest).encode("utf-8", "replace").decode("utf-8"))
-    return Html(html.escape(text))
-
-
-def visible(text: str, longest: int = LONGEST) -> Html:
-    """A text of the data as HTML, cut to a length; control and bidirectional characters are made visible."""
-    return escape("".join(_seen(letter) for letter in short(text, longest)), 12 * longest)
-
-
-def _seen(letter: str) -> str:
-    """A character in visible form: a line end as an arrow, an invisible character by its code."""
-    if letter == "\n":
-        return "↵"
-    hidden = unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") and letter not in JOINERS
-    return f"[U+{ord(letter):04X}]" if hidden else letter
 
 
 def show(value: object) -> str:

@@ -20,7 +20,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,13 +32,11 @@ from headway.io import quantities
 from headway.io.atomic_write import write_json
 from headway.io.quantities import duration, parse_seconds
 from headway.nn.global_state import isolated
-from headway.nn.recurrent import CELLS
 from headway.runtime.precision import FLOAT32
 from headway.science.advice import HELD_OUT, advice
-from headway.science.candidate import Candidate, curve, entrants, fitting, trained, words_of
-from headway.science.contest import RATES, WRITERS, Contest, remember, varied, with_text
-from headway.science.longer import held_out_tokens, loss_by_length
-from headway.science.recall import recall_by_distance
+from headway.science.comparison import ONE_FOR_ALL, RATES, Candidate, Comparison, fitting, remember, with_text
+from headway.science.long_texts import held_out_tokens, loss_by_length, reach_of, recall_by_distance
+from headway.science.runner import trained, words_of
 from headway.science.speeds import speeds, token_seconds
 from headway.tasks.registry import recogniser, spec, task_named
 from headway.training.evaluation.comparison import SCORES, better_over_seeds, over_seeds
@@ -46,81 +44,101 @@ from headway.training.evaluation.metric import VAL_LOSS, Metric
 from headway.training.monitor.progress import Progress
 from headway.training.options import TrainOptions
 from headway.training.store.facts import read_facts
+from headway.training.store.log import read_log
 from headway.workflows.evaluate import given_for
 from headway.workflows.input import read_input, validation_input
 from headway.workflows.load import load
 from headway.workflows.train.check import check_for_task
 
-ONE_FOR_ALL = {"optimizer": "adamw", "precision": "float32"}
-"""What all models are trained with where nothing else is given: their presets' differ."""
-OWN = "auto"
-"""Given for one of these, each model has its preset's."""
-EVALUATIONS = 10
-"""Points of the learning curve of each model of running text."""
-USUAL_LENGTH, FEWEST, MOST = 256, 8, 128
-"""Each reads a window of so many tokens for each second of training, and so many windows at least and at most."""
 UNTRAINED = "not trained: the time ended before its first step"
 SAMPLE = 64
 """Texts with which speed is measured."""
+OF_MODEL = ("d_model", "n_layers", "n_heads", "vocab_size", "tied", "dropout")
+OF_PLAN = ("batch_tokens", "evaluations", "precision", "products", "weight_decay")
+"""What is recorded of each as its ``size``, of its model and of its plan."""
+
+
+class Training(NamedTuple):
+    """One training of a model, finished."""
+
+    options: dict[str, Any]
+    facts: dict[str, Any]
+    path: Path
+    peak: float | None
+    """its memory in bytes, where that is known"""
+
+    def value(self, metric: Metric) -> float | None:
+        """What it measured on the held-out part; None without a step."""
+        return self.facts["metrics"].get(metric.key) if self.has_learnt else None
+
+    @property
+    def seconds(self) -> float:
+        """What all commands that trained it took."""
+        return max(self.facts["seconds"], self.facts["training_seconds"])
+
+    @property
+    def has_learnt(self) -> bool:
+        """Whether it took a step, or is fitted in closed form."""
+        return bool(self.facts["steps"]) or self.facts["plan"]["frozen"]
 
 
 @isolated()
-def compare(contest: Contest, out: Path, progress: Progress) -> dict[str, Any]:
-    """Train them all in ``out``, measure them, and write ``compare.json`` there; what that holds.
+def compare(comparison: Comparison, out: Path, progress: Progress) -> dict[str, Any]:
+    """Train them all in ``out``, measure them, and write ``compare.json``; what that holds.
 
     An interrupted comparison with the same arguments is resumed.  A model that fails becomes a row with ``failed``.
     Raises InputError for mistakes in the input.
     """
-    models = entrants(contest.models) if contest.vary is None else varied(contest.vary)
-    if contest.recall:
-        contest = with_text(contest, out)
-    chosen = TrainOptions(**{name: value for name, value in contest.options.items() if name not in ONE_FOR_ALL})
-    source, found = read_input(contest.inputs, chosen)
+    models = comparison.candidates
+    if comparison.recall:
+        comparison = with_text(comparison, out)
+    chosen = TrainOptions(**{name: value for name, value in comparison.options.items() if name not in ONE_FOR_ALL})
+    source, found = read_input(comparison.inputs, chosen)
     models = [fitting(model, spec(found.task)) for model in models]
-    held_out = validation_input(contest.validation, chosen, found)
-    _check(contest, models, chosen, source, found)
-    remember(contest, out)
+    held_out = validation_input(comparison.validation, chosen, found)
+    _check(comparison, models, chosen, source, found)
+    remember(comparison, out)
     running = isinstance(source, Corpus) and recogniser(found.task).running_text
-    alike = _evaluations(contest) if running else {"split_seed": contest.seed}
-    contest = replace(contest, options={**alike, **contest.options})
-    most = duration(len(models) * parse_seconds(contest.time))
-    slower = "; at equal tokens a slower model than the first takes longer" if contest.match == "tokens" else ""
-    each = f"{len(models)} models with {contest.time} each (--time to change)"
+    alike = comparison.evaluations if running else {"split_seed": comparison.seed}
+    comparison = replace(comparison, options={**alike, **comparison.options})
+    most, slower = duration(len(models) * parse_seconds(comparison.time)), ""
+    if comparison.match == "tokens":
+        slower = "; at equal tokens a slower model than the first takes longer"
+    each = f"{len(models)} models with {comparison.time} each (--time to change)"
     progress.say(f"{each}: about {most}, plus measurements{slower}")
     inputs = task_named(found.task).some_inputs(source, found, SAMPLE)
     rows: list[dict[str, Any]] = []
-    first: dict[str, Any] | None = None
+    there: list[dict[str, Any]] = []
     for number, model in enumerate(models):
-        progress.say(f"{model.name} ({number + 1} of {len(models)}): {duration(contest.share)} for each training")
+        what = f"{duration(comparison.share)} for each training"
+        progress.say(f"{model.name} ({number + 1} of {len(models)}): {what}")
         try:
-            row = _row(contest, model, out, found.task, first, progress.say)
+            first = there[0] if there else None
+            row = _row(comparison, model, out, found.task, first, progress.say)
             if isinstance(source, Corpus) and spec(found.task).writes:
-                row |= _reading(contest, source, held_out, out / row["run"])
+                row |= _reading(comparison, source, held_out, out / row["run"])
+            there.append(row)
         except RunFailed as error:
-            if first is None and (contest.match != "time" or contest.vary is not None):
-                _check_trained(contest, [str(error)])
-                raise RunFailed(f"{model.name}, which the others are matched to, failed: {error}") from None
             row = {"model": model.name, "failed": str(error)}
+            if not there and (comparison.match != "time" or comparison.vary is not None):
+                what = f"{model.name}, which the others are matched to, failed"
+                raise _untrained(comparison, [row], what) from None
             progress.warn(f"{model.name}: {error}")
         rows.append(row)
-        if first is None and "failed" not in row:
-            first = row
-    if first is None:
-        _check_trained(contest, [row["failed"] for row in rows])
-        raise RunFailed(f"no model could be trained; {rows[0]['model']}: {rows[0]['failed']}")
-    _time(rows, out, inputs)
-    there = [row for row in rows if "failed" not in row]
+    if not there:
+        raise _untrained(comparison, rows, f"no model could be trained; {rows[0]['model']}")
+    _time(there, out, inputs)
     metric = spec(found.task).metric(there[0]["metric"])
     _test(there, metric)
     result: dict[str, Any] = {
         "task": found.task,
         "metric": metric.key,
-        "match": contest.match,
-        "vary": contest.vary,
-        "budget": contest.time,
-        "trials": contest.trials,
-        "seeds": contest.seeds,
-        "measured_on": contest.test or HELD_OUT,
+        "match": comparison.match,
+        "vary": comparison.vary,
+        "budget": comparison.time,
+        "trials": comparison.trials,
+        "seeds": comparison.seeds,
+        "measured_on": comparison.test or HELD_OUT,
         "rows": rows,
     }
     result["advice"] = advice(result, better=-1 if metric.lower_is_better else 1)
@@ -129,52 +147,57 @@ def compare(contest: Contest, out: Path, progress: Progress) -> dict[str, Any]:
 
 
 def _row(
-    contest: Contest, model: Candidate, out: Path, task: str, first: dict[str, Any] | None, say: Callable[[str], None]
+    comparison: Comparison,
+    model: Candidate,
+    out: Path,
+    task: str,
+    first: dict[str, Any] | None,
+    say: Callable[[str], None],
 ) -> dict[str, Any]:
     """All trainings of one model, and their results."""
-    place, base = out / "runs" / model.folder, _options(contest, model, first)
-    peaks: list[float] = []
+    place, base = out / "runs" / model.folder, comparison.options_of(model, first)
 
-    def run(name: str, options: dict[str, Any]) -> tuple[dict[str, Any], Path]:
-        words = words_of(contest.inputs, {**base, **options})
-        for path in contest.validation:
+    def run(name: str, **options: Any) -> Training:
+        words = words_of(comparison.inputs, {**base, **options})
+        for path in comparison.validation:
             words += ["--validation", path]
         peak = trained(words, place / name, say)
-        facts = read_facts(place / name) or {}
         kept = place / f"{name}.memory"
         if not kept.exists():  # by the command that trained it; a command that finds it complete needs less
             kept.write_text("" if peak is None else f"{peak:.0f}")
-        peaks.extend(float(text) for text in [kept.read_text()] if text)
-        return facts, place / name
+        known = float(kept.read_text() or 0) or None
+        return Training(options, read_facts(place / name) or {}, place / name, known)
 
-    tried: list[tuple[float, dict[str, Any], dict[str, Any], Path]] = []
-    rate: float | None = None
-    metric = spec(task).compared[0] if first is None else spec(task).metric(first["metric"])
-    for number, factor in enumerate(RATES[: contest.trials]):
-        options: dict[str, Any] = {"seed": contest.seed}
-        if number:
-            if rate is None:
-                break  # fitted in closed form: there is no learning rate
-            options["learning_rate"] = rate * factor
-        facts, path = run(f"trial-{number}", options)
-        if number == 0 and not facts["plan"]["frozen"]:
-            rate = facts["plan"]["learning_rate"]
-        if first is None and number == 0:
-            names = spec(task).compared
-            metric = next((one for one in names if facts["metrics"].get(one.key) is not None), names[0])
-        value = facts["metrics"].get(metric.key) if _is_trained(facts) else None
-        tried.append((-math.inf if value is None else metric.better(value, 0.0), options, facts, path))
-        tried_rate = f"learning rate {options['learning_rate']:g}, " if number else ""
+    def tell(number: int, one: Training) -> None:
+        rate = f"learning rate {one.options['learning_rate']:g}, " if number else ""
+        value = one.value(metric)
         figure = "not measured" if value is None else quantities.metric(value)
-        say(f"{model.name}, trial {number + 1}: {tried_rate}{metric.key} {figure}")
-    _, options, facts, path = max(tried, key=lambda one: one[0])
-    finished = [(facts, path)]
-    for number in range(1, contest.seeds):
-        finished.append(run(f"seed-{contest.seed + number}", {**options, "seed": contest.seed + number}))
-    if not all(_is_trained(facts) for facts, _ in finished):
+        say(f"{model.name}, trial {number + 1}: {rate}{metric.key} {figure}")
+
+    tried = [run("trial-0", seed=comparison.seed)]
+    plan, measured = tried[0].facts["plan"], tried[0].facts["metrics"]
+    names = spec(task).compared if first is None else [spec(task).metric(first["metric"])]
+    metric = next((one for one in names if measured.get(one.key) is not None), names[0])
+    tell(0, tried[0])
+    trials = 1 if plan["frozen"] else comparison.trials  # fitted in closed form, it has no learning rate
+    for number in range(1, trials):
+        rate = plan["learning_rate"] * RATES[number]
+        tried.append(run(f"trial-{number}", seed=comparison.seed, learning_rate=rate))
+        tell(number, tried[-1])
+
+    def score(one: Training) -> float:
+        value = one.value(metric)
+        return -math.inf if value is None else metric.better(value, 0.0)
+
+    best = max(tried, key=score)
+    seeds = [comparison.seed + number for number in range(1, comparison.seeds)]
+    finished = [best, *(run(f"seed-{seed}", **{**best.options, "seed": seed}) for seed in seeds)]
+    if not all(one.has_learnt for one in finished):
         raise RunFailed(UNTRAINED)
-    metrics, each = zip(*(_measured(contest, path) for _, path in finished), strict=True)
+    facts, plan = best.facts, best.facts["plan"]
+    metrics, each = zip(*(_measured(comparison, one.path) for one in finished), strict=True)
     values = [math.inf if one[metric.key] is None else one[metric.key] for one in metrics]
+    peaks = [one.peak for one in (*tried, *finished) if one.peak is not None]
     return {
         "model": model.name,
         "metric": metric.key,
@@ -182,131 +205,79 @@ def _row(
         "values": values,
         "metrics": list(metrics),
         "each": list(each),
-        "parameters": facts["parameters"],
-        "trained_parameters": facts["trained_parameters"],
-        "seconds": statistics.mean(max(one["seconds"], one["training_seconds"]) for one, _ in finished),
-        "tokens": facts["tokens"],
-        "steps": facts["steps"],
-        "tokens_per_second": statistics.mean(one["tokens_per_second"] for one, _ in finished),
+        **{name: facts[name] for name in ("parameters", "trained_parameters")},
+        "seconds": statistics.mean(one.seconds for one in finished),
+        **{name: facts[name] for name in ("tokens", "steps")},
+        "tokens_per_second": statistics.mean(one.facts["tokens_per_second"] for one in finished),
         "memory_mb": max(peaks) / 1e6 if peaks else None,
         "lengths": [],
-        "curves": [curve(path) for _, path in finished],
-        "options": {name: value for name, value in options.items() if name != "seed"},
-        "trials": [{"options": o, metric.key: f["metrics"].get(metric.key)} for _, o, f, _ in tried],
+        "curves": [read_log(one.path, "evaluation") for one in finished],
+        "options": {name: value for name, value in best.options.items() if name != "seed"},
+        "trials": [{"options": one.options, metric.key: one.facts["metrics"].get(metric.key)} for one in tried],
         "pretrained": "from_model" in model.options,
-        "optimizer": None if facts["plan"]["frozen"] else facts["plan"]["optimizer"],
-        "precision": facts["plan"]["precision"],
-        "size": _size(facts),
-        "run": str(path.relative_to(out)),
+        "optimizer": None if plan["frozen"] else plan["optimizer"],
+        "precision": plan["precision"],
+        "size": {
+            **{name: plan["model"].get(name) for name in OF_MODEL},
+            **{name: plan[name] for name in OF_PLAN},
+        },
+        "run": str(best.path.relative_to(out)),
     }
 
 
 def _time(rows: list[dict[str, Any]], out: Path, inputs: list[Any]) -> None:
     """How fast each answers and trains, measured in turn, into its row."""
-    there = [row for row in rows if "failed" not in row]
-    pipes: list[Any] = [load(out / row["run"], device="cpu", precision="float32") for row in there]
-    for row, found in zip(there, speeds(pipes, inputs), strict=True):
-        row |= found
+    pipes: list[Any] = [load(out / row["run"], device="cpu", precision="float32") for row in rows]
+    plans = [(read_facts(out / row["run"]) or {})["plan"] for row in rows]
     models = [getattr(pipe.model, "members", [pipe.model])[0] for pipe in pipes]
-    stacked = [  # the Transformers of texts, whose sequences may be of any length
-        number for number, model in enumerate(models)
-        if hasattr(model, "stack") and getattr(model, "patches", None) is None
-    ]  # fmt: skip
-    plans = [(read_facts(out / there[number]["run"]) or {})["plan"] for number in stacked]
-    stacks, reaches = [models[number].stack for number in stacked], [_reach(models[number]) for number in stacked]
-    for number, lengths in zip(stacked, token_seconds(stacks, plans, reaches), strict=True):
-        there[number]["lengths"] = lengths
+    for row, found in zip(rows, speeds(pipes, inputs), strict=True):
+        row |= found
+    for row, lengths in zip(rows, token_seconds(models, plans), strict=True):
+        row["lengths"] = lengths
 
 
-def _reading(contest: Contest, source: Corpus, held_out: Any, run: Path) -> dict[str, Any]:
+def _reading(comparison: Comparison, source: Corpus, held_out: Any, run: Path) -> dict[str, Any]:
     """What a language model does at lengths that it was not trained at, and how far back it remembers."""
     pipe: Any = load(run, device="cpu", precision="float32")
     facts = read_facts(run) or {}
     tokens = held_out_tokens(source, held_out if isinstance(held_out, Corpus) else None, pipe.tokenizer)
-    reach = _reach(pipe.model)
+    reach = reach_of(pipe.model)
     found = {"longer": loss_by_length(pipe.model, tokens, facts["plan"]["length"], reach)}
-    if contest.recall:
-        found["recall"] = recall_by_distance(pipe.model, pipe.tokenizer, reach, contest.seed)
+    if comparison.recall:
+        found["recall"] = recall_by_distance(pipe.model, pipe.tokenizer, reach, comparison.seed)
     return found
 
 
-def _options(contest: Contest, model: Candidate, first: dict[str, Any] | None) -> dict[str, Any]:
-    """What every training of a model has: its budget, the split, and what makes it like the first one."""
-    usual = ONE_FOR_ALL if contest.vary is None else {}  # variants of one preset all have its own
-    own = {**usual, **contest.options, **model.options}
-    own = {name: value for name, value in own.items() if name not in ONE_FOR_ALL or value != OWN}
-    if runs := [name for name in contest.models if Path(name).is_dir()]:
-        own["known_to"] = ",".join(runs)  # all hold out the same rows, which none has seen
-    own["time"] = f"{contest.share:.3f}s"
-    if "from_model" in model.options:
-        own = {name: value for name, value in own.items() if name not in ("tokenizer", "optimizer")}  # it has its own
-    if model.name in ("cnn", "bow") and own.get("optimizer") == "muon":
-        del own["optimizer"]  # which trains the matrices of layers
-    if first is None:
-        return own
-    size = first["size"]
-    own.setdefault("products", size["products"])  # else each would time them for itself
-    if contest.vary is not None:
-        same = {"d_model": size["d_model"], "layers": size["n_layers"], "heads": size["n_heads"]}
-        own |= {**same, **{name: size[name] for name in ("dropout", "weight_decay", "precision")}}
-        own |= {"evaluations": size["evaluations"], **model.options}  # of which the best weights are kept
-    if contest.match == "tokens":
-        if not first["steps"]:
-            raise RunFailed("the first model is fitted in closed form, so there is no number of tokens to match")
-        own |= {"time": None, "steps": first["steps"], "batch_tokens": size["batch_tokens"]}
-        own |= {name: size[name] for name in ("dropout", "evaluations") if "from_model" not in model.options}
-    if contest.match == "parameters":
-        own["match_parameters"] = first["parameters"]
-    elif contest.vary is None and model.name in CELLS and first["model"] in WRITERS and "d_model" not in own:
-        own["match_parameters"] = first["parameters"]  # not as many as the machine's speed just then would give it
-    return own
+def _untrained(comparison: Comparison, rows: Sequence[dict[str, Any]], what: str) -> Exception:
+    """The error of a comparison of which these models failed; of the input for too short a time."""
+    if {row["failed"] for row in rows} == {UNTRAINED}:
+        return InputError(f"--time {comparison.time} ended before a first step: give more time, and another --out.")
+    return RunFailed(f"{what}: {rows[0]['failed']}")
 
 
-def _evaluations(contest: Contest) -> dict[str, int]:
-    """How often and on how much of the held-out text every training is evaluated: by sizes, not by a model's speed."""
-    longer = max(1.0, (contest.options.get("length") or 0) / USUAL_LENGTH)
-    return {"evaluations": EVALUATIONS, "validation_windows": int(max(FEWEST, min(MOST, contest.share) / longer))}
-
-
-def _is_trained(facts: dict[str, Any]) -> bool:
-    """Whether a run took a step, or is fitted in closed form."""
-    return bool(facts["steps"]) or facts["plan"]["frozen"]
-
-
-def _check_trained(contest: Contest, reasons: Sequence[str]) -> None:
-    """Raise InputError where the time was too short for all of these models."""
-    if set(reasons) == {UNTRAINED}:
-        raise InputError(f"--time {contest.time} ended before a first step: give more time, and another --out.")
-
-
-def _check(contest: Contest, models: Sequence[Candidate], chosen: TrainOptions, source: Any, found: Detected) -> None:
+def _check(
+    comparison: Comparison, models: Sequence[Candidate], chosen: TrainOptions, source: Any, found: Detected
+) -> None:
     """Raise InputError for what would stop a model or the end of the comparison, before anything is trained."""
-    TrainOptions(seed=contest.seed)  # named as the user named it, not as the split's
+    TrainOptions(seed=comparison.seed)  # named as the user named it, not as the split's
     for model in models:
-        check_for_task(TrainOptions(**{**_options(contest, model, None), "seed": contest.seed}), found.task)
+        options = {**comparison.options_of(model, None), "seed": comparison.seed}
+        check_for_task(TrainOptions(**options), found.task)
     if (needs := task_named(found.task).metric_needs()) is not None:
         raise InputError(needs)
-    if contest.test:
+    if comparison.test:
         columns = {name: getattr(found, name) for name in COLUMNS} if isinstance(source, Table) else {}
-        read_input([contest.test], chosen.but(task=found.task, **columns), chat=found.chat)
+        read_input([comparison.test], chosen.but(task=found.task, **columns), chat=found.chat)
 
 
-def _size(facts: dict[str, Any]) -> dict[str, Any]:
-    plan = facts["plan"]
-    model = plan["model"]
-    found = {name: model.get(name) for name in ("d_model", "n_layers", "n_heads", "vocab_size", "tied", "dropout")}
-    kept = ("batch_tokens", "evaluations", "precision", "products", "weight_decay")
-    return {**found, **{name: plan[name] for name in kept}}
-
-
-def _measured(contest: Contest, path: Path) -> tuple[dict[str, Any], np.ndarray]:
+def _measured(comparison: Comparison, path: Path) -> tuple[dict[str, Any], np.ndarray]:
     """The metrics that count, and the result of each unit, (N, 2): on the test file, or on all of the held-out part."""
     pipe = load(path, precision=FLOAT32)
-    data = given_for(path, pipe, [contest.test] if contest.test else [], whole=True)
+    data = given_for(path, pipe, [comparison.test] if comparison.test else [], whole=True)
     measured = task_named(pipe.task).evaluate(pipe, data)
     each = np.concatenate(data.each or [np.empty((0, 2))])
-    kept = {name: value for name, value in measured.items() if isinstance(value, int | float) or name == "intervals"}
-    return kept, each
+    numbers = {name: value for name, value in measured.items() if isinstance(value, int | float)}
+    return {**numbers, "intervals": measured["intervals"]} if "intervals" in measured else numbers, each
 
 
 def _test(rows: list[dict[str, Any]], metric: Metric) -> None:
@@ -335,9 +306,3 @@ def _are_paired(kind: str, one: dict[str, Any], other: dict[str, Any]) -> bool:
     (a, *_), (b, *_) = one["each"], other["each"]
     alike = kind == "class" or one["size"]["vocab_size"] == other["size"]["vocab_size"]
     return alike and len(a) == len(b) and (kind == "quotient" or np.array_equal(a[:, 1], b[:, 1]))
-
-
-def _reach(model: Any) -> int:
-    """How long a sequence may be: learned positions end."""
-    position = getattr(model.config, "position", None)
-    return model.config.max_length if getattr(position, "kind", "") == "learned" else 1 << 20

@@ -1,20 +1,28 @@
-"""The decisions at the start of a search, and the record by which it resumes."""
+"""The search of ``tune``: what is decided at its start, the record by which it resumes, and what is searched.
+
+What is searched are options of training, each in a range around what the preset decides (``search_space``).  An option
+that the user gave is not searched.  Neither is one that changes what the loss counts, such as --length or --vocab of a
+text, or the share of masked tokens: trials are compared by their loss on the same held-out targets.
+"""
 
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError, shown
 from headway.io import quantities
 from headway.io.quantities import parse_seconds
-from headway.science.search_space import Space, plain_space, read_space, search_space
+from headway.nn.recurrent import CELLS
+from headway.tasks.registry import spec
 from headway.text.tokenizer import Tokenizer
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.option_fields import flag
 from headway.training.options import TrainOptions
+from headway.training.plan import Plan
+from headway.training.sizing.architecture import baseline_kind
 from headway.workflows.train.setup import Prepared
 
 ENDING = 10.0
@@ -34,6 +42,57 @@ NOT_SEARCHED = {
     "more_steps": "raise --trials to extend a search",
 }
 """Options of training that a search does not take, and what to do."""
+
+Value = int | float | str
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from ``low`` to ``high``; ``log``: a doubling counts the same everywhere."""
+
+    preset: float
+    """what the preset decides"""
+    low: float
+    high: float
+    log: bool = False
+    whole: bool = False
+
+    def suggest(self, trial: Any, name: str) -> Value:
+        """A value for a trial, drawn by the methods of ``optuna.Trial``."""
+        draw, kind = (trial.suggest_int, int) if self.whole else (trial.suggest_float, float)
+        found: Value = draw(name, kind(self.low), kind(self.high), log=self.log)
+        return found
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few values."""
+
+    preset: Value
+    values: tuple[Value, ...]
+
+    def suggest(self, trial: Any, name: str) -> Value:
+        found: Value = trial.suggest_categorical(name, list(self.values))
+        return found
+
+
+Space = dict[str, Range | Choice]
+"""By the name of the option."""
+
+
+def plain_space(space: Space) -> dict[str, dict[str, Any]]:
+    """The same as JSON has it."""
+    return {
+        name: {"preset": one.preset, "values": list(one.values)} if isinstance(one, Choice) else asdict(one)
+        for name, one in space.items()
+    }
+
+
+def read_space(plain: dict[str, dict[str, Any]]) -> Space:
+    return {
+        name: Choice(one["preset"], tuple(one["values"])) if "values" in one else Range(**one)
+        for name, one in plain.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -153,3 +212,65 @@ def decide(
         held_out=str(centre.data.facts["validation"]),
         every=centre.plan.evaluating.validation_every,
     )
+
+
+def search_space(task: str, options: TrainOptions, plan: Plan, *, tokenizer: str | None = None) -> Space:
+    """What is searched for a task, around the ``plan`` that the preset makes of the user's ``options``.
+
+    ``tokenizer`` is the kind that the preset takes.
+    """
+    config, tuning, objective = plan.config, plan.fine_tuning, plan.objective
+    base, sized = tuning.base is not None, options.architecture.preset is None
+    decay = tuning.layer_decay
+    stacked = baseline_kind(options) in (None, *CELLS)
+    drops = tuple(sorted({0.0, 1.0, 4.0, objective.r_drop}))
+    space: dict[str, Range | Choice | bool] = {  # False: not here
+        "learning_rate": _around(plan.learning_rate, 5.0 if base else 8.0),
+        "layer_decay": base and tuning.lora is None and Range(decay, min(0.7, decay), 1.0),
+        "weight_decay": base and _share(plan.weight_decay, 0.1),
+        "d_model": not base and sized and _widths(config.d_model, options.architecture.heads),
+        "layers": not base and sized and stacked and _times(config.n_layers, 2, log=False),
+        "dropout": _share(config.dropout, 0.3 if base else 0.5),
+        "batch_tokens": _batches(plan, (0.5, 1.0, 2.0) if base else (0.25, 0.5, 1.0, 2.0, 4.0)),
+        "epochs": plan.epochs is not None and _times(plan.epochs, 2 if base else 3, log=True),
+    }
+    own: dict[str, Range | Choice | bool] = {  # which a task may name
+        "label_smoothing": _share(objective.label_smoothing, 0.2),
+        "token_dropout": _share(objective.token_dropout, 0.3),
+        "r_drop": Choice(objective.r_drop, drops),
+        "tokenizer": not base
+        and tokenizer is not None
+        and options.data.vocab is None
+        and Choice(tokenizer, tuple(dict.fromkeys((tokenizer, "word", "bpe")))),
+    }
+    space |= {name: one for name, one in own.items() if name in spec(task).searched}
+    free = {name: one for name, one in space.items() if options.value(name) is None}
+    return {name: one for name, one in free.items() if not isinstance(one, bool)}
+
+
+def _around(value: float, factor: float) -> Range:
+    """Up to ``factor`` times less or more, by ratio; 10 at most."""
+    return Range(value, value / factor, min(10.0, value * factor), log=True)
+
+
+def _times(value: int, most: int, *, log: bool) -> Range:
+    """Half to ``most`` times a whole number."""
+    return Range(value, max(1, value // 2), most * value, log=log, whole=True)
+
+
+def _share(value: float, high: float) -> Range:
+    """From 0 to ``high``, or to the preset's value where that is more."""
+    return Range(value, 0.0, max(high, value))
+
+
+def _widths(width: int, heads: int | None) -> Choice:
+    """Half to twice the width, in multiples of 32 that the heads divide (by an even number, for rotary positions)."""
+    each = 2 * (heads or 1)
+    near = {max(32, round(width * factor / 32) * 32) for factor in (0.5, 0.75, 1.0, 1.5, 2.0)}
+    return Choice(width, tuple(sorted({width, *(one for one in near if one % each == 0)})))
+
+
+def _batches(plan: Plan, factors: tuple[float, ...]) -> Choice:
+    """Tokens of a batch; at least one whole sequence."""
+    near = {round(plan.batch_tokens * factor) for factor in factors}
+    return Choice(plan.batch_tokens, tuple(sorted({plan.batch_tokens, *(n for n in near if n >= plan.length)})))

@@ -1,9 +1,10 @@
-"""How fast models answer, in turn, and how the time of a token of training grows with the length.
+"""How fast models answer and train, and how the time of a token grows with the length.
 
 Machines are shared, and a minute later everything may take longer: so the models of a comparison are measured one after
 the other again and again, and the medians are compared.
 """
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -13,9 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch, TargetKind
+from headway.science.long_texts import reach_of
+from headway.science.scaling.grid import Shape
 from headway.tasks.registry import task_named
-from headway.tasks.task import Timed
-from headway.training.loop.thread_parallel import ThreadParallel
+from headway.tasks.task import Scaling, Timed
+from headway.training.hardware.precision import LEAST_WIDTH, faster_precision
+from headway.training.loop.thread_parallel import ThreadParallel, share_count
+from headway.training.optim.optimizers import optimizers
 
 TOGETHER = 32
 """Texts that are answered at once, where throughput is measured."""
@@ -27,6 +32,10 @@ ROUNDS = 5
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
 TOKENS = 4096
 """Tokens of a batch, whatever its length, where the time of a token is measured."""
+BATCH = 2048
+"""Tokens of a step that is timed."""
+STEPS = 6
+"""Of each size; the first is not counted."""
 
 
 def speeds(pipes: Sequence[Any], texts: Sequence[str]) -> list[dict[str, float]]:
@@ -55,16 +64,22 @@ def speeds(pipes: Sequence[Any], texts: Sequence[str]) -> list[dict[str, float]]
     ]
 
 
-def token_seconds(stacks: Sequence[Any], plans: Sequence[dict[str, Any]], reaches: Sequence[int]) -> list[list[dict]]:
+def token_seconds(models: Sequence[Any], plans: Sequence[dict[str, Any]]) -> list[list[dict[str, float]]]:
     """The time that training takes for each token, in sequences of more and more tokens, TOKENS of them at a time.
 
     Forward and backward pass of the layers, without a head, in the precision and the threads of each one's plan, up to
-    the length that each can read: for each stack ``length`` and ``microseconds`` per token.
+    the length that each can read: for each model ``length`` and ``microseconds`` per token.  Only of Transformers of
+    texts, whose sequences may be of any length.
     """
-    found: list[list[dict]] = [[] for _ in stacks]
+    found: list[list[dict[str, float]]] = [[] for _ in models]
+    stacked = [
+        number
+        for number, model in enumerate(models)
+        if hasattr(model, "stack") and getattr(model, "patches", None) is None
+    ]
     for length in LENGTHS:
-        able = [number for number, reach in enumerate(reaches) if length <= reach]
-        runs = [_pass(stacks[number], plans[number], length) for number in able]
+        able = [number for number in stacked if length <= reach_of(models[number])]
+        runs = [_pass(models[number].stack, plans[number], length) for number in able]
         for number, seconds in zip(able, medians(runs, 0.5 * len(runs), 3), strict=True):
             tokens = max(1, TOKENS // length) * length
             found[number].append({"length": length, "microseconds": 1e6 * seconds / tokens})
@@ -112,3 +127,46 @@ def medians(runs: Sequence[Callable[[int], Any]], seconds: float, rounds: int) -
             taken.append(time.perf_counter() - began)
         number += 1
     return [statistics.median(taken) for taken in times]
+
+
+def measured_speed(
+    measured: list[Shape], vocab_size: int, length: int, precision: str, scaling: Scaling
+) -> Callable[[Shape], float]:
+    """Tokens a second of any size, by timing training steps of some (smallest first); between them as lines in logs."""
+    rates = [step_rate(shape, vocab_size, length, precision, scaling) for shape in measured]
+    logs = [(math.log(shape.parameters), math.log(rate)) for shape, rate in zip(measured, rates, strict=True)]
+
+    def speed(shape: Shape) -> float:
+        x = math.log(shape.parameters)
+        i = next((i for i in range(1, len(logs) - 1) if x <= logs[i][0]), len(logs) - 1)
+        (x0, y0), (x1, y1) = logs[i - 1], logs[i]
+        return math.exp(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
+
+    return speed
+
+
+def faster_steps(shape: Shape, vocab_size: int, length: int, scaling: Scaling) -> str:
+    """The precision in which whole steps of a size are faster here: of small models, converting may cost more than
+    faster products gain.  bfloat16 is not tried where its products are no faster."""
+    if faster_precision(LEAST_WIDTH)[0] == "float32":
+        return "float32"
+    return max(("float32", "bfloat16"), key=lambda precision: step_rate(shape, vocab_size, length, precision, scaling))
+
+
+def step_rate(shape: Shape, vocab_size: int, length: int, precision: str, scaling: Scaling) -> float:
+    """Tokens a second of whole training steps, of the fastest of a few on random tokens."""
+    model = scaling.build(scaling.config(vocab_size, shape.width, shape.layers, shape.heads, length))
+    ids = torch.randint(vocab_size, (max(1, BATCH // length), length))
+    task, batch = scaling.trial(ids, vocab_size)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    chosen = optimizers(model, "muon", 1e-3, 0.0, precision=precision)
+    times = []
+    with ThreadParallel(share_count(model, task, ids.numel())) as shares:
+        for _ in range(STEPS):
+            began = time.perf_counter()
+            shares.add_gradient(model, task, batch, precision, parameters)
+            for optimizer in chosen:
+                optimizer.step()
+                optimizer.zero_grad()
+            times.append(time.perf_counter() - began)
+    return ids.numel() / min(times[1:])

@@ -8,12 +8,12 @@ import random
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError, RunFailed
-from headway.science.search_space import Space, Value
+from headway.science.search import Space, Value
 
 MISSING = "headway tune needs Optuna: pip install 'headway[tune]'."
 STUDY = "tune"
@@ -42,9 +42,6 @@ class Attempt:
     metrics: dict[str, Any]
     problem: str | None = None
     preset: bool = False
-
-    def plain(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def check_installed() -> None:

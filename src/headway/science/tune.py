@@ -13,8 +13,8 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from headway.errors import InputError, RunFailed
 from headway.io import quantities
 from headway.io.quantities import duration, parse_seconds
 from headway.nn.global_state import isolated
+from headway.science.runner import Within
 from headway.science.search import ENDING, Search, check_options, check_same, decide, time_of_each
 from headway.science.trials import Attempt, Trial, Trials, check_installed
 from headway.tasks.registry import spec
@@ -72,86 +73,34 @@ def tune(
     if whole is not None:
         progress.say(f"up to {trials} trials in {whole} together (--trials, --time to change)")
     check_installed()
-    run = RunDirectory(out)
-    copied = _copied_before(run)
-    run.create(record=RECORD)
+    given: dict[str, Any] = {"inputs": inputs, "validation": validation, "command": command}
+    tuning = _Tuning(RunDirectory(out), options, whole, trials, started, progress, given)
+    tuning.check_place()
+    tuning.run.create(record=RECORD)
     try:
-        with run.locked():
-            search = _search_of(inputs, options.but(time=whole), validation, trials, out, started, progress)
-            record = Trials(out / RECORD, options.run.seed)
-            record.note(search=search.plain())
-            given: dict[str, Any] = {"inputs": inputs, "validation": validation, "command": command}
-            limit = None if whole is None else parse_seconds(whole)
-            return _Tuning(run, record, search, options, trials, started, limit, progress, given, copied).finish()
+        with tuning.run.locked():
+            return tuning.finish()
     except InputError:
-        run.discard()  # if it was made for this and is empty
+        tuning.run.discard()  # if it was made for this and is empty
         raise
 
 
-def _search_of(
-    inputs: Sequence[str | Path],
-    options: TrainOptions,
-    validation: Sequence[str | Path],
-    trials: int,
-    out: Path,
-    started: float,
-    progress: Progress,
-) -> Search:
-    """The search that is kept in ``out``, or one that is decided now; nothing that was read stays in memory."""
-    progress.phase("reading")
-    data = read_checked(inputs, options, validation)
-    theirs = {name: value for name, value in recorded(options).items() if name not in ("time", *FREE)}
-    asked = {"options": theirs, "data": fingerprints(data[0], data[2])}
-    facts = Trials(out / RECORD, options.run.seed).facts if (out / RECORD).exists() else {}
-    if "search" in facts:
-        search = Search.read(facts["search"])
-        check_same(search, asked, out)
-        return search
-
-    def decided(options: TrainOptions, progress: Progress) -> Prepared:
-        return prepare(TrainingSession(options, *data, progress))
-
-    each = None if options.run.time is None else time_of_each(options.run.time, trials, started, progress)
-    return decide(decided, options.but(time=each), asked, progress)
-
-
-def _copied_before(run: RunDirectory) -> list[str]:
-    """The files that an earlier search copied there.  Raises InputError for a directory of something else."""
-    before = run.read()
-    if before is not None and "tuning" not in before:
-        raise InputError(f"{run.path}: holds another run; name another directory with --out.")
-    record = run.path / RECORD
-    if not record.exists() and (before is not None or (run.path / "trials").exists()):
-        raise InputError(
-            f"{record}: this file is missing, so the search cannot resume; restore it or use another --out."
-        )
-    if record.exists() and before is None:
-        run.facts = {"tuning": {}}  # it was killed before its first model was whole
-    return list(run.facts.get("tuning", {}).get("files", []))
-
-
-class _Watching(Progress):
+class _Watching(Within):
     """Shows the steps of a trial, what looks wrong in the first one, and gives a trial up that is behind."""
 
     def __init__(self, progress: Progress, trial: Trial):
-        self.progress, self.trial = progress, trial
-        self.least = math.inf
-        """the best evaluation so far"""
+        super().__init__(progress, f"trial {trial.number}")
+        self.trial, self.least = trial, math.inf
+        """the trial, and its best evaluation so far"""
 
     def warn(self, text: str) -> None:
         if self.trial.preset:
-            self.progress.warn(text)
-
-    def step(self, share: float, step: int, loss: float, seconds_left: float | None, tokens_per_second: float) -> None:
-        self.progress.step(share, step, loss, seconds_left, tokens_per_second)
+            self.outer.warn(text)
 
     def evaluated(self, share: float, cost: float) -> None:
         self.least = min(self.least, cost)
         if self.trial.hopeless(share, self.least):
             raise Hopeless
-
-    def close(self) -> None:
-        self.progress.close()
 
 
 @dataclass
@@ -159,25 +108,56 @@ class _Tuning:
     """A search that goes on: which trials are made, one after the other, and what comes of all."""
 
     run: RunDirectory
-    record: Trials
-    search: Search
     options: TrainOptions
+    whole: str | None
+    """time for the whole search; None where trials are bounded by steps"""
     planned: int
     started: float
-    limit: float | None
-    """seconds for the whole search; None where trials are bounded by steps"""
     progress: Progress
     given: dict[str, Any]
     """what every trial is trained on"""
     copied: list[str] = field(default_factory=list)
     """names of the files of the best trial so far"""
 
-    def __post_init__(self) -> None:
+    def check_place(self) -> None:
+        """Note the files that an earlier search copied there.  Raises InputError for a directory of something else."""
+        before, record = self.run.read(), self.run.path / RECORD
+        if before is not None and "tuning" not in before:
+            raise InputError(f"{self.run.path}: holds another run; name another directory with --out.")
+        if not record.exists() and (before is not None or (self.run.path / "trials").exists()):
+            raise InputError(
+                f"{record}: this file is missing, so the search cannot resume; restore it or use another --out."
+            )
+        if record.exists() and before is None:
+            self.run.facts = {"tuning": {}}  # it was killed before its first model was whole
+        self.copied = list(self.run.facts.get("tuning", {}).get("files", []))
+
+    def _begin(self) -> None:
+        """The search that is kept, or one that is decided now; nothing that was read stays in memory."""
+        options, path = self.options.but(time=self.whole), self.run.path / RECORD
+        self.progress.phase("reading")
+        data = read_checked(self.given["inputs"], options, self.given["validation"])
+        theirs = {name: value for name, value in recorded(options).items() if name not in ("time", *FREE)}
+        asked = {"options": theirs, "data": fingerprints(data[0], data[2])}
+        before = Trials(path, options.run.seed).facts.get("search") if path.exists() else None
+
+        def decided(options: TrainOptions, progress: Progress) -> Prepared:
+            return prepare(TrainingSession(options, *data, progress))
+
+        if before is not None:
+            self.search = Search.read(before)
+            check_same(self.search, asked, self.run.path)
+        else:
+            each = self.whole and time_of_each(self.whole, self.planned, self.started, self.progress)
+            self.search = decide(decided, options.but(time=each), asked, self.progress)
+        self.record = Trials(path, options.run.seed)
+        self.record.note(search=self.search.plain())
         self.spent = sum(one.seconds or 0.0 for one in self.record.attempts())
         """seconds that the trials of earlier commands took"""
 
     def finish(self) -> dict[str, Any]:
         """Make the trials that are missing.  Raises RunFailed when none gives a model."""
+        self._begin()
         for number in self.record.try_again():
             self.progress.say(f"trial {number} was interrupted; its options are tried again")
         made = self._make_all()
@@ -221,15 +201,17 @@ class _Tuning:
 
     def _seconds_left(self) -> float | None:
         """What is left for trials."""
-        return None if self.limit is None else self.limit - self.spent - (time.monotonic() - self.started) - ENDING
+        if self.whole is None:
+            return None
+        return parse_seconds(self.whole) - self.spent - (time.monotonic() - self.started) - ENDING
 
     def _make(self, trial: Trial) -> None:
         """Train one trial and record what came of it.  Raises Interrupted."""
         place = self.run.path / "trials" / f"{trial.number:03}"
         watching, began = _Watching(self.progress, trial), time.monotonic()
         try:
-            shared = {name: value for name, value in self.search.pinned.items() if trial.options or name == "time"}
-            chosen = self.options.but(**{**shared, **trial.options})
+            pinned = self.search.pinned if trial.options else {"time": self.search.pinned["time"]}
+            chosen = self.options.but(**{**pinned, **trial.options})
             with out_of_memory("before training or after it"):
                 run = run_training(options=chosen, out=place, progress=watching, **self.given)
         except Hopeless:
@@ -252,8 +234,7 @@ class _Tuning:
             shutil.rmtree(place / "checkpoints", ignore_errors=True)  # a trial is not gone on with
 
     def _say(self, one: Attempt, done: int, best: Attempt | None) -> None:
-        tried = ", ".join(f"{name} {shown(value)}" for name, value in one.options.items())
-        what = "the preset" if one.preset else tried
+        what = "the preset" if one.preset else in_words(one.options, digits=3)
         if one.state == "complete":
             figures = {self.search.measure: one.value}  # what trials are compared by first
             figures |= {name: one.metrics.get(name) for name in ("accuracy", "val_loss")}
@@ -291,7 +272,8 @@ class _Tuning:
 
     def _result(self, best: Attempt) -> dict[str, Any]:
         attempts = self.record.attempts()
-        complete = sorted((one for one in attempts if one.state == "complete"), key=lambda one: one.value or 0.0)
+        complete = [one for one in attempts if one.state == "complete"]
+        complete.sort(key=lambda one: one.value or 0.0)
         second = next((one for one in complete if one.number != best.number), None)
         preset = next((one for one in complete if one.preset), None)
         accuracy, rows = best.metrics.get("accuracy"), _rows(self.run.facts)
@@ -310,7 +292,7 @@ class _Tuning:
             },
             "importance": self.record.importance(list(self.search.space)),
             "space": self.search.plain()["space"],
-            "trials": [one.plain() for one in attempts],
+            "trials": [asdict(one) for one in attempts],
         }
 
 
@@ -329,6 +311,7 @@ def _rows(facts: dict[str, Any]) -> int | None:
     return sum(line["support"] for line in classes.values()) if classes else None
 
 
-def shown(value: object) -> str:
-    """A value of an option for a person."""
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+def in_words(options: Mapping[str, Any], digits: int = 4) -> str:
+    """Options in short form."""
+    shown = {name: f"{value:.{digits}g}" if isinstance(value, float) else value for name, value in options.items()}
+    return ", ".join(f"{name} {value}" for name, value in shown.items())

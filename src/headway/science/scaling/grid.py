@@ -19,7 +19,6 @@ The learning rate follows the width by ``rate``.
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
 from headway.errors import InputError
@@ -66,10 +65,9 @@ def rate(width: int) -> float:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One run of the grid."""
+class Shape:
+    """A size of model."""
 
-    name: str
     width: int
     layers: int
     heads: int
@@ -77,6 +75,13 @@ class Cell:
     """all of them"""
     blocks: int
     """without embeddings and output matrix"""
+
+
+@dataclass(frozen=True)
+class Cell(Shape):
+    """One run of the grid."""
+
+    name: str
     steps: int
     tokens: int
     learning_rate: float
@@ -135,17 +140,6 @@ KINDS = (Kind(2, 16, 96), *(Kind(layers, 32, 128 * layers) for layers in (2, 3, 
 """The first is for a few minutes.  Heads of 16 are late to learn to look back, so it follows the law less well."""
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A size of model."""
-
-    width: int
-    layers: int
-    heads: int
-    parameters: int
-    blocks: int
-
-
 def shapes(vocab_size: int, length: int, kind: Kind, scaling: Scaling) -> list[Shape]:
     """The sizes of a kind to choose from: of 1, 2, 3 and more heads."""
     found = []
@@ -174,13 +168,12 @@ def plan_grid(
 
     Raises InputError for a time or a text that are too short for any, and for a grid that could not be fitted.
     """
-    choices = shapes(text.vocab_size, length, kind, scaling)
-    make = partial(_grid, text, speed, length, precision, batch_tokens)
+    plan = _Planner(text, speed, length, precision, batch_tokens, shapes(text.vocab_size, length, kind, scaling))
     best: tuple[float, Grid] | None = None
-    for largest in choices[FEWEST_SIZES - 1 :]:
+    for largest in plan.choices[FEWEST_SIZES - 1 :]:
         if largest.parameters * LEAST_WANTED > PASSES * text.tokens:
             break
-        grid = _filled(make, text, USED * seconds, choices, largest)
+        grid = plan.filled(USED * seconds, largest)
         if grid is None:
             continue
         of_largest = max(cell.tokens for cell in grid.cells if not cell.held_out) / largest.parameters
@@ -189,7 +182,7 @@ def plan_grid(
         if best is None or cost < best[0]:
             best = cost, grid
     if best is None:
-        raise InputError(_too_little(text, seconds, before, speed, choices[FEWEST_SIZES - 1]))
+        raise InputError(plan.too_little(seconds, before))
     grid = best[1]
     check_varied([Run(cell.parameters, cell.tokens, 1.0) for cell in grid.cells if not cell.held_out])
     if grid.seconds < 0.75 * USED * seconds:
@@ -198,85 +191,83 @@ def plan_grid(
     return grid
 
 
-def _too_little(text: Text, seconds: float, before: float, speed: Callable[[Shape], float], smallest: Shape) -> str:
-    if smallest.parameters * LEAST_WANTED > PASSES * text.tokens / 2:
-        return (
-            f"the text has {text.tokens:,} tokens for training, too few for a scaling law, even of small models: "
-            f"{PASSES:g} epochs give fewer than {LEAST_WANTED:g} tokens for each parameter. Add text."
-        )
-    needed = 8 * LEAST_WANTED * smallest.parameters / speed(smallest) + OVERHEAD * SIZES * LENGTHS
-    enough = 10 * math.ceil((needed / USED + before) / 10)
-    return f"--time {seconds + before:.0f}s is too short for a grid of runs here; expected {enough}s or more."
+@dataclass(frozen=True)
+class _Planner:
+    """What all grids of one kind have in common on this text and machine."""
 
+    text: Text
+    speed: Callable[[Shape], float]
+    length: int
+    precision: str
+    batch_tokens: int | None
+    choices: list[Shape]
 
-def _filled(make: Callable[..., Grid], text: Text, seconds: float, choices: list[Shape], largest: Shape) -> Grid | None:
-    """The grid with that largest size, on as many tokens as the time allows; None where that is no good grid.
+    def too_little(self, seconds: float, before: float) -> str:
+        """Why there is no grid."""
+        smallest, tokens = self.choices[FEWEST_SIZES - 1], self.text.tokens
+        if smallest.parameters * LEAST_WANTED > PASSES * tokens / 2:
+            return (
+                f"the text has {tokens:,} tokens for training, too few for a scaling law, even of small models: "
+                f"{PASSES:g} epochs give fewer than {LEAST_WANTED:g} tokens for each parameter. Add text."
+            )
+        needed = 8 * LEAST_WANTED * smallest.parameters / self.speed(smallest) + OVERHEAD * SIZES * LENGTHS
+        enough = 10 * math.ceil((needed / USED + before) / 10)
+        return f"--time {seconds + before:.0f}s is too short for a grid of runs here; expected {enough}s or more."
 
-    ``make`` is ``_grid`` for this text and machine.
-    """
-    sizes = _halves(choices, largest)
-    above = [shape for shape in choices if shape.parameters > largest.parameters]
-    if not above:
-        return None
-    left_out = min(above, key=lambda shape: abs(math.log(shape.parameters / largest.parameters / LEFT_OUT_SIZE)))
-    ratio = min(left_out.parameters / largest.parameters, left_out.blocks / largest.blocks)
-    growth = max(LEFT_OUT_TIMES / ratio, 1.0)  # of tokens
-    low, high = LEAST_WANTED, min(MOST_WANTED, PASSES * text.tokens / growth / largest.parameters)
-    if high < low:
-        return None
+    def filled(self, seconds: float, largest: Shape) -> Grid | None:
+        """The grid with that largest size, on as many tokens as the time allows; None where that is no good grid."""
+        above = [shape for shape in self.choices if shape.parameters > largest.parameters]
+        if not above:
+            return None
+        left_out = min(above, key=lambda shape: abs(math.log(shape.parameters / largest.parameters / LEFT_OUT_SIZE)))
+        ratio = min(left_out.parameters / largest.parameters, left_out.blocks / largest.blocks)
+        growth = max(LEFT_OUT_TIMES / ratio, 1.0)  # of tokens
+        low, high = LEAST_WANTED, min(MOST_WANTED, PASSES * self.text.tokens / growth / largest.parameters)
+        if high < low:
+            return None
 
-    def at(ratio: float) -> Grid:
-        return make(sizes, left_out, growth, ratio * largest.parameters)
+        def at(ratio: float) -> Grid:
+            return self.grid(largest, left_out, growth, ratio * largest.parameters)
 
-    if at(low).seconds > seconds:
-        return None
-    for _ in range(20):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if at(middle).seconds <= seconds else (low, middle)
-    return at(low)
+        if at(low).seconds > seconds:
+            return None
+        for _ in range(20):
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if at(middle).seconds <= seconds else (low, middle)
+        return at(low)
 
+    def grid(self, largest: Shape, left_out: Shape, growth: float, most: float) -> Grid:
+        """The grid of that largest size on ``most`` tokens; ``growth`` times as many for the run left out."""
+        heads = [largest.heads]
+        while len(heads) < SIZES and heads[-1] > 1:  # each time about half the parameters
+            heads.append(min(heads[-1] - 1, round(heads[-1] / math.sqrt(2))))
+        lengths = [most / 2**i for i in range(LENGTHS)][::-1]
+        batch = min(LARGEST_BATCH, max(4 * self.length, lengths[0] / LEAST_STEPS)) // self.length * self.length
+        batch = self.batch_tokens or int(batch)
+        cells = [
+            self.cell(self.choices[number - 1], tokens, batch)
+            for number in heads[::-1]
+            for tokens in lengths
+            if FEWEST <= tokens / self.choices[number - 1].parameters <= MOST
+        ]
+        cells.sort(key=lambda one: compute(one.parameters, one.tokens))
+        last = self.cell(left_out, growth * most, batch, held_out=True)
+        passes = last.tokens / self.text.tokens
+        notes = (f"the longest run takes {passes:.2f} epochs; {PASSES:g} would be allowed",)
+        return Grid((*cells, last), self.length, batch, self.precision, notes)
 
-def _halves(choices: list[Shape], largest: Shape) -> list[Shape]:
-    """The sizes of the grid: the largest, and each time what has about half the parameters, smallest first."""
-    heads = [largest.heads]
-    while len(heads) < SIZES and heads[-1] > 1:
-        heads.append(min(heads[-1] - 1, round(heads[-1] / math.sqrt(2))))
-    return [choices[number - 1] for number in heads[::-1]]
-
-
-def _grid(
-    text: Text,
-    speed: Callable[[Shape], float],
-    length: int,
-    precision: str,
-    batch_tokens: int | None,
-    sizes: list[Shape],
-    left_out: Shape,
-    growth: float,
-    most: float,
-) -> Grid:
-    shortest = most / 2 ** (LENGTHS - 1)
-    batch = batch_tokens or int(min(LARGEST_BATCH, max(4 * length, shortest / LEAST_STEPS)) // length * length)
-    lengths = [most / 2**i for i in range(LENGTHS)][::-1]
-
-    def cell(shape: Shape, tokens: float, held_out: bool) -> Cell:
+    def cell(self, shape: Shape, tokens: float, batch: int, held_out: bool = False) -> Cell:
+        """A run of a size on about so many tokens."""
         steps = max(1, (math.ceil if held_out else round)(tokens / batch))
-        evaluated = text.held_out / 2 * (SNAPSHOTS if held_out else 1)
-        seconds = (steps * batch + evaluated) / speed(shape) + OVERHEAD
+        evaluated = self.text.held_out / 2 * (SNAPSHOTS if held_out else 1)
+        seconds = (steps * batch + evaluated) / self.speed(shape) + OVERHEAD
         name = f"{'left-out' if held_out else 'run'}-{shape.width}x{shape.layers}-{steps}"
         return Cell(
-            name, shape.width, shape.layers, shape.heads, shape.parameters, shape.blocks, steps,
-            steps * batch, rate(shape.width), seconds, held_out,
-        )  # fmt: skip
-
-    cells = [
-        cell(shape, tokens, False)
-        for shape in sizes
-        for tokens in lengths
-        if FEWEST <= tokens / shape.parameters <= MOST
-    ]
-    cells.sort(key=lambda one: compute(one.parameters, one.tokens))
-    last = cell(left_out, growth * most, True)
-    passes = last.tokens / text.tokens
-    notes = [f"the longest run takes {passes:.2f} epochs; {PASSES:g} would be allowed"]
-    return Grid((*cells, last), length, batch, precision, tuple(notes))
+            **vars(shape),
+            name=name,
+            steps=steps,
+            tokens=steps * batch,
+            learning_rate=rate(shape.width),
+            seconds=seconds,
+            held_out=held_out,
+        )

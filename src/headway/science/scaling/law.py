@@ -1,4 +1,4 @@
-"""The forms of a scaling law, and the published ones.
+"""The forms of a scaling law, the published ones, and the best use of a budget by them.
 
 Letters: N parameters, D tokens trained on, C = 6 N D FLOPs, L loss in nats for each token.
 """
@@ -86,3 +86,29 @@ PF_DAY = 8.64e19
 def compute(n: Any, d: Any) -> Any:
     """FLOPs of training N parameters on D tokens, about: 6 N D."""
     return FLOPS * n * d
+
+
+def optimal(law: Law, flops: Any) -> tuple[Any, Any]:
+    """N and D of the least loss for C FLOPs: N = G (C / 6)^(beta / (alpha + beta)), D = (C / 6) / N.
+
+    G = (alpha A / (beta B))^(1 / (alpha + beta)), where both terms fall alike (Hoffmann et al. 2022, equation 4).
+    A law without one of the two terms has no optimum: both are nan.
+    """
+    alpha, beta = np.asarray(law.alpha, dtype=float), np.asarray(law.beta, dtype=float)
+    pairs = np.asarray(flops, dtype=float) / FLOPS
+    with np.errstate(all="ignore"):
+        n = (alpha * law.A / (beta * law.B)) ** (1 / (alpha + beta)) * pairs ** (beta / (alpha + beta))
+        n = np.where((n > 0) & np.isfinite(n), n, np.nan)
+        return n, pairs / n
+
+
+def best_sizes(law: Law, flops: np.ndarray) -> dict[str, np.ndarray]:
+    """The best N by a study's own law and by each published one, by its name, for budgets (n,)."""
+    found = {"this study": optimal(law, flops)[0]}
+    for one in PUBLISHED:
+        if isinstance(one.law, Law):
+            found[one.name] = optimal(one.law, flops)[0]
+        else:
+            scale, exponent = KAPLAN_OPTIMUM
+            found[one.name] = scale * (flops / PF_DAY) ** exponent
+    return found

@@ -5,11 +5,10 @@
 """
 
 import json
-import math
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,30 +17,29 @@ import torch
 
 from headway.data.records.corpus import Corpus
 from headway.data.stream.streamed import Streamed
-from headway.errors import InputError
+from headway.errors import InputError, RunFailed
+from headway.io import quantities
 from headway.io.atomic_write import write_json, write_whole
 from headway.io.csv_text import as_csv
-from headway.science.scaling.grid import KINDS, Grid, Kind, Shape, Text, plan_grid, shapes
+from headway.io.quantities import duration
+from headway.science.runner import Within, check_free, check_same, kept
+from headway.science.scaling.grid import KINDS, SNAPSHOTS, Cell, Grid, Kind, Text, plan_grid, shapes
 from headway.science.scaling.points import COUNTS, Run, read_points
-from headway.science.scaling.queue import run_queue
+from headway.science.speeds import faster_steps, measured_speed
 from headway.tasks.registry import NAMES, named, task_named
-from headway.tasks.task import Scaling, TaskInputs
-from headway.training.hardware.precision import LEAST_WIDTH, faster_precision
-from headway.training.loop.thread_parallel import ThreadParallel, share_count
+from headway.tasks.task import TaskInputs
 from headway.training.monitor.progress import NoProgress, Progress
-from headway.training.optim.optimizers import optimizers
 from headway.training.options import TrainOptions
+from headway.training.store.facts import read_facts
+from headway.training.store.log import read_log
 from headway.workflows.input import read_input, validation_input
+from headway.workflows.train.run import run_training
 
-BATCH = 2048
-"""Tokens of a step that is timed."""
-STEPS = 6
-"""Of each size; the first is not counted."""
 PLAN, RESULTS, REPORT, RUNS = "plan.json", "results.csv", "scaling.json", "runs"
 TASK = "language_modeling"
 """What is studied unless another task is named."""
 TIMED = (1, 2, 4, 6, 10)
-"""Heads of the sizes of which a few steps are timed."""
+"""Number of heads of the timed models."""
 SHORT, LONG = 128, 256
 """Tokens of a sequence: of studies below LONG_TIME, and of longer ones."""
 LONG_TIME = 3600.0
@@ -51,112 +49,138 @@ TOKENIZER = "char"
 """A small vocabulary: with thousands of subwords nearly all of a small model would be its table of embeddings."""
 ASKED = ("tokenizer", "vocab", "length", "batch_tokens", "precision", "encoding", "seed")
 """Options that cannot change during a study."""
+RESERVE = 1.15
+"""The time that is kept for the run that is left out, over what it should take."""
+TRUSTED = 0.2
+"""What was planned counts as if this share of all runs had taken the time that it says: one run that was slow, the
+first above all, does not make all others seem too long."""
 
 
-def measured_speed(
-    measured: list[Shape], vocab_size: int, length: int, precision: str, scaling: Scaling
-) -> Callable[[Shape], float]:
-    """Tokens a second of any size, by timing training steps of some (smallest first); between them as lines in logs."""
-    rates = [step_rate(shape, vocab_size, length, precision, scaling) for shape in measured]
-    logs = [(math.log(shape.parameters), math.log(rate)) for shape, rate in zip(measured, rates, strict=True)]
+@dataclass
+class Study:
+    """What is studied, and where it is kept."""
 
-    def speed(shape: Shape) -> float:
-        x = math.log(shape.parameters)
-        i = next((i for i in range(1, len(logs) - 1) if x <= logs[i][0]), len(logs) - 1)
-        (x0, y0), (x1, y1) = logs[i - 1], logs[i]
-        return math.exp(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
+    inputs: Sequence[str | Path]
+    options: TrainOptions
+    out: Path | None = None
+    """nothing is written without it"""
+    validation: Sequence[str | Path] = ()
+    progress: Progress = field(default_factory=NoProgress)
+    started: float = field(default_factory=time.monotonic)
 
-    return speed
+    def __post_init__(self) -> None:
+        data = self.options.data
+        self.options = self.options.but(task=data.task or TASK, tokenizer=data.tokenizer or TOKENIZER)
 
+    @property
+    def task(self) -> str:
+        """The name of the task of its models."""
+        return str(self.options.data.task)
 
-def faster_steps(shape: Shape, vocab_size: int, length: int, scaling: Scaling) -> str:
-    """The precision in which whole steps of a size are faster here: of small models, converting may cost more than
-    faster products gain.  bfloat16 is not tried where its products are no faster."""
-    if faster_precision(LEAST_WIDTH)[0] == "float32":
-        return "float32"
-    return max(("float32", "bfloat16"), key=lambda precision: step_rate(shape, vocab_size, length, precision, scaling))
+    def decide(self, wanted: float) -> Grid:
+        """The grid for ``wanted`` seconds from the start: that which ``out`` holds, else a new one, kept there.
 
+        Raises InputError, also where ``out`` holds a study of other things.
+        """
+        self.progress.phase("reading")
+        options, length = self.options, self.options.data.length or (SHORT if wanted < LONG_TIME else LONG)
+        scaling = task_named(named(self.task)).scaling()
+        if scaling is None:
+            able = " and ".join(name for name in NAMES if task_named(name).scaling() is not None)
+            raise InputError(f"--task {self.task}: scale is for {able}.")
+        source, found = read_input(self.inputs, options)
+        if not isinstance(source, Corpus) or isinstance(source, Streamed):
+            raise InputError("scale is for running text: name .txt files or a folder of them.")
+        held_out = validation_input(self.validation, options, found)
+        asked = {name: options.value(name) for name in ASKED} | {"fingerprint": source.fingerprint, "task": self.task}
+        asked["validation"] = None if held_out is None else held_out.fingerprint
+        if self.out is not None and (earlier := _kept(self.out, asked)) is not None:
+            return earlier
+        task_inputs = TaskInputs(source, held_out, found, options, None, None, self.progress)
+        data: Any = task_named(self.task).open_data(task_inputs)
+        text = Text(data.n_tokens, len(data.validation), data.tokenizer.vocab_size)
+        self.progress.phase("timing")
+        shared: dict[str, Any] = {"length": length, "scaling": scaling}
+        shared["batch_tokens"] = options.optimisation.batch_tokens
 
-def step_rate(shape: Shape, vocab_size: int, length: int, precision: str, scaling: Scaling) -> float:
-    """Tokens a second of whole training steps, of the fastest of a few on random tokens."""
-    model = scaling.build(scaling.config(vocab_size, shape.width, shape.layers, shape.heads, length))
-    ids = torch.randint(vocab_size, (max(1, BATCH // length), length))
-    task, batch = scaling.trial(ids, vocab_size)
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    chosen = optimizers(model, "muon", 1e-3, 0.0, precision=precision)
-    times = []
-    with ThreadParallel(share_count(model, task, ids.numel())) as shares:
-        for _ in range(STEPS):
-            began = time.perf_counter()
-            shares.add_gradient(model, task, batch, precision, parameters)
-            for optimizer in chosen:
-                optimizer.step()
-                optimizer.zero_grad()
-            times.append(time.perf_counter() - began)
-    return ids.numel() / min(times[1:])
+        def grid_of(kind: Kind) -> Grid:
+            timed = [shape for shape in shapes(text.vocab_size, length, kind, scaling) if shape.heads in TIMED]
+            precision = options.runtime.precision or faster_steps(timed[2], text.vocab_size, length, scaling)
+            speed = measured_speed(timed, text.vocab_size, length, precision, scaling)
+            left = wanted - (time.monotonic() - self.started) - ENDING
+            return plan_grid(text, left, speed, kind=kind, precision=precision, before=wanted - left, **shared)
 
+        for kind in KINDS:
+            try:
+                grid = grid_of(kind)
+            except InputError as error:
+                if kind is KINDS[0]:
+                    raise _refused(error, partial(grid_of, kind)) from None
+                break  # too little time for that kind: it remains with the one before
+            if grid.cells[-1].width <= kind.widest:
+                break
+        if self.out is not None:
+            try:
+                self.out.mkdir(parents=True, exist_ok=True)
+                write_json(self.out / PLAN, {"asked": asked, "text": vars(text), "grid": grid.plain()})
+            except OSError as error:
+                why = error.strerror or error
+                raise InputError(f"{self.out}: results cannot be written there ({why}).") from None
+        return grid
 
-def decide(
-    inputs: Sequence[str | Path],
-    options: TrainOptions,
-    wanted: float,
-    *,
-    out: Path | None,
-    validation: Sequence[str | Path] = (),
-    started: float | None = None,
-    progress: Progress | None = None,
-) -> Grid:
-    """The grid for ``wanted`` seconds from ``started``: that which ``out`` holds, else a new one, kept there.
+    def make(self, grid: Grid, end: float) -> tuple[list[Run], list[str]]:
+        """Make the runs that are missing, and write the points; the runs, and notes on those left out.
 
-    Without ``out`` nothing is written.  Raises InputError, also where ``out`` holds a study of other things.
-    """
-    progress = progress or NoProgress()
-    started = time.monotonic() if started is None else started
-    progress.phase("reading")
-    task = options.data.task or TASK
-    scaling = task_named(named(task)).scaling()
-    if scaling is None:
-        able = " and ".join(name for name in NAMES if task_named(name).scaling() is not None)
-        raise InputError(f"--task {task}: scale is for {able}.")
-    options = options.but(task=task, tokenizer=options.data.tokenizer or TOKENIZER)
-    source, found = read_input(inputs, options)
-    if not isinstance(source, Corpus) or isinstance(source, Streamed):
-        raise InputError("scale is for running text: name .txt files or a folder of them.")
-    asked = {name: options.value(name) for name in ASKED} | {"fingerprint": source.fingerprint, "task": task}
-    held_out = validation_input(validation, options, found)
-    asked["validation"] = None if held_out is None else held_out.fingerprint
-    earlier = _kept(out, asked) if out is not None else None
-    if earlier is not None:
-        return earlier
-    data: Any = task_named(task).open_data(TaskInputs(source, held_out, found, options, None, None, progress))
-    text = Text(data.n_tokens, len(data.validation), data.tokenizer.vocab_size)
-    length = options.data.length or (SHORT if wanted < LONG_TIME else LONG)
-    progress.phase("timing")
-    shared: dict[str, Any] = {"length": length, "scaling": scaling, "batch_tokens": options.optimisation.batch_tokens}
+        Runs go from the smallest compute to the largest, until ``end`` of ``time.monotonic``.  One is skipped if it
+        fails, or if the time is too short for it and the run that the fit leaves out.  Raises RunFailed if the last
+        run fails, and Interrupted after Ctrl-C, when all is saved.
+        """
+        out = self.out or Path()
+        *cells, last = grid.cells
+        known = TRUSTED * grid.seconds
+        taken, expected, number = 0.0, 0.0, 0
+        failed: dict[str, str] = {}
+        before = {cell.name: _finished(out / RUNS / cell.name) for cell in grid.cells}
+        made = {name: facts for name, facts in before.items() if facts is not None}
+        missing = len(grid.cells) - len(made)
+        for cell in (*cells, last, *cells):  # again those for which there was no time, if some is left at the end
+            if cell.name in made or cell.name in failed:
+                continue
+            pace = max(0.5, (taken + known) / (expected + known))
+            reserved = 0.0 if last.name in made else RESERVE * pace * last.seconds
+            began = time.monotonic()
+            if cell is not last and began + pace * cell.seconds + reserved > end:
+                continue
+            number += 1
+            self.progress.say(
+                f"run {number} of {missing}: {quantities.count(cell.parameters)} parameters on "
+                f"{quantities.count(cell.tokens)} tokens, about {duration(pace * cell.seconds)}"
+            )
+            try:
+                facts = self._train(cell, grid)
+            except RunFailed as error:
+                if cell is last:
+                    raise
+                failed[cell.name] = f"{cell.name} failed and is left out: {error}"
+                continue
+            seconds = time.monotonic() - began
+            taken, expected, made[cell.name] = taken + seconds, expected + cell.seconds, facts
+            loss = quantities.metric(facts["metrics"]["val_loss"])
+            self.progress.say(f"  val_loss {loss} in {duration(seconds)}")
+        skipped = "was skipped: the time was too short for it; run the same command again to train it"
+        notes = [failed.get(cell.name, f"{cell.name} {skipped}") for cell in cells if cell.name not in made]
+        for note in notes:
+            self.progress.warn(note)
+        there = [cell for cell in grid.cells if cell.name in made]
+        runs = [run_of(cell, made[cell.name], out / RUNS / cell.name) for cell in there]
+        write_points(out / RESULTS, runs)
+        return runs, notes
 
-    def grid_of(kind: Kind) -> Grid:
-        timed = [shape for shape in shapes(text.vocab_size, length, kind, scaling) if shape.heads in TIMED]
-        precision = options.runtime.precision or faster_steps(timed[2], text.vocab_size, length, scaling)
-        speed = measured_speed(timed, text.vocab_size, length, precision, scaling)
-        left = wanted - (time.monotonic() - started) - ENDING
-        return plan_grid(text, left, speed, kind=kind, precision=precision, before=wanted - left, **shared)
-
-    for kind in KINDS:
-        try:
-            grid = grid_of(kind)
-        except InputError as error:
-            if kind is KINDS[0]:
-                raise _refused(error, partial(grid_of, kind)) from None
-            break  # too little time for that kind: it remains with the one before
-        if grid.cells[-1].width <= kind.widest:
-            break
-    if out is not None:
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-            write_json(out / PLAN, {"asked": asked, "text": vars(text), "grid": grid.plain()})
-        except OSError as error:
-            raise InputError(f"{out}: results cannot be written there ({error.strerror or error}).") from None
-    return grid
+    def _train(self, cell: Cell, grid: Grid) -> dict[str, Any]:
+        """The facts of a run of the grid."""
+        place = (self.out or Path()) / RUNS / cell.name
+        options, within = options_of(cell, grid, self.options), Within(self.progress, cell.name)
+        return run_training(self.inputs, options, out=place, validation=self.validation, progress=within).facts
 
 
 def _refused(error: InputError, planned: Callable[[], Grid]) -> InputError:
@@ -176,52 +200,74 @@ def _refused(error: InputError, planned: Callable[[], Grid]) -> InputError:
 
 def _kept(out: Path, asked: dict[str, Any]) -> Grid | None:
     """The grid of an earlier command.  Raises InputError where it is one on other data or with other options."""
-    try:
-        kept = json.loads((out / PLAN).read_text(encoding="utf-8"))
-        before, grid = {"task": TASK, **kept["asked"]}, Grid.from_plain(kept["grid"])
-    except FileNotFoundError:
-        check_free(out)
+    if (found := kept(out / PLAN, "study")) is None:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    try:
+        before, grid = {"task": TASK, **found["asked"]}, Grid.from_plain(found["grid"])
+    except (KeyError, TypeError) as error:
         raise InputError(f"{out / PLAN}: cannot be read ({error}); name another directory with --out.") from None
-    others = [name for name, value in asked.items() if before.get(name) != value]
-    if others:
-        what = "text" if others[0] == "fingerprint" else others[0]
-        raise InputError(f"{out}: holds a study with another {what}; give the same to resume it, or use another --out.")
+    check_same(out, "study with another", before, asked)
     return grid
 
 
-def check_free(out: Path) -> None:
-    """Raise InputError where results would come to stand among other files, or over them."""
-    if out.is_dir() and any(out.iterdir()):
-        raise InputError(f"{out}: this directory holds other files and no study; name a new one with --out.")
+def _finished(place: Path) -> dict[str, Any] | None:
+    """What headway.json says of a run that is complete, or None."""
+    try:
+        facts = read_facts(place)
+    except InputError:
+        return None
+    return facts if facts and facts.get("finished") else None
 
 
-def check_for_points(out: Path, place: Path) -> None:
-    """Raise InputError where the fit of runs in ``place``, made already, would come to stand over anything else."""
-    if (out / PLAN).is_file() and out.resolve() != place.resolve():
-        raise InputError(f"{out}: holds a study of its own; name another directory with --out.")
-    if not any((out / name).is_file() for name in (PLAN, REPORT)):
-        check_free(out)
+def options_of(cell: Cell, grid: Grid, options: TrainOptions) -> TrainOptions:
+    """How a run of the grid is trained: its whole schedule over its own tokens, evaluated once, at the end.
 
+    The largest one, which is left out of the fit, is evaluated SNAPSHOTS times and its models are kept, to be probed.
 
-def run_study(
-    inputs: Sequence[str | Path],
-    grid: Grid,
-    options: TrainOptions,
-    *,
-    out: Path,
-    end: float,
-    validation: Sequence[str | Path] = (),
-    progress: Progress | None = None,
-) -> tuple[list[Run], list[str]]:
-    """Make the runs of the grid that are not made, and write the points; the runs, and notes on those left out."""
-    options = options.but(task=options.data.task or TASK, tokenizer=options.data.tokenizer or TOKENIZER)
-    runs, notes = run_queue(
-        inputs, grid, options, out=out / RUNS, end=end - ENDING, validation=validation, progress=progress
+    ``options`` give what the runs share: tokenizer, seed, threads, where to compute.
+    """
+    names = ("task", "tokenizer", "vocab", "encoding", "threads", "device", "seed")
+    shared = {name: options.value(name) for name in names}
+    return TrainOptions(
+        **shared,
+        steps=cell.steps,
+        d_model=cell.width,
+        layers=cell.layers,
+        heads=cell.heads,
+        length=grid.length,
+        batch_tokens=grid.batch_tokens,
+        learning_rate=cell.learning_rate,
+        optimizer="muon",
+        schedule="constant_then_decay",
+        warmup=0.05,
+        dropout=0.0,
+        weight_decay=0.0,
+        precision=grid.precision,
+        evaluations=SNAPSHOTS if cell.held_out else 1,
+        snapshots=cell.held_out,
     )
-    write_points(out / RESULTS, runs)
-    return runs, notes
+
+
+def run_of(cell: Cell, facts: dict[str, Any], place: Path) -> Run:
+    """A complete run as a point, N counted with embeddings, with the metrics at its end, of all held-out text.
+
+    ``facts`` have the best metrics; they stand in where the log has lost the last ones.
+    """
+    metrics = (read_log(place, "evaluation") or [facts["metrics"]])[-1]
+    more = {
+        "parameters": cell.parameters,
+        "parameters_without_embeddings": cell.blocks,
+        "bits_per_byte": metrics.get("bits_per_byte"),
+        "train_loss": facts.get("train_loss"),
+        "width": cell.width,
+        "layers": cell.layers,
+        "steps": cell.steps,
+        "learning_rate": cell.learning_rate,
+        "seconds": max(facts["seconds"], facts["training_seconds"]),
+    }
+    return Run(
+        float(cell.parameters), float(facts["tokens"]), float(metrics["val_loss"]), cell.name, cell.held_out, more
+    )
 
 
 def write_points(path: Path, runs: Sequence[Run]) -> None:
@@ -236,6 +282,14 @@ def write_points(path: Path, runs: Sequence[Run]) -> None:
         row = {"parameters": run.parameters, **run.more, **own, "held_out": str(run.held_out).lower()}
         rows.append([row.get(name, "") for name in header])
     write_whole(path, lambda new: new.write_text(as_csv(rows), encoding="utf-8", newline=""))
+
+
+def check_for_points(out: Path, place: Path) -> None:
+    """Raise InputError where the fit of runs in ``place``, made already, would come to stand over anything else."""
+    if (out / PLAN).is_file() and out.resolve() != place.resolve():
+        raise InputError(f"{out}: holds a study of its own; name another directory with --out.")
+    if not any((out / name).is_file() for name in (PLAN, REPORT)):
+        check_free(out, "study")
 
 
 def task_of(place: Path) -> str:

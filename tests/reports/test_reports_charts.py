@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.reports.axes import ceiling, interpolate, spread, thin, tick_labels, ticks
+from headway.reports.charts import ceiling, interpolate, spread, thin, tick_labels, ticks
 from headway.reports.record import read_record, series
 from headway.reports.wording import count, decimal, number, short_name
 

@@ -12,13 +12,14 @@ from headway.data.records.corpus import Corpus
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder
-from headway.science.longer import held_out_tokens, loss_by_length
-from headway.science.recall import (
+from headway.science.long_texts import (
     DIGITS,
     DISTANCES,
     FARTHEST,
     LETTERS,
     NEAREST,
+    held_out_tokens,
+    loss_by_length,
     recall_by_distance,
     recall_text,
 )
