@@ -11,6 +11,7 @@ from headway.errors import InputError
 from headway.science.scaling import fit as fitting
 from headway.science.scaling.analysis import analyse, fit_curve, lowest, planned
 from headway.science.scaling.fit import (
+    Draws,
     Frame,
     bootstrap,
     fit_law,
@@ -253,3 +254,12 @@ def test_runs_that_follow_no_law_are_named_so():
     assert "not all of them follow it" in found["notes"][0] and "the two ways to fit disagree" in found["notes"][1]
     rising = analyse(runs_of(n, d, 5 - LAW.loss(n, d)), "total", draws=20)
     assert rising["curves"] == {"N": None, "D": None, "C": None} and rising["optimal"][0]["parameters"] is None
+
+
+def test_laws_without_a_best_size_leave_the_intervals_of_the_others():
+    flat = [LAW.E, LAW.A, LAW.B, 0.0, 0.0]
+    drawn = Draws(np.array([[*LAW.plain().values()]] * 7 + [flat] * 3), np.zeros(10))
+    found = planned(LAW, drawn, 1e12)
+    assert all(np.isfinite(found[f"{name}_interval"]).all() for name in ("parameters", "tokens", "loss"))
+    drawn = Draws(np.array([[*LAW.plain().values()]] * 3 + [flat] * 7), np.zeros(10))
+    assert planned(LAW, drawn, 1e12)["parameters"] is None

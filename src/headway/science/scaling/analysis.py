@@ -193,7 +193,7 @@ def planned(law: Law, draws: Draws, flops: float, known: bool = True) -> dict[st
     many = Law(*draws.laws.T)
     every_n, every_d = optimal(many, flops)
     losses = many.loss(every_n, every_d)
-    fine = np.isfinite(losses)
+    fine = np.isfinite(every_n) & np.isfinite(losses)  # nan ** 0 is 1: a loss may be there where no size is
     if not known or fine.sum() < len(fine) / 2 or np.isnan(n):
         return {"compute": float(flops), "parameters": None, "tokens": None, "loss": None}
     return {
