@@ -241,7 +241,7 @@ def test_more_trials_go_on_and_other_searches_are_refused(rows: Path, tmp_path: 
         ({"seeds": 3}, r"--seeds is not for tune: tune first"),
         ({"shard": True}, r"--shard is not for tune"),
         ({"from_model": "runs/x", "steps": None, "frozen": True}, r"--frozen is not for tune"),
-        ({"bpe_dropout": 0.1}, r"--bpe-dropout is for translation"),
+        ({"bpe_dropout": 0.1}, r"--bpe-dropout is for text_to_text and translation"),
     ],
 )
 def test_what_makes_no_search_is_refused(more: dict[str, Any], said: str, rows: Path, tmp_path: Path):

@@ -101,7 +101,7 @@ class Answer(NamedTuple):
     """What a verb prints."""
 
     result: dict[str, Any]
-    """with the task first; how many seconds it took is added"""
+    """with the task; how many seconds the command took is added, unless it says how many"""
     lines: Sequence[str]
     """the same for a person"""
     problem: str = ""
@@ -129,8 +129,10 @@ def verb(cls: type[click.Command] = click.Command) -> Callable[[Callable[..., An
             finally:
                 progress.close()
             if answer is not None:
-                task, seconds = answer.result.pop("task"), time.monotonic() - main.STARTED
-                emit({"task": task, "seconds": seconds, **answer.result}, as_json, answer.lines)
+                first = {"task": answer.result["task"]}
+                if "seconds" not in answer.result:
+                    first["seconds"] = time.monotonic() - main.STARTED
+                emit({**first, **answer.result}, as_json, answer.lines)
                 if answer.problem:
                     raise click.ClickException(answer.problem)
 
