@@ -69,8 +69,7 @@ class SetData(NumberData):
         self.labels, self.new_head = continued_classes(given, list(self.counts), Gives.ROW, SPEC.problem)
 
     def facts_of(self, rows: Labelled) -> dict[str, Any]:
-        how = self.lists.how
-        return {"classes": self.counts, **({"lists": how} if isinstance(how, str) else {})}
+        return {"classes": self.counts, **({"lists": self.recorded} if isinstance(self.recorded, str) else {})}
 
     def measure_baselines(self) -> None:
         train, wanted = self.parts.train, self.targets.astype(np.int64)
@@ -118,10 +117,9 @@ class LabelSetReader(LabelReader):
     def named(self, answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
         found = []
         for answer in answers:
-            scores, known = answer["scores"], {key: answer[key] for key in answer.keys() & {"known"}}
-            bounds = zip(self.labels, self.thresholds, strict=True)
+            bounds, scores = zip(self.labels, self.thresholds, strict=True), answer["scores"]
             chosen = [label for label, least in bounds if scores.get(label, -1.0) >= least]
-            found.append({"labels": chosen, "scores": scores, **known})
+            found.append({"labels": chosen, **{key: answer[key] for key in ("scores", "known") if key in answer}})
         return found
 
     def likely(self, logits: Tensor, mask: Tensor | None) -> Tensor:
@@ -146,7 +144,7 @@ class MultiLabel(TextTask):
         return LabelSets(pipe.labels, pipe.thresholds)
 
     def lists(self, written: Sequence[str], found: Detected, known: Any) -> Lists:
-        """How the labels of a file are written, as in the run's own where it does not have columns for them."""
+        """How the labels of a file are written: as in the run's own, unless columns are named."""
         return Lists.of(written, found.label_columns, getattr(known, "recorded", None))
 
     def meant(self, written: Sequence[str], found: Detected, known: Any = None) -> np.ndarray:
