@@ -27,8 +27,8 @@ def test_every_option_of_every_verb(verb: str):
 
 
 def test_the_command_names_the_option_and_both_values(in_process, rows, classifier_run):
-    status, out, err = in_process("train", rows, "--text-column", "Subject", "--text-col=Body", "--plan")
-    assert status == 2 and not out and "--text-column is given twice, as 'Subject' and 'Body'" in err
+    status, out, err = in_process("train", rows, "--second-column", "Subject", "--second-column=Body", "--plan")
+    assert status == 2 and not out and "--second-column is given twice, as 'Subject' and 'Body'" in err
     for verb in ("predict", "classify"):  # the first loads the run to know its options
         status, _, err = in_process(verb, classifier_run, "the cat", "--to", "a.csv", "--to", "b.csv")
         assert status == 2 and "--to is given twice, as 'a.csv' and 'b.csv'" in err

@@ -57,7 +57,8 @@ class Plugin:
                 lacks = f"it was written for another version of Headway, and this one has no {error.name}; {PORTING}"
                 raise self.unusable(lacks) from error
             lines = str(error).strip().splitlines()
-            why = f"{type(error).__name__}: {lines[0] if lines else ''}{f'; {PORTING}' * isinstance(error, TypeError)}"
+            other = isinstance(error, TypeError) and "abstract" not in str(error)
+            why = f"{type(error).__name__}: {lines[0] if lines else ''}{f'; {PORTING}' * other}"
             raise self.unusable(f"importing it fails: {why}") from error
         if is_former:
             raise self.unusable(f"its {FORMER[constant]}.py is {file}.py now; {PORTING}")

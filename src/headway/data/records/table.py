@@ -99,9 +99,10 @@ class Table:
         return several if names not in self.columns and all(several) else (names,)
 
     def joined(self, names: str | None) -> "Table":
-        """The table with a further column, called as ``names``, where they are several by commas.
+        """The table with a column called as ``names`` in place of these, where they are several by commas.
 
-        It holds what is filled of them in each row, one below the other.  Raises InputError for one that there is not.
+        It holds what is filled of them in each row, one below the other.  The rows still have them.  Raises InputError
+        for one that there is not.
         """
         parts = self.named(names or "")
         if names is None or len(parts) < 2:
@@ -115,7 +116,8 @@ class Table:
                 joined = ["\n".join(cell for cell in row if cell.strip()) for row in rows]
                 yield Chunk({**chunk.columns, names: joined}, chunk.numbers)
 
-        return replace(self, columns=[*self.columns, names], chunks=chunks, facts=None)
+        others = [column for column in self.columns if column not in parts]
+        return replace(self, columns=[*others, names], chunks=chunks, facts=None)
 
     def texts(self, name: str, index: np.ndarray) -> Iterator[str]:
         """The values of a column in some rows, by their numbers in ascending order."""

@@ -119,7 +119,8 @@ class LabelSetReader(LabelReader):
         for answer in answers:
             bounds, scores = zip(self.labels, self.thresholds, strict=True), answer["scores"]
             chosen = [label for label, least in bounds if scores.get(label, -1.0) >= least]
-            found.append({"labels": chosen, **{key: answer[key] for key in ("scores", "known") if key in answer}})
+            known: dict[str, Any] = {key: answer[key] for key in ("scores", "known") if key in answer}
+            found.append({"labels": chosen, **known})
         return found
 
     def likely(self, logits: Tensor, mask: Tensor | None) -> Tensor:

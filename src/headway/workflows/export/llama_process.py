@@ -1,19 +1,21 @@
 """Compare a GGUF file with its original through llama.cpp, which runs in a process of its own.
 
 An error in llama.cpp ends the process that it is in.  That process is this file, run as a script: it is told what to
-open and asked for a function with its arguments, and answers.
+open and asked for a function with its arguments, a line of JSON each, and answers with one.  Numbers follow the line
+that has their "shape", as float32.
 
 Letters: B rows, T length, D width.
 """
 
+import json
+import math
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +26,8 @@ import torch
 from torch import Tensor
 
 from headway.generation.decode import Steps
+from headway.generation.sampling import Sampling
+from headway.models.config import TransformerConfig
 from headway.models.heads import Gives
 from headway.runtime.engines.engine import LOGITS, OF_TEXT, Engine, Inputs, Lacks, Writing
 from headway.runtime.engines.llama_cpp import LlamaEngine
@@ -87,7 +91,7 @@ def compare_with_llama(
     bound = None if precision != "float32" else BOUND if architecture.exact else TABLE_BOUND
     known_texts, threads = {} if causal else comparison.texts, torch.get_num_threads()
     try:
-        with _process(file, precision, context, threads, subject.model.config, causal) as ask:
+        with _process(str(file), precision, context, threads, asdict(subject.model.config), causal) as ask:
             theirs = [ask("tokenized", texts, special) for special in (False, True)]
             found = comparison.of(_Process(subject.model, precision, ask, known_texts), bound)
     except (_Ended, ValueError) as error:
@@ -115,10 +119,16 @@ def _process(*settings: Any) -> Iterator[Callable[..., Any]]:
 
         def ask(function: str, *arguments: Any) -> Any:
             try:
-                pickle.dump((settings, function, arguments), given)
+                given.write(json.dumps([settings, function, arguments]).encode() + b"\n")
                 given.flush()
-                return pickle.load(answers)
-            except (EOFError, OSError, pickle.UnpicklingError):
+                found = json.loads(answers.readline() or b"null")
+                if isinstance(found, dict):
+                    numbers = answers.read(4 * math.prod(found["shape"]))
+                    return torch.frombuffer(bytearray(numbers), dtype=torch.float32).reshape(found["shape"])
+                if found is not None:
+                    return found
+                raise EOFError
+            except (EOFError, OSError):
                 with suppress(OSError):
                     given.close()
                 code = process.wait()
@@ -142,7 +152,8 @@ class _Process(Engine):
     def outputs(self, inputs: Inputs) -> dict[str, Tensor]:
         """The logits of a decoder, or the vectors of texts: (B, D)."""
         if not self._texts:
-            return {self.result: self._ask("logits", inputs)}
+            mask = None if inputs.mask is None else inputs.mask.tolist()
+            return {self.result: self._ask("logits", inputs.ids.tolist(), mask)}
         texts = [self._texts.get(tuple(row)) for row in inputs.rows]
         if None in texts:
             raise Lacks("make vectors of ids")
@@ -150,35 +161,38 @@ class _Process(Engine):
 
     def write(self, prompts: Sequence[Sequence[int]], how: Writing) -> Steps:
         """New tokens by row."""
-        yield from self._ask("written", prompts, how)
+        told = {**asdict(how), "ends": list(how.ends), "forbidden": list(how.forbidden)}
+        yield from map(dict, self._ask("written", list(map(list, prompts)), told))
 
 
 class _Reader:
     """What answers in the other process."""
 
-    def __init__(self, file: Path, precision: str, context: int, threads: int, config: Any, causal: bool):
+    def __init__(self, file: str, precision: str, context: int, threads: int, config: dict[str, Any], causal: bool):
         import llama_cpp
 
         torch.set_num_threads(threads)
         self._library: Any = llama_cpp
         self._opened: Any
         if causal:
-            model = SimpleNamespace(config=config, head=SimpleNamespace(gives=Gives.VOCABULARY))
-            self._opened = LlamaEngine(precision, file, model)
+            known = TransformerConfig.from_dict(config)
+            model = SimpleNamespace(config=known, head=SimpleNamespace(gives=Gives.VOCABULARY))
+            self._opened = LlamaEngine(precision, Path(file), model)
             opened = self._opened.opened
         else:
             self._opened = llama_cpp.Llama(
-                str(file), n_ctx=context, n_threads=threads, n_threads_batch=threads, embedding=True,
+                file, n_ctx=context, n_threads=threads, n_threads_batch=threads, embedding=True,
                 type_k=llama_cpp.GGML_TYPE_F32, type_v=llama_cpp.GGML_TYPE_F32, verbose=False,
             )  # fmt: skip
             opened = self._opened.model
         self._vocabulary = llama_cpp.llama_model_get_vocab(opened)
 
-    def logits(self, inputs: Inputs) -> Tensor:
-        return self._opened.outputs(inputs)[LOGITS]
+    def logits(self, ids: list[list[int]], mask: list[list[bool]] | None) -> Tensor:
+        return self._opened.outputs(Inputs(torch.tensor(ids), None if mask is None else torch.tensor(mask)))[LOGITS]
 
-    def written(self, prompts: Sequence[Sequence[int]], how: Writing) -> list[dict[int, int]]:
-        return list(self._opened.write(prompts, how))
+    def written(self, prompts: list[list[int]], how: dict[str, Any]) -> list[list[tuple[int, int]]]:
+        told = Writing(**{**how, "sampling": Sampling(**how["sampling"])})
+        return [list(step.items()) for step in self._opened.write(prompts, told)]
 
     def vectors(self, texts: list[str], normalise: bool) -> Tensor:
         return torch.tensor([self._opened.embed(text, normalize=normalise) for text in texts])
@@ -201,13 +215,16 @@ def _answer() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what llama.cpp prints is no answer
     reader: _Reader | None = None
-    while True:
-        try:
-            settings, function, arguments = pickle.load(sys.stdin.buffer)
-        except EOFError:
-            return
+    for line in sys.stdin.buffer:
+        settings, function, arguments = json.loads(line)
         reader = reader or _Reader(*settings)
-        pickle.dump(getattr(reader, function)(*arguments), answers)
+        found = getattr(reader, function)(*arguments)
+        said, numbers = (
+            (found, b"")
+            if not isinstance(found, Tensor)
+            else ({"shape": list(found.shape)}, found.detach().float().contiguous().numpy().tobytes())
+        )
+        answers.write(json.dumps(said).encode() + b"\n" + numbers)
         answers.flush()
 
 
