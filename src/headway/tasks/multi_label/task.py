@@ -119,8 +119,7 @@ class LabelSetReader(LabelReader):
         for answer in answers:
             bounds, scores = zip(self.labels, self.thresholds, strict=True), answer["scores"]
             chosen = [label for label, least in bounds if scores.get(label, -1.0) >= least]
-            known: dict[str, Any] = {key: answer[key] for key in ("scores", "known") if key in answer}
-            found.append({"labels": chosen, **known})
+            found.append({"labels": chosen, "scores": scores} | {key: answer[key] for key in answer.keys() & {"known"}})
         return found
 
     def likely(self, logits: Tensor, mask: Tensor | None) -> Tensor:
