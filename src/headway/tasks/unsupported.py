@@ -35,7 +35,7 @@ class Unsupported:
     """One kind of data for which there is no task."""
 
     find: Callable[[DataFacts], Sequence[object] | None]
-    """a column and what else ``evidence`` names; None where data are of another kind"""
+    """a column and the other values that ``evidence`` names; None where data are of another kind"""
     evidence: str
     """what shows it, with what was found for {0}, {1} and so on"""
     what: str

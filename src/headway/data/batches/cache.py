@@ -93,7 +93,7 @@ def tokenised(
 def opened(
     tokens_path: Path, facts_path: Path, facts: dict[str, Any], dtype: np.dtype
 ) -> tuple[TokenFile, dict[str, Any]] | None:
-    """A file of tokens that was written earlier, and what else is recorded of it.
+    """A file of tokens that was written earlier, and what is recorded beside it.
 
     None when there is none, and, with a warning, when it is of something else or has changed.
     """

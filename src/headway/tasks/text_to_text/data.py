@@ -2,18 +2,17 @@
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
-import numpy as np
 from torch import nn
 
 from headway.data.batches.batch_source import BatchSource, RowBatches
-from headway.data.batches.batching import IGNORED, TargetKind
-from headway.data.batches.encoded import Rows, row_lengths, unnamed_rows
+from headway.data.batches.batching import TargetKind
+from headway.data.batches.encoded import unnamed_rows
 from headway.data.batches.examples import Examples
 from headway.data.open.detected import Detected
 from headway.data.records.sample import drawn, few
@@ -29,7 +28,6 @@ from headway.tasks.baselines import unigram_baselines
 from headway.tasks.data_facts import DataFacts
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.inputs import told_once, usual_longest
-from headway.tasks.losses import LanguageModeling, bytes_per_token, unknown_in
 from headway.tasks.registry import recogniser, spec
 from headway.tasks.rows import EncodedPairs, encoded_pairs, sides_of
 from headway.tasks.rows_data import RowsData
@@ -45,6 +43,7 @@ from headway.tasks.text_to_text.bleu import (
 )
 from headway.tasks.text_to_text.objective import Translation
 from headway.tasks.text_to_text.pipeline import Translator
+from headway.tasks.text_to_text.prefix import joined, prefix_task
 from headway.text.bpe_dropout import BPEDropout
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base, prepared_base
@@ -384,39 +383,3 @@ def _trained_pairs(given: EvaluationInputs) -> TextPairs | None:
         return None
     known = read_text_pairs(trained, data["text_column"], data["second_column"])
     return given.learnt(known, MOST_HELD_OUT)
-
-
-@dataclass(frozen=True, eq=False)
-class Joined(Rows):
-    """Each source with its target, less the last id, as input; or what is to be predicted after each of these ids."""
-
-    sources: Sequence[Sequence[int]]
-    targets: Sequence[Sequence[int]]
-    wanted: bool
-    """whether these are the predictions; what is to be predicted of the source is ``IGNORED``"""
-
-    def __len__(self) -> int:
-        return len(self.sources)
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """The ids of each row, int64 (N,)."""
-        return row_lengths(self.sources) + row_lengths(self.targets) - 1
-
-    def row(self, at: int) -> list[int]:
-        """One row."""
-        source, target = self.sources[at], self.targets[at]
-        return [*[IGNORED] * (len(source) - 1), *target] if self.wanted else [*source, *target[:-1]]
-
-
-def joined(pairs: EncodedPairs) -> Examples:
-    """Inputs and targets of the same length for each pair."""
-    inputs, targets = (Joined(pairs.first, pairs.second, wanted) for wanted in (False, True))
-    return Examples(inputs, targets, TargetKind.TOKEN)
-
-
-def prefix_task(targets: Sequence[list[int]], tokenizer: Tokenizer, label_smoothing: float = 0.0) -> Objective:
-    """The task whose bits per byte are those of these targets."""
-    n_bytes = sum(len(tokenizer.decode(target).encode("utf-8", "surrogatepass")) for target in targets)
-    n_tokens = int(row_lengths(targets).sum())
-    return LanguageModeling(bytes_per_token(n_bytes, n_tokens, unknown_in(targets, tokenizer)), label_smoothing)
