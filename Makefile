@@ -4,6 +4,7 @@ BIN := .venv/bin
 DATA ?= ../shared/data
 FUZZ_SECONDS ?= 3600
 TESTERS ?= 2
+PART ?= 0/1
 SOAK_SECONDS ?= 1800
 
 .PHONY: demo test thorough lint bench inference doors exports faults memory soak fuzz clean
@@ -21,8 +22,8 @@ demo: .venv/installed  ## train small models on text that Python carries
 test: .venv/installed lint  ## every part, in TESTERS processes
 	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile -m "not thorough"
 
-thorough: .venv/installed  ## every fault, device and family in turn
-	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile -m thorough
+thorough: .venv/installed  ## every fault, device and family in turn; PART=1/3 for the second third of these tests
+	THOROUGH_PART=$(PART) $(BIN)/python -m pytest -n $(TESTERS) --dist loadfile -m thorough
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -1,10 +1,11 @@
 """The most memory that a task takes on large tables: training, measuring, and answering for every row.
 
     python benchmarks/table_memory.py TASK FOLDER [MEGABYTES ...] [--characters 200] [--only train evaluate]
+                                      [--first 100000]
 
-TASK is classification, embedding, translation or token_classification.  Tables are made in FOLDER from seeds: rows of
-200 characters, of pairs half on each side, of tagged words in CoNLL; the words are invented, and as frequent as
-1 / rank.  The base has two layers, 64 wide.  The
+TASK is one of ``TASKS``.  Tables are made in FOLDER from seeds: rows of 200 characters, of pairs half on each side, of
+tagged words in CoNLL; the words are invented, and as frequent as 1 / rank.  With --first the model is measured, and
+answers, on so many rows of each table.  The base has two layers, 64 wide.  The
 peak is the greatest resident size of the process (VmHWM); ``bytes_a_row`` is its growth for each row more.
 """
 
@@ -13,6 +14,7 @@ import random
 import subprocess
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,22 @@ TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "embedding": ("embed", (*SMALL, "--tokenizer", "wordpiece", "--task", "embedding")),
     "translation": ("translate", (*SMALL, "--vocab", "4000", "--task", "translation")),
     "token_classification": ("tag", (*SMALL, "--tokenizer", "wordpiece", "--task", "token_classification")),
+    **{
+        task: ("predict", (*SMALL, "--tokenizer", "wordpiece", *named, "--task", task))
+        for task, named in {
+            **{"regression": (), "ratings": (), "multi_label": ()},
+            "multi_column": ("--label-column", "label", "--label-column", "number"),
+        }.items()
+    },
 }
 """The verb that answers, and the options that make the base."""
+CELLS = {
+    "regression": lambda draw: f"{draw.uniform(1, 900):.2f}",
+    "ratings": lambda draw: str(draw.randint(1, 5)),
+    "multi_label": lambda draw: ";".join(draw.sample(("late", "lost", "rude", "wrong"), draw.randint(1, 3))),
+    "multi_column": lambda draw: f"class{draw.randrange(5)},{draw.uniform(1, 900):.2f}",
+}
+"""What a row has to learn, where it is not one of five classes."""
 CHILD = """
 import sys
 from pathlib import Path
@@ -49,7 +65,8 @@ def table(path: Path, task: str, size: int, characters: int) -> int:
     tagged, paired, half = task == "token_classification", task in ("embedding", "translation"), characters // 2
     with path.open("w", encoding="utf-8") as file:
         if not tagged:
-            written += file.write("source,target\n" if paired else "text,label\n")
+            several = ",number" * (task == "multi_column")
+            written += file.write("source,target\n" if paired else f"text,label{several}\n")
         while written < size:
             text = " ".join(draw.choices(words, weights, k=3_000))
             for at in range(0, len(text) - characters, characters):
@@ -59,7 +76,8 @@ def table(path: Path, task: str, size: int, characters: int) -> int:
                     lines = (f"{word} {tag}\n" for word, tag in zip(row.split(), tags, strict=True))
                     written, rows = written + file.write("".join(lines) + "\n"), rows + 1
                     continue
-                cells = (row[:half], row[half:]) if paired else (row, f"class{draw.randrange(5)}")
+                label = CELLS.get(task, lambda draw: f"class{draw.randrange(5)}")(draw)
+                cells = (row[:half], row[half:]) if paired else (row, label)
                 written += file.write(",".join(cells) + "\n")
                 rows += 1
     return rows
@@ -83,6 +101,7 @@ def main() -> None:
     parser.add_argument("sizes", type=int, nargs="*", default=SIZES, metavar="MEGABYTES")
     parser.add_argument("--characters", type=int, default=200)
     parser.add_argument("--only", nargs="+", metavar="VERB")
+    parser.add_argument("--first", type=int, metavar="ROWS")
     given = parser.parse_args()
     verb, model = TASKS[given.task]
     folder = given.folder / given.task
@@ -97,11 +116,18 @@ def main() -> None:
         path = folder / f"{size}mb{ending}"
         rows = table(path, given.task, size * 1_000_000, given.characters)
         run, answers = path.with_suffix(""), folder / f"{size}mb-answers.csv"
-        bounds = ("--steps", "50", "--evaluations", "1", "--task", given.task)
+        named = model[model.index("--label-column") :] if "--label-column" in model else ("--task", given.task)
+        bounds = ("--steps", "50", "--evaluations", "1", *named)
+        asked, measured = path, list[Path]()
+        if given.first:
+            asked = folder / f"{size}mb-first{ending}"
+            with path.open(encoding="utf-8") as lines:
+                asked.write_text("".join(islice(lines, given.first + 1)), encoding="utf-8")
+            measured = [asked]
         verbs: dict[str, tuple[str | Path, ...]] = {
             "train": ("train", path, "--from", base, *bounds, "--out", run, "--quiet"),
-            "evaluate": ("evaluate", run),
-            verb: (verb, run, path, "--to", answers, "--quiet"),
+            "evaluate": ("evaluate", run, *measured),
+            verb: (verb, run, asked, "--to", answers, "--quiet"),
         }
         for name in given.only or verbs:
             found = {"verb": name, "bytes": path.stat().st_size, "rows": rows, **peak_of(*verbs[name])}

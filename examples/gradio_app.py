@@ -36,13 +36,19 @@ def stream(prompt):
         yield prompt
 
 
+def number(text):
+    """The number of a text, which a pipeline may give beside others."""
+    answer = pipe(text)
+    return answer["value"] if isinstance(answer, dict) else answer
+
+
 WAYS = {
     "labels": (lambda read: pipe(read)["scores"], gr.Label(label="Labels", num_top_classes=5)),
     "text": (stream if spec.writes == "continuations" else pipe, gr.Textbox(label="Answer", lines=5)),
     "spans": (lambda text: list(spans(text)), gr.HighlightedText(label="Spans")),
     "fill": (pipe, gr.JSON(label="What fits each [MASK]")),
     "vectors": (lambda text: pipe(text).tolist(), gr.JSON(label="Vector")),
-    "number": (pipe, gr.Number(label="Number")),
+    "number": (number, gr.Number(label="Number")),
 }
 answer, output = WAYS.get(spec.verb) or WAYS.get(spec.answers) or (pipe, gr.JSON(label="Answer"))
 reads = gr.Image(type="filepath", label="Picture") if spec.reads == "picture" else gr.Textbox(label="Text", lines=3)

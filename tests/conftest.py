@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -19,18 +20,35 @@ os.environ.setdefault("MKL_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 THOROUGH = (
-    *("faults", "doors", "runtime/test_runtime_device.py", "parity/test_config_fields.py"),
-    *("hostile/test_hostile_fuzz.py", "hostile/test_hostile_runs.py"),
-    *("science/test_science_compare.py", "science/test_science_verify.py"),
+    *("faults", "doors", "test_imports.py", "text/test_text_hostile_files.py", "tools/test_tools_move.py"),
+    *("cli/test_several_texts.py", "cli/test_scale.py", "hub/test_hub_adapters.py", "runtime/test_runtime_device.py"),
     *(
-        f"training/test_training_{part}.py"
-        for part in ("determinism", "device", "disk", "family_classifier", "health_runs", "table_memory")
+        "models/test_models_no_waiting.py",
+        "nn/kernels/test_nn_kernels_export.py",
+        "runtime/test_runtime_step_graphs.py",
     ),
+    *(f"hostile/test_hostile_{part}.py" for part in ("corpus", "fuzz", "options", "patterns", "runs", "tables")),
+    *("hostile/test_hostile_tokenizers.py", "hub/test_hub_download.py", "io/test_io_fork_safety.py"),
+    *(f"parity/test_{part}.py" for part in ("config_fields", "foreign_models", "lost_characters")),
+    *(f"science/test_science_{part}.py" for part in ("compare", "tune", "verify")),
+    *(f"workflows/export/test_export_onnx{part}.py" for part in ("", "_attention", "_examples")),
+    *(f"workflows/export/test_export_{part}.py" for part in ("peft", "snippets")),
+    *(f"workflows/test_{part}.py" for part in ("workflows_engines", "workflows_known_texts", "workflows_padding")),
+    *("workflows/test_measured_is_answered.py", "tasks/test_sketches.py"),
+    *("runtime/engines/test_engines_answers.py", "runtime/engines/test_engines_choice.py"),
+    *(f"serving/test_serving_{part}.py" for part in ("crowds", "limits", "schema", "sizes", "soak")),
+    *(f"serving/test_playground_{part}.py" for part in ("browser", "plugins", "watch")),
+    *("serving/test_connections.py", "serving/test_container.py", "serving/test_watch.py"),
+    *(f"training/test_training_{part}.py" for part in ("decoder_classifier", "determinism", "device", "disk")),
+    *(f"training/test_training_{part}.py" for part in ("family_classifier", "health_runs", "rows", "shares")),
+    *(f"training/test_training_{part}.py" for part in ("place", "probe", "suggestions", "table_memory", "time")),
 )
-"""Tests of every fault, device and family in turn, which take minutes: ``make thorough`` runs them, and so does CI."""
+"""Tests of every fault, device, family and engine in turn, which take minutes: ``make thorough`` runs them."""
+PART, PARTS = (int(number) for number in os.environ.get("THOROUGH_PART", "0/1").split("/"))
+"""Which of how many equal parts of these tests is run; CI runs one of three."""
 TINY = {
     **{"d_model": 16, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 20},
-    **{"threads": 1, "precision": "float32"},
+    **{"threads": 1, "precision": "float32", "evaluations": 2},
 }
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran", "past", "red", "doors", "and", "sang"]
 GOOD, BAD = ["great", "good", "lovely", "fine"], ["bad", "awful", "poor", "sad"]
@@ -38,17 +56,28 @@ GOOD, BAD = ["great", "good", "lovely", "fine"], ["bad", "awful", "poor", "sad"]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the thorough tests."""
+    """Mark the thorough tests, and leave out those of other parts."""
     for item in items:
         place = item.path.relative_to(Path(__file__).parent).as_posix()
         if place in THOROUGH or place.split("/")[0] in THOROUGH:
             item.add_marker("thorough")
+    items[:] = [
+        item for item in items if not item.get_closest_marker("thorough") or crc32(item.nodeid.encode()) % PARTS == PART
+    ]
 
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """No test writes to the user's home."""
     os.environ["HEADWAY_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_folds() -> None:
+    """Small tables are cross-validated with two folds, once: 50 fits take most of the time of a tiny training."""
+    from headway.tasks import fitting
+
+    fitting.FOLDS, fitting.REPEATS = 2, 1
 
 
 @pytest.fixture

@@ -146,11 +146,24 @@ def test_the_options_of_train_are_known_by_name_and_type():
     assert get_args(headway.train.__annotations__["options"]) == (TrainKeywords,)
 
 
+TYPED = """
+from headway.tasks.answers import Label, Labels, Span
+
+one: Label = headway.load("run", task="classification")("a")
+some: list[Labels] = headway.load("run", task="multi_label")(["a"])
+score: float = headway.load("run", task="token_classification")("a")[0]["score"]
+spans: list[list[Span]] = headway.load("run", task="token_classification")([["a", "b"]])
+wrong: str = one["scores"]  # type: ignore[assignment]
+nothing = one["answer"]  # type: ignore[typeddict-item]
+"""
+
+
+@pytest.mark.thorough
 def test_the_python_of_the_readme_is_typed(tmp_path: Path):
     """All blocks as one program, by mypy in strict mode; the package itself is checked by its own settings."""
     root = Path(__file__).parent.parent
     blocks = re.findall(r"^```python\n(.*?)^```$", (root / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-    (tmp_path / "readme.py").write_text("\n".join(blocks))
+    (tmp_path / "readme.py").write_text("\n".join([*blocks, TYPED]))
     words = ["--strict", "--follow-imports=silent", "--ignore-missing-imports", f"--cache-dir={root / '.mypy_cache'}"]
     command = [sys.executable, "-m", "mypy", "--config-file=", *words, str(tmp_path / "readme.py")]
     found = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "MYPYPATH": str(root / "src")})
@@ -194,6 +207,7 @@ def test_saving_where_nothing_can_be_written(lm_run: Path, tmp_path: Path, name:
         headway.save_model(headway.load_model(lm_run), tmp_path / name)
 
 
+@pytest.mark.thorough
 def test_nothing_opens_a_socket(corpus: Path, rows: Path, tmp_path: Path, tiny: dict):
     code = SEALED + "\n".join(
         [

@@ -75,6 +75,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("page", [page for page in PAGES if list(blocks(page, "python"))], ids=named)
 def test_python_blocks_run_in_order(page, tmp_path_factory, forker):
     """In a process and an empty folder of their own: every file that a page reads is made by the page."""
@@ -86,6 +87,7 @@ def test_python_blocks_run_in_order(page, tmp_path_factory, forker):
     assert done.returncode == 0, f"{page.name} does not run:\n{done.stderr}"
 
 
+@pytest.mark.thorough
 def test_the_commands_of_the_readme_run(folder):
     marked = [code for _, code, run in blocks(ROOT / "README.md", "sh") if run]
     assert marked
@@ -215,6 +217,7 @@ def test_pictures_are_small_and_shown(picture):
 EXAMPLE_INPUTS = {
     "train_and_generate": ["notes.txt", "--steps", "12"],
     "classify": ["reviews.csv", "--steps", "12"],
+    "several_columns": ["--steps", "3"],
     "look_at_attention": ["--steps", "20"],
     "induction_heads": ["--steps", "3"],
     "toy_translation": ["copy", "--pairs", "300", "--time", "5s"],

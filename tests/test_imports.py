@@ -36,6 +36,7 @@ EXTRAS = {
     ),
     *("sentencepiece", "optuna", "ctranslate2", "onnx", "onnxruntime", "sacrebleu", "tensorboard", "transformers"),
     *("sqlalchemy", "sentence_transformers", "gguf", "llama_cpp", "onnxscript", "openvino", "google"),
+    *("python_calamine", "xlsxwriter"),
 }
 HEAVY = {"torch", "sklearn", "scipy"}
 MODULES = sorted(ROOT.rglob("*.py"))

@@ -71,6 +71,8 @@ UNSTEADY = re.compile("second|time|date|version|bytes|memory|commit|machine|spee
 DURATION = re.compile(
     r"\d[\d,.]*( ?(ms|s|min|h|seconds|MB|GB|GFLOP/s)\b| (tokens|texts|rows|characters)(/s| a second))"
 )
+LONG = [f"--ignore=tests/hostile/test_hostile_{name}.py" for name in ("fuzz", "runs")]
+"""Tests of hostile files that take too long to be run twice."""
 ASKED = (("evaluate", "run"), ("show", "run"), ("verify", "run"))
 
 
@@ -217,7 +219,7 @@ def messages(tree: Path, place: Path) -> list[str]:
     path = os.pathsep.join([str(tree / "src"), str(Path(__file__).parent)])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "record_messages", "-n", "2", "--dist", "loadfile"]
     subprocess.run(
-        [*command, "-m", "not thorough", "tests/cli", "tests/hostile"],
+        [*command, *LONG, "tests/cli", "tests/hostile"],
         cwd=tree,
         env={**os.environ, "PYTHONPATH": path, "HEADWAY_MESSAGES": str(place), "OMP_NUM_THREADS": "1"},
     )

@@ -8,7 +8,8 @@ from headway.tasks.embedding.task import Embedder
 from headway.tasks.image_classification.task import ImageClassifier
 from headway.tasks.language_modeling.pipeline import Generator
 from headway.tasks.masked_lm.pipeline import MaskFiller
-from headway.tasks.multi_label.task import LabelSetReader
+from headway.tasks.multi_column.task import ColumnsReader
+from headway.tasks.readers import TextReader
 from headway.tasks.task import Pipeline
 from headway.tasks.text_to_text.pipeline import Translator
 from headway.tasks.token_classification.task import Tagger
@@ -33,7 +34,13 @@ def load(path: str | Path, task: Literal["masked_lm"], **how: Unpack[How]) -> Ma
 @overload
 def load(path: str | Path, task: Literal["embedding"], **how: Unpack[How]) -> Embedder: ...
 @overload
-def load(path: str | Path, task: Literal["multi_label"], **how: Unpack[How]) -> LabelSetReader: ...
+def load(path: str | Path, task: Literal["multi_label"], **how: Unpack[How]) -> TextReader: ...
+@overload
+def load(path: str | Path, task: Literal["regression"], **how: Unpack[How]) -> TextReader: ...
+@overload
+def load(path: str | Path, task: Literal["ratings"], **how: Unpack[How]) -> TextReader: ...
+@overload
+def load(path: str | Path, task: Literal["multi_column"], **how: Unpack[How]) -> ColumnsReader: ...
 @overload
 def load(path: str | Path, task: Literal["text_to_text"], **how: Unpack[How]) -> Translator: ...
 @overload

@@ -143,7 +143,7 @@ USE = [
     (["classify", "CLF", "ragged.csv"], ["ragged.csv"]),
     (["classify", "CLF", "two_texts.csv"], ["--text-column"]),
     (["classify", "CLF", "fine.csv", "--text-column", "txt"], ["'txt'", "text"]),
-    (["classify", "CLF", "great", "--to", "results.xml"], [".csv or .jsonl"]),
+    (["classify", "CLF", "great", "--to", "results.xml"], [".csv, .jsonl, .tsv"]),
     (["classify", "CLF", "great", "--to", "fine.csv/results.csv"], ["fine.csv/results.csv", "is a file, not a folder"]),
     (["classify", "LM", "great"], ["language_modeling"]),
     (["classify", "CLF"], ["TEXT"]),

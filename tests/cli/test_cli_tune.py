@@ -13,7 +13,7 @@ from headway.cli.tune import lines
 
 @pytest.fixture
 def small(tiny_words_but: Callable) -> list[str]:
-    return [*tiny_words_but(steps=4), "--evaluations", "2", "--trials", "2", "--tokenizer", "word", "--r-drop", "0"]
+    return [*tiny_words_but(steps=4), "--trials", "2", "--tokenizer", "word", "--r-drop", "0"]
 
 
 def test_one_json_object_and_a_line_for_each_trial(

@@ -91,6 +91,7 @@ KINDS = {
 }
 
 
+@pytest.mark.thorough
 def test_the_card_of_an_ensemble_has_the_figures_of_the_member(rows: Path, tmp_path: Path, in_process: Callable):
     run, out = tmp_path / "run", tmp_path / "hf"
     words = ("--steps", "6", "--seeds", "3", "--d-model", "16", "--length", "16", "--batch-tokens", "64", "--json")
@@ -313,6 +314,7 @@ def test_an_error_of_a_full_disk_without_a_number_is_one_too(
     assert str(raised.value).startswith(f"{tmp_path / 'out'}: cannot be written ({error}); ")
 
 
+@pytest.mark.thorough
 def test_only_what_exists_is_offered(lm_run: Path, tmp_path: Path, in_process: Callable, headway_command: Callable):
     """Every target of the help writes an export or says which models it takes, and no other is named."""
     shown = headway_command("export", "--help").stdout

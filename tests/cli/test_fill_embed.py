@@ -199,15 +199,15 @@ def test_standard_input(encoder: Path, masked: Path, in_process: Callable, monke
     [
         (["fill", "{masked}", "no open place"], "[MASK]"),
         (["fill", "{masked}", OPEN, "--k", "0"], "k is 0"),
-        (["fill", "{masked}", OPEN, "--to", "out.txt"], ".csv or .jsonl"),
+        (["fill", "{masked}", OPEN, "--to", "out.txt"], ".csv, .jsonl, .tsv"),
         (["fill", "{encoder}", OPEN], "fill needs a masked language model"),
         (["fill", "{masked}", "missing.csv"], "there is no such file"),
-        (["embed", "{encoder}", "{lines}", "--to", "out.txt"], ".npy, .jsonl or .csv"),
+        (["embed", "{encoder}", "{lines}", "--to", "out.txt"], ".npy, .jsonl, .csv"),
         (["embed", "{encoder}", "{lines}", "--to", "{lines}"], "this is the input file"),
         (["embed", "{encoder}", "{lines}", "--to", "{lines}/out.npy"], "is a file, not a folder"),
         (["embed", "{encoder}", "{lines}", "--nearest", "a", "--similarity"], "choose one"),
         (["embed", "{encoder}", "{lines}", "--nearest", "a", "--k", "0"], "k is 0"),
-        (["embed", "{encoder}", "{lines}", "--nearest", "a", "--to", "out.npy"], ".jsonl or .csv"),
+        (["embed", "{encoder}", "{lines}", "--nearest", "a", "--to", "out.npy"], ".jsonl, .csv"),
     ],
 )
 def test_what_cannot_be_done_is_one_plain_line(

@@ -69,7 +69,7 @@ def test_names_and_values_decide():
     assert check(made(category=lambda i: "ab"[i % 2], label=lambda i: "xyz"[i % 3]))[2] == "label"
     assert check(made(id=lambda i: 1000 + i)) == ("language_modeling", "text", None)
     assert check(made(sentiment=lambda i: "only"))[2] == "sentiment"
-    with pytest.raises(InputError, match="could each be the text"):
+    with pytest.raises(InputError, match=r"are pairs of texts, without a label.*--task embedding"):
         detect(
             table(
                 [{"first": sentence(i), "second": sentence(i + 1)} for i in range(17)], ["first", "second"], Path("a")
@@ -215,7 +215,8 @@ def test_leaks():
 
 def test_texts_that_are_not_read_are_named():
     found = detect(made(label=lambda i: i % 3, other=lambda i: sentence(i + 99)), text_column="text")
-    assert any(reason.startswith("'other' is not read; pairs of texts") for reason in found.reasons)
+    both = "--text-column other --text-column text reads both as one"
+    assert any(reason.startswith(f"'other' is not read ({both}") for reason in found.reasons)
     assert not any("is not read" in reason for reason in detect(made(label=lambda i: i % 3)).reasons)
 
 

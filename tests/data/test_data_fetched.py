@@ -91,9 +91,7 @@ def test_what_names_a_data_set(place: Any, found: DatasetId | None, tmp_path: Pa
 def test_a_data_set_is_written_to_the_cache_once_and_trained_on_as_parquet(hub: Path, tmp_path: Path, tiny: dict):
     add(hub, "org/reviews", "train", 90, labels=True)
     add(hub, "org/reviews", "test", 31, labels=True)
-    run = headway.train(
-        "org/reviews", out=tmp_path / "run", validation="org/reviews:test", quiet=True, evaluations=2, **tiny
-    )
+    run = headway.train("org/reviews", out=tmp_path / "run", validation="org/reviews:test", quiet=True, **tiny)
     facts = json.loads((tmp_path / "run" / "headway.json").read_text())
     assert run["task"] == "classification" and facts["labels"] == ["bad", "good"], "by the names of its classes"
     assert facts["data"]["inputs"] == ["org/reviews"] and facts["validation"] == ["org/reviews:test"]
@@ -126,7 +124,7 @@ def test_a_damaged_file_of_the_cache_is_written_again(hub: Path):
 
 def test_a_data_set_is_streamed_from_where_it_is(hub: Path, tmp_path: Path, tiny: dict):
     add(hub, "org/text", "train", 70, files=2)
-    run = headway.train("org/text", out=tmp_path / "run", stream=True, quiet=True, evaluations=1, **tiny)
+    run = headway.train("org/text", out=tmp_path / "run", stream=True, quiet=True, **(tiny | {"evaluations": 1}))
     facts = json.loads((tmp_path / "run" / "headway.json").read_text())
     assert run["steps"] == 20 and facts["data"]["inputs"] == ["org/text"]
     assert [shard["rows"] for shard in facts["data"]["shards"]] == [70, 70]

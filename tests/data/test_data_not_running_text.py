@@ -44,10 +44,11 @@ TARGETS = {
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_a_number_to_predict_is_refused(name: str, tmp_path: Path):
+def test_a_number_to_predict_is_never_left_out(name: str, tmp_path: Path):
     source = read(write(tmp_path / "a.tsv", {"text": text, name: TARGETS[name]}))
-    with pytest.raises(InputError, match=rf"'{name}' holds .* quantity.*--task classification --label-column {name} "):
+    with pytest.raises(InputError, match=rf"'{name}' .* could be the label .* add --label-column {name};"):
         detect(source)
+    assert detect(source, label_column=name).task == "regression"
     assert detect(source, task="language_modeling").text_column == "text"
 
 

@@ -18,7 +18,7 @@ from headway.errors import InputError
 from headway.tasks.data_facts import DataFacts
 from headway.tasks.detect import detect
 from headway.tasks.label_sets import label_lists
-from headway.tasks.unsupported import ratings, stars
+from headway.tasks.ratings.recognise import rated
 
 NAMES = ["Anna", "Berlin", "Siemens", "Paris", "Ada", "Rome"]
 WORDS = ["the", "of", "and", "we", "went", "to", "see", "a", "long", "film", "home", "while", "old", "dogs", "ran"]
@@ -197,13 +197,14 @@ QUANTITIES = {
 
 
 @pytest.mark.parametrize("name", QUANTITIES)
-def test_quantities_are_refused(name: str):
-    source = rows(QUANTITIES[name])
-    with pytest.raises(InputError, match=rf"distinct numbers in 97 rows: this is a quantity.*{NO_TASK}"):
-        detect(source)
+def test_quantities_are_numbers_to_predict(name: str):
+    found = detect(source := rows(QUANTITIES[name]))
+    column = next(one for one in reversed(QUANTITIES[name]) if one not in ("text", "description"))
+    assert (found.task, found.label_column) == ("regression", column)
+    assert "distinct numbers in 97 rows, which are a quantity" in found.reasons[1]
     assert detect(source, task="language_modeling").task == "language_modeling"
-    with pytest.raises(InputError, match="a quantity to predict"):
-        detect(rows({"text": text, "metres": lambda i, d: i / 7}), label_column="metres")
+    found = detect(rows({"text": text, "metres": lambda i, d: i / 7}), label_column="metres")
+    assert (found.task, found.label_column) == ("regression", "metres")
 
 
 RATINGS = {
@@ -218,11 +219,28 @@ RATINGS = {
 
 
 @pytest.mark.parametrize("name", RATINGS)
-def test_of_ratings_it_is_said_that_the_order_is_lost(name: str):
+def test_ratings_are_levels_whose_order_counts(name: str):
     column, values = RATINGS[name]
-    found = detect(rows({"text": text, column: values}), label_column=column)
-    assert found.task == "classification"
-    assert len(found.warnings) == 1 and "ratings" in found.warnings[0] and "unordered" in found.warnings[0]
+    source = rows({"text": text, column: values})
+    for found in (detect(source), detect(source, label_column=column)):
+        assert (found.task, found.label_column) == ("ratings", column) and "whose order counts" in found.reasons[-1]
+    assert "--task classification" in found.reasons[-1] and "--task regression" in found.reasons[-1]
+    assert detect(source, task="classification").task == "classification"
+
+
+CODES = {
+    "no row of levels": ("rating", of(1, 5, 40)),
+    "other codes": ("label", of(0, 1, 2)),
+    "1 to 4": ("class", of(1, 2, 3, 4)),
+    "two": ("stars", of(1, 5)),
+    "words": ("rating", of("good", "fair", "poor")),
+}
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_other_codes_are_classes(name: str):
+    column, values = CODES[name]
+    assert detect(rows({"text": text, column: values}), label_column=column).task == "classification"
 
 
 COMBINED = [("delay",), ("cancel",), ("delay", "cancel"), ("luggage",), ("luggage", "delay"), ("cancel", "luggage")]
@@ -299,7 +317,7 @@ OTHERS = {
         "classification",
     ),
     "titles": ({"title": text, "text": long_text, "label": of("a", "b")}, "classification"),
-    "frequent questions": ({"question": text, "answer": text, "topic": of("a", "b", "c")}, "translation"),
+    "frequent questions": ({"question": text, "answer": text, "topic": of("a", "b", "c")}, None),
     "translations": ({"en": text, "de": text}, "translation"),
     "scored too": ({"text": text, "label": of("a", "b"), "score": lambda i, d: d.random()}, "classification"),
     "reviews": ({"review": text, "sentiment": of("good", "bad"), "stars": of(1, 5)}, None),
@@ -360,7 +378,7 @@ def test_recognisers_look_at_whole_columns_quickly():
     source = rows({"text": text, "label": lambda i, d: values[i]}, count=60_000)
 
     looked = DataFacts(source, "text", "label")
-    assert label_lists(looked) is None and ratings(looked) is None and stars(looked) is None
+    assert label_lists(looked) is None and rated(looked) is None
     assert listed("[" * 100_000 + "]" * 100_000) is None and listed('["a", 1]') == ["a", "1"]
 
 
@@ -387,13 +405,14 @@ def test_the_command_says_what_it_found_and_leaves_nothing(in_process: Callable,
 
 
 def test_the_command_says_what_is_lost_and_goes_on(in_process: Callable, tmp_path: Path, tiny_words: list[str]):
-    draw, path = random.Random(3), tmp_path / "stars.csv"
+    draw, path = random.Random(3), tmp_path / "lists.csv"
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["text", "stars"])
-        writer.writerows([sentence(draw) + f" {i}", i % 5 + 1] for i in range(101))
-    status, _, err = in_process("train", path, "--out", tmp_path / "run", *tiny_words)
+        writer.writerow(["text", "label"])
+        writer.writerows([sentence(draw) + f" {i}", ";".join(COMBINED[i % 6])] for i in range(101))
+    words = ["train", path, "--task", "classification", "--out", tmp_path / "run", *tiny_words]
+    status, _, err = in_process(*words)
     assert status == 0, err
-    assert len([line for line in err.splitlines() if "trained as unordered classes" in line]) == 1
+    assert len([line for line in err.splitlines() if "each list is trained as a class of its own" in line]) == 1
     facts = json.loads((tmp_path / "run" / "headway.json").read_text())
-    assert any("unordered" in line for line in facts["data"]["warnings"])
+    assert any("class of its own" in line for line in facts["data"]["warnings"])

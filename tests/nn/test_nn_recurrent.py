@@ -109,3 +109,12 @@ def test_a_state_is_reordered_with_its_source():
 def test_an_unknown_cell_is_named():
     with pytest.raises(ValueError, match="'sru', but must be one of rnn, lstm, gru"):
         Recurrent("sru", D, H)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["rnn", "lstm", "gru"])
+def test_every_layer_trains_below_float32_on_every_processor(kind: str):
+    layer, mask = Recurrent(kind, 8, 8, both=True), torch.arange(5) < torch.tensor([[5], [2]])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y, _ = layer(torch.randn(2, 5, 8), mask)
+    y.float().sum().backward()
+    assert y.isfinite().all() and all(weight.grad is not None for weight in layer.parameters())

@@ -127,7 +127,9 @@ def test_masked_models_are_compared_by_their_loss(
     assert "validation loss (lower is better)" in svg
     transformer, lstm = candidates(["transformer", "lstm"])
     assert fitting(transformer, spec("masked_lm")).options == {}, "a Transformer is all that there is"
-    assert fitting(transformer, spec("classification")) == transformer and fitting(lstm, spec("masked_lm")) == lstm
+    assert fitting(transformer, spec("classification")) == transformer
+    with pytest.raises(InputError, match="masked_lm has no model lstm"):
+        fitting(lstm, spec("masked_lm"))
 
 
 @pytest.mark.parametrize("kind", ["pairs", "images"])
@@ -310,6 +312,14 @@ def test_a_comparison_goes_on_with_its_own_words_alone(rows_file: Path, tmp_path
 def test_models_that_cannot_be_compared(models: list[str], said: str):
     with pytest.raises(InputError, match=said):
         candidates(models)
+
+
+def test_a_task_with_transformers_alone_names_what_it_has_not():
+    transformer, bow = candidates(["transformer", "bow"])
+    assert fitting(transformer, spec("regression")).options == {}
+    with pytest.raises(InputError, match="regression has no model bow"):
+        fitting(bow, spec("regression"))
+    assert fitting(bow, spec("classification")) == bow
 
 
 def test_terms_that_cannot_be_kept():

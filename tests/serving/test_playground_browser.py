@@ -16,6 +16,8 @@ from browser_kit import CHROMIUM, LINES, SIZES, TABS, TEXT, fill, opened, tab, v
 from doors_kit import made
 from served_models import Server
 
+import headway
+
 if not os.environ.get("CI"):
     pytest.importorskip("playwright")
     pytest.importorskip("axe_playwright_python")
@@ -53,7 +55,11 @@ def pages(models: dict[str, Path], lm_run: Path, tmp_path_factory: pytest.TempPa
     }
     (several / "config.json").write_text(json.dumps(config))
     names = ("text", "chat", "labels", "fill", "vectors", "marian", "pictures")
-    found = Server(*(models[name] for name in names), tags, evil, several, lm_run, "--quiet")
+    stars = folder / "stars.csv"
+    stars.write_text("text,stars\n" + "".join(f"{'good ' * n} cat {i},{1 + n}\n" for i in range(12) for n in range(5)))
+    tiny = {"d_model": 16, "layers": 1, "heads": 2, "threads": 1, "layout": "bert", "quiet": True}
+    headway.train(stars, out=folder / "rated", steps=2, **tiny)
+    found = Server(*(models[name] for name in names), tags, evil, several, folder / "rated", lm_run, "--quiet")
     yield found
     found.stop()
 
@@ -159,6 +165,16 @@ def test_a_text_with_several_labels_shows_all(page):
     assert panel.locator(".verdict").inner_text().count(",") == panel.locator(".verdict strong").count() - 1 >= 1
     assert not panel.get_by_label("Threshold").is_visible()
     panel.locator(".mattered h2").wait_for()
+
+
+def test_a_rating_shows_the_mean_of_its_levels(page, pages):
+    (expected,) = pages.post("/classify", {"model": "rated", "inputs": ["good cat"]}).json()["answers"]
+    panel = tab(page, "Classify")
+    panel.get_by_label("Model").select_option("rated")
+    fill(panel, "Text", "good cat", "Classify")
+    panel.locator(".verdict strong").wait_for()
+    shown = panel.locator(".verdict").inner_text()
+    assert expected["label"] in shown and f"{expected['value']:.2f} on average" in shown and "NaN" not in shown
 
 
 def test_classify_agrees_with_its_route_and_answers_a_file(page, pages, tmp_path):

@@ -1,4 +1,4 @@
-"""Tasks of other packages have a tab by the kind of their answers: a number, and a ranking."""
+"""Tasks have a tab by the kind of their answers, those of other packages too: a number, a ranking, several columns."""
 
 import os
 import subprocess
@@ -39,13 +39,17 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     rows = [f"{'great ' * (n % 5)}{'awful ' * (4 - n % 5)}thing number {n},{1 + n % 5}" for n in range(61)]
     (site / "rows.csv").write_text("\n".join(["review,stars", *rows]) + "\n")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(site)])}
-    for name in ("stars", "order"):
-        words = ["train", site / "rows.csv", "--task", name, "--out", site / name, "--steps", "30", "--threads", "1"]
+    both = [f"{row},{'tall' if n % 2 else 'small'}" for n, row in enumerate(rows)]
+    (site / "columns.csv").write_text("\n".join(["review,stars,size", *both]) + "\n")
+    own = ["--task", "multi_column", "--label-column", "stars,size"]
+    for name, more in (("stars", ["--task", "stars"]), ("order", ["--task", "order"]), ("columns", own)):
+        file = "columns.csv" if name == "columns" else "rows.csv"
+        words = ["train", site / file, *more, "--out", site / name, "--steps", "30", "--threads", "1"]
         options = ["--learning-rate", "0.01", "--batch-tokens", "256", "--quiet"]
         command = [sys.executable, "-m", "headway", *map(str, words), *options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=env)
         assert done.returncode == 0, done.stderr
-    found = Server(site / "stars", site / "order", "--quiet", env={"PYTHONPATH": env["PYTHONPATH"]})
+    found = Server(site / "stars", site / "order", site / "columns", "--quiet", env={"PYTHONPATH": env["PYTHONPATH"]})
     yield found
     found.stop()
 
@@ -63,3 +67,16 @@ def test_a_number_and_a_ranking_have_tabs(browser, served):
         fill(panel, "Texts, one a line", lines, "Rank")
         panel.locator(".bar-row").first.wait_for()
         assert panel.locator(".bar-row").all_inner_texts()[0].startswith("great")
+
+
+def test_several_columns_have_a_tab_and_a_route(browser, served):
+    with opened(browser, served.address) as page:
+        panel = tab(page, "Columns")
+        fill(panel, "Text", "great great great", "Predict")
+        panel.locator("tbody tr").first.wait_for()
+        shown = [row.inner_text().split("\t") for row in panel.locator("tbody tr").all()]
+    (answer,) = served.post("/predict", {"model": "columns", "inputs": ["great great great"]}).json()["answers"]
+    assert [row[0] for row in shown] == ["stars", "size"] == list(answer)
+    assert [row[1] for row in shown] == [answer["stars"]["label"], answer["size"]["label"]]
+    (model,) = [one for one in served.get("/v1/models").json()["data"] if one["id"] == "columns"]
+    assert model["kind"] == "columns" and "anyOf" in model["answer"]["additionalProperties"]

@@ -15,6 +15,7 @@ import pytest
 from served_models import ROOT, Server
 
 import headway
+from headway.serving.body import closed
 
 TEXTS = ["the cat sat", "old dogs ran past " * 30, ""]
 
@@ -167,6 +168,29 @@ def test_the_document_has_every_route(server):
     verbs = {"/generate", "/classify", "/fill", "/embed", "/translate", "/predict"}
     assert verbs | {"/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/health", "/metrics"} <= set(paths)
     assert "k" in paths["/fill"]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/classify", {"model": "labels", "inputs": ["the cat", "", "日本"]}),
+        ("/fill", {"inputs": ["the [MASK] sat", "a [MASK] on a [MASK]"], "k": 2}),
+        ("/translate", {"inputs": ["the cat", " "], "beam": 2}),
+        ("/translate", {"inputs": ["the cat", " "], "beam": 2, "scores": True, "alignment": True}),
+        ("/translate", {"inputs": ["the cat"], "beam": 2, "n_best": 2}),
+        ("/embed", {"inputs": ["the cat", "a"]}),
+        ("/embed", {"inputs": ["the cat", "a"], "similarity": True}),
+        ("/embed", {"inputs": ["the cat", "a"], "nearest": "mat"}),
+        ("/generate", {"model": "text", "inputs": ["the cat"], "max_tokens": 3}),
+    ],
+)
+def test_answers_have_the_fields_and_types_that_the_document_names(server, path, body):
+    described = server.get("/openapi.json").json()["paths"][path]["post"]["responses"]["200"]["content"]
+    schema = closed(described["application/json"]["schema"]["properties"]["answers"])
+    answers = server.post(path, body).json()["answers"]
+    validator = pytest.importorskip("jsonschema_rs").validator_for(schema)
+    assert validator.is_valid(answers), [str(error) for error in validator.iter_errors(answers)]
+    assert not validator.is_valid([{"none": 1}]) and not validator.is_valid([None])
 
 
 def test_a_task_of_another_package_is_served(tmp_path):

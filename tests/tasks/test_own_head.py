@@ -82,6 +82,7 @@ def test_from_a_pretrained_encoder_it_keeps_all_but_the_head(site, offers, class
     assert math.isfinite(answer["value"])
 
 
+@pytest.mark.thorough
 def test_verify_and_what_is_no_encoder(trained, site, offers, lm_run, tmp_path):
     found = json.loads(run(site, "verify", trained[0], "--json", "--quiet", "--threads", "1").stdout.splitlines()[-1])
     passed = {check["name"]: check["passed"] for check in found["checks"]}

@@ -192,6 +192,7 @@ def test_every_verb_that_applies(trained, site, reviews, tmp_path):
     assert lines[0] == "text,answer" and len(lines) == 212
 
 
+@pytest.mark.thorough
 def test_verify(trained, site):
     out, _ = trained
     found = json.loads(run(site, "verify", out, "--json", "--quiet", "--threads", "1").stdout.splitlines()[-1])
@@ -216,7 +217,7 @@ def test_what_does_not_apply_is_one_message(trained, site, reviews, tmp_path):
         ("train", text, *STARS): "this is running text; stars needs a table of texts with a value each",
         ("train", many, *STARS): "which column holds the value of each text? Name it with --label-column",
         ("train", many, *STARS, "--label-column", "three"): "no column 'three'; found: review, one, two",
-        ("compare", reviews, *STARS, "--models", "lstm,gru"): "--model is for",
+        ("compare", reviews, *STARS, "--models", "lstm,gru"): "--models: stars has no model lstm",
         ("scale", reviews, *STARS): "scale is for language_modeling and masked_lm",
         ("export", run): "which only the package of that task reads, with `headway.load`",
         ("explain", run): f"this is {own}: {blocks}",
@@ -364,6 +365,7 @@ def test_broken_ones_are_named_in_a_line_each_and_harm_nothing(broken):
     assert len(said) == len(BROKEN) + 3
 
 
+@pytest.mark.thorough
 def test_asking_for_a_broken_one_is_one_error(broken, classifier_run, rows, tmp_path):
     """And all others go on working."""
     names = list({**BROKEN, **LATE})
@@ -486,6 +488,7 @@ OWN_MODEL = """
 """
 
 
+@pytest.mark.thorough
 def test_it_starts_from_a_pretrained_model(site, reviews, classifier_run, tmp_path):
     """And goes on from its own run: with the head that this one has."""
     base, out, more = shutil.copytree(classifier_run, tmp_path / "base"), tmp_path / "run", tmp_path / "more"
@@ -534,6 +537,7 @@ def test_what_only_the_constructor_knows_is_refused_before_training(reviews, tmp
     assert "new_model must build it again from its configuration alone" in said and "Traceback" not in said
 
 
+@pytest.mark.thorough
 def test_what_training_changes_without_a_gradient_is_resumed(reviews, tmp_path):
     site = changed(tmp_path / "site", COUNTS)
     words = ["train", reviews, *STARS, *OPTIONS, "--keep", "last"]
@@ -544,6 +548,7 @@ def test_what_training_changes_without_a_gradient_is_resumed(reviews, tmp_path):
     assert whole["read"] > 0.5 and all(torch.equal(whole[name], two[name]) for name in whole)
 
 
+@pytest.mark.thorough
 def test_weights_are_not_used_with_other_code_of_their_package(trained, reviews, site, tmp_path):
     other = changed(tmp_path / "other", {"return 3 + ": "return 4 + "})
     said = "answers otherwise than when these weights were saved: the package of the task, or one that it uses, has"

@@ -34,7 +34,7 @@ SMALL = ["--steps", "12", "--d-model", "32", "--layers", "1", "--heads", "2", "-
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where both sketches are installed."""
     place = tmp_path_factory.mktemp("site")
-    code = {name: TASK.format(name=name, pairs=name == "pairs") for name in ("regression", "pairs")}
+    code = {name: TASK.format(name=name, pairs=name == "pairs") for name in ("amount", "pairs")}
     code["pairs"] += '\n\nRECOGNISER = TwoTextsAndValue("pairs")\n'
     distribution(place, "sketches", {name: name for name in code}, **code)
     return place
@@ -53,9 +53,9 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["regression", "pairs"])
+@pytest.mark.parametrize("name", ["amount", "pairs"])
 def test_a_sketch_trains_resumes_and_is_measured_as_it_answers(name, site, rows, tmp_path):
-    out, columns = tmp_path / "run", ["--text-column", "one"] if name == "regression" else []
+    out, columns = tmp_path / "run", ["--text-column", "one"] if name == "amount" else []
     words = ["train", rows, "--task", name, *columns, "--label-column", "score", "--quiet", "--json"]
     asked = [
         [*words, *SMALL, "--out", out],

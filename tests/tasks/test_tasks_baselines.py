@@ -6,8 +6,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from headway.tasks import baselines
-from headway.tasks.baselines import _flat, classification_baselines, image_baselines, ngram_baselines
+from headway.tasks import baselines, count_baselines
+from headway.tasks.baselines import _flat, classification_baselines, image_baselines
+from headway.tasks.count_baselines import ngram_baselines
 
 
 class TextList(list[str]):
@@ -49,17 +50,17 @@ def test_counting_in_chunks_changes_nothing(chunk: int, monkeypatch: pytest.Monk
     random = np.random.default_rng(3)
     train, validation = random.integers(0, 13, 97).astype(np.uint16), random.integers(0, 13, 31).astype(np.uint16)
     whole = ngram_baselines(train, validation, 13)
-    monkeypatch.setattr(baselines, "CHUNK", chunk)
+    monkeypatch.setattr(count_baselines, "CHUNK", chunk)
     for most in (10_007, 29, 1):  # pairs that are held at a time
-        monkeypatch.setattr(baselines, "MOST_PAIRS", most)
+        monkeypatch.setattr(count_baselines, "MOST_PAIRS", most)
         for name, found in zip(whole, ngram_baselines(train, validation, 13), strict=True):
             assert found == {**name, "val_loss": pytest.approx(name["val_loss"], rel=1e-12)}
 
 
 def test_memory_does_not_grow_with_the_text(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(baselines, "CHUNK", 1 << 12)
+    monkeypatch.setattr(count_baselines, "CHUNK", 1 << 12)
     random = np.random.default_rng(3)
-    monkeypatch.setattr(baselines, "MOST_PAIRS", 1 << 12)
+    monkeypatch.setattr(count_baselines, "MOST_PAIRS", 1 << 12)
     text = random.integers(0, 211, 1_000_003).astype(np.uint16)
     for train, validation in ((text, text[:7]), (text[:100_003], text)):
         tracemalloc.start()

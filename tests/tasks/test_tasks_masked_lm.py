@@ -12,7 +12,7 @@ from headway.data.batches.examples import Examples
 from headway.models.config import TransformerConfig
 from headway.models.heads import MaskedTokenHead
 from headway.models.transformer import Encoder
-from headway.tasks.baselines import ngram_baselines, token_counts
+from headway.tasks.count_baselines import ngram_baselines, token_counts
 from headway.tasks.masked_lm.objective import MaskedLM, masked_baselines, word_starts
 from headway.text.train import train_tokenizer
 

@@ -47,7 +47,7 @@ def test_another_task_gets_text_and_label_by_the_common_rules(outside, tmp_path)
 
 
 def test_another_task_is_chosen_only_where_it_is_named(outside):
-    assert detect(reviews("text", "stars")).task == "classification"
+    assert detect(reviews("text", "stars")).task == "ratings"
 
 
 def test_another_task_says_what_is_unclear_as_ours_do(outside):

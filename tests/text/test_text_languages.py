@@ -52,7 +52,14 @@ def test_training_for_a_language_is_kept_in_the_run(many: Path, tmp_path: Path):
     for side, text in (("src", "the fox\n"), ("tgt", "the brown fox\n")):
         (tmp_path / f"t.{side}").write_text("".join(f"{i} {text}" for i in range(31)))
     pair = [tmp_path / "t.src", tmp_path / "t.tgt"]
-    options = {"from_model": str(many), "steps": 2, "quiet": True, "threads": 1, "precision": "float32"}
+    options = {
+        "from_model": str(many),
+        "task": "translation",
+        "steps": 2,
+        "quiet": True,
+        "threads": 1,
+        "precision": "float32",
+    }
     with pytest.raises(InputError, match="choose one with --target-language"):
         headway.train(pair, out=tmp_path / "none", **options)
     headway.train(pair, out=tmp_path / "run", source_language="de", target_language="ja", **options)

@@ -234,7 +234,7 @@ def test_a_step_that_is_not_finite_changes_nothing_and_three_in_a_row_end_the_ru
 ):
     spoiled(monkeypatch, range(5, 8), training=True)
     with pytest.raises(Diverged, match=r"3 times in a row, at step 8 .*--learning-rate"):
-        train(corpus, tmp_path, tiny)
+        train(corpus, tmp_path, tiny, evaluations=10)
     assert headway.load(tmp_path)("the", max_tokens=3, seed=3)
     assert losses(tmp_path)[6] == math.nan.hex()
 

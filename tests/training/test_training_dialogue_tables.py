@@ -145,7 +145,8 @@ def test_validation_and_other_names_of_columns(tmp_path: Path, in_process: Calla
     status, _, err = in_process("train", path, "--task", "dialogue", "--out", tmp_path / "other", *TINY)
     assert status == 2 and "holds no conversations" in err and "--second-column" in err
     asked = write(tmp_path / "asked.csv", ("question", "answer"))
-    assert detect(read(asked)).task == "translation"
+    with pytest.raises(InputError, match="--task text_to_text writes the 'answer' of a 'question'"):
+        detect(read(asked))
     status, _, err = in_process("train", asked, "--from", talker, "--out", tmp_path / "asked", *TINY)
     assert status == 0 and "conversations: 'question' as the prompt" in err
 
@@ -159,8 +160,10 @@ def test_models_that_do_not_talk(tmp_path: Path, in_process: Callable):
     assert status == 0, err
     pairs = write(tmp_path / "pairs.csv", ("prompt", "completion"))
     base = make_base("t5", tmp_path / "t5")
-    status, _, err = in_process("train", pairs, "--from", base, "--out", tmp_path / "pairs", *TINY)
-    assert json.loads((tmp_path / "pairs" / "headway.json").read_text())["task"] == "translation", err
+    words = ["train", pairs, "--from", base, "--out", tmp_path / "pairs", *TINY]
+    status, _, err = in_process(*words)
+    assert status == 2 and "--task text_to_text writes the 'completion' of a 'prompt'" in err
+    assert in_process(*words, "--task", "text_to_text")[0] == 0
 
 
 def test_judged_replies_are_refused(tmp_path: Path, in_process: Callable, talker: Path):

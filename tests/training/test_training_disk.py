@@ -159,7 +159,7 @@ def test_clean_finishes_what_training_could_not(corpus: Path, tmp_path: Path, ti
     from headway.workflows.train import run as session
 
     monkeypatch.setattr(session, "keep_once", lambda run, progress: None)
-    headway.train(corpus, out=tmp_path / "run", quiet=True, save_every="0.05s", evaluations=20, **tiny)
+    headway.train(corpus, out=tmp_path / "run", quiet=True, save_every="0.05s", **(tiny | {"evaluations": 20}))
     tensors = whole(tmp_path / "run")
     assert len(checkpoints(tmp_path / "run")) == 2
     assert clean(tmp_path / "run") > 0

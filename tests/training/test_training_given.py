@@ -81,6 +81,7 @@ FORMER = {"accumulate": 3, "warmup": 0.4, "keep": "last", "patience": 5, "max_gr
 DEFAULTS = {"accumulate": 1, "warmup": 0.02, "keep": "best", "patience": 0, "max_grad_norm": 1.0, "grow_batch": 1}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FORMER)
 @pytest.mark.parametrize("more", [{"more_steps": 2}, {}], ids=["continued", "resumed"])
 def test_an_option_with_its_default_value_is_given(name: str, more: dict[str, int], rows: Path, tmp_path: Path):

@@ -163,7 +163,7 @@ def test_a_run_taken_up_again_draws_what_it_would_have_drawn(
 ):
     """The checkpoint at the end of 20 steps is that of a run which was stopped and taken up at an earlier one."""
     monkeypatch.setattr(session, "keep_once", lambda *given: None)  # the checkpoint before the last one stays
-    words = ("train", corpus, "--task", "masked_lm", "--quiet", "--evaluations", "2", *tiny_words)
+    words = ("train", corpus, "--task", "masked_lm", "--quiet", *tiny_words)
     assert in_process(*words, "--out", tmp_path / "whole")[0] == 0
     assert in_process(*words, "--out", tmp_path / "parts", "--save-every", "0.001s")[0] == 0  # at every step
     run = tmp_path / "parts"
@@ -242,7 +242,7 @@ def test_of_many_pairs_few_are_held_out_but_runs_from_before_keep_theirs(tmp_pat
 @pytest.mark.parametrize("scored", [False, True])
 def test_training_on_pairs_improves_the_ranking_of_held_out_pairs(scored: bool, tmp_path: Path, tiny: dict):
     source = write_pairs(tmp_path / "pairs.csv", scored=scored)
-    options = {**tiny, "steps": 40, "batch_tokens": 512, "learning_rate": 5e-3}
+    options = {**tiny, "steps": 40, "batch_tokens": 512, "learning_rate": 5e-3, "evaluations": 10}
     headway.train(source, task="embedding", out=tmp_path / "run", quiet=True, **options)
     found = facts(tmp_path / "run")
     metric = "spearman" if scored else "mrr"

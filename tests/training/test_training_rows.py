@@ -426,7 +426,7 @@ def test_problem_type_says_how_many_labels_a_text_has(rows: Path, base: Path, tm
     path.write_text(json.dumps({**config, "problem_type": "multi_label_classification"}), encoding="utf-8")
     assert headway.load(tmp_path / "run").task == "multi_label"
     path.write_text(json.dumps({**config, "problem_type": "regression"}), encoding="utf-8")
-    with pytest.raises(InputError, match="problem_type is 'regression', expected single_label_classification"):
+    with pytest.raises(InputError, match="is no model for regression, whose head gives each text 1 number; found 2"):
         headway.load(tmp_path / "run")
 
 

@@ -205,8 +205,8 @@ def test_a_saved_snapshot_and_a_resumed_run_are_compared_too(
     compared = []
     honest = hub._check_same
     monkeypatch.setattr(hub, "_check_same", lambda *given: (compared.append(1), honest(*given)))
-    headway.train(corpus, out=tmp_path / "run", quiet=True, snapshots=True, evaluations=2, **tiny)
+    headway.train(corpus, out=tmp_path / "run", quiet=True, snapshots=True, **tiny)
     first = len(compared)
     assert first >= 2 + 2 + 1, "before training, each snapshot, each best model"
-    headway.train(corpus, out=tmp_path / "run", quiet=True, snapshots=True, evaluations=2, more_steps=8)
+    headway.train(corpus, out=tmp_path / "run", quiet=True, snapshots=True, more_steps=8)
     assert len(compared) > first

@@ -28,6 +28,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def few_repeats(monkeypatch: pytest.MonkeyPatch):
     """Three repeats say what ten do."""
     monkeypatch.setattr(fitting, "REPEATS", 3)
+    monkeypatch.setattr(fitting, "FOLDS", 5)
 
 
 def table(path: Path, count: int, *, told: bool) -> Path:

@@ -73,7 +73,7 @@ def test_other_files_are_measured_as_they_are(run: Path, corpus: Path):
 
 def test_a_file_for_validation_leaves_all_rows_for_training(shards: Path, corpus: Path, tmp_path: Path, tiny: dict):
     found = headway.train(
-        shards, out=tmp_path / "run", validation=corpus, quiet=True, stream=True, evaluations=1, **tiny
+        shards, out=tmp_path / "run", validation=corpus, quiet=True, stream=True, **(tiny | {"evaluations": 1})
     )
     data = facts_of(tmp_path / "run")["data"]
     assert "in 267 rows" in data["train"] and str(corpus) in data["validation"]

@@ -66,7 +66,7 @@ def test_evaluation_keeps_to_its_share_of_the_tokens(kind: str, tmp_path: Path):
 def test_a_report_looks_at_as_many_rows_as_there_is_time_for(
     share: float, looked_at: int, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("headway.tasks.classification.data.LOOKING", share)
+    monkeypatch.setattr("headway.tasks.rows_data.LOOKING", share)
     options = {"d_model": 16, "layers": 1, "heads": 2, "threads": 1, "precision": "float32", "quiet": True}
     headway.train(rows, out=tmp_path / "run", time="12s", epochs=1, **options)
     assert json.loads((tmp_path / "run" / "headway.json").read_text())["shown"]["looked_at"] == looked_at

@@ -190,6 +190,7 @@ def test_packed_files_tables_and_files_to_validate_on(tmp_path: Path):
     assert one_text["task"] == "language_modeling"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["t5", "bart", "m2m_100", "marian"])
 def test_a_published_translator_goes_on_learning(kind: str, tmp_path: Path):
     base = make_base(kind, tmp_path / "base")

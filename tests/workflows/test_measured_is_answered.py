@@ -293,7 +293,9 @@ def test_texts_without_a_known_token_get_no_label_through_every_door(
     found = server.post("/classify", {"model": "unknown", "inputs": ODD}).json()
     assert close(found["answers"], answers) and found["warnings"] == [said]
     schema = server.get("/openapi.json").json()["paths"]["/classify"]["post"]["responses"]["200"]["content"]
-    assert schema["application/json"]["schema"]["properties"]["answers"] == {"type": "array"}  # of anything, null too
+    answer = schema["application/json"]["schema"]["properties"]["answers"]["items"]
+    assert answer["required"] == ["label", "score", "scores"] and "known" in answer["properties"]
+    assert {"type": "null"} in answer["properties"]["label"]["anyOf"]
 
 
 def test_a_row_without_a_label_is_wrong_in_every_figure(unknown: Path, folder: Path, tmp_path: Path):

@@ -10,6 +10,7 @@ import torch
 import headway
 from headway.errors import InputError
 from headway.runtime.precision import available
+from headway.tasks.regression.spec import MEAN_ABSOLUTE_ERROR
 from headway.training.evaluation.metric import ACCURACY, CHRF, VAL_LOSS
 from headway.workflows import precisions as module
 from headway.workflows.evaluate import evaluate
@@ -44,6 +45,8 @@ def made(value: float | None, per_second: float, name: str = "int8", metric=ACCU
         ((2.00, 100), (2.03, 150), VAL_LOSS, "float32"),
         ((50.0, 100), (49.2, 150), CHRF, "int8"),
         ((50.0, 100), (48.8, 150), CHRF, "float32"),
+        ((4e5, 100), (4.03e5, 150), MEAN_ABSOLUTE_ERROR, "int8"),  # in proportion, whatever its unit
+        ((4e-6, 100), (4.1e-6, 150), MEAN_ABSOLUTE_ERROR, "float32"),
     ],
 )
 def test_the_best_is_the_fastest_that_loses_next_to_nothing(exact, lower, metric, expected):

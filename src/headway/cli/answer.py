@@ -23,7 +23,7 @@ from headway.cli.common import (
     threads_option,
 )
 from headway.cli.inputs import ALSO, SENTENCES, check_inputs, read_inputs
-from headway.cli.results import all_results, check_output
+from headway.cli.results import all_results, check_output, with_tables
 from headway.errors import InputError
 from headway.io.regular_file import check_name
 from headway.tasks import registry
@@ -157,7 +157,7 @@ def _option(option: Option) -> Callable[..., Any]:
 
 def _endings(commands: Commands) -> str:
     """The file endings that results can be written to, without any option."""
-    names = [*_all_endings(commands, None)] or [".csv", ".jsonl"]
+    names = [*with_tables(_all_endings(commands, None) or (".csv", ".jsonl"))]
     names = [f"{name} (answers only)" if name == ".txt" else name for name in names]
     return " or ".join([", ".join(names[:-1]), names[-1]])
 

@@ -20,8 +20,8 @@ import click
 from headway.errors import InputError, RunFailed, printable
 from headway.runtime.engines.registry import ENGINES, TORCH
 
-ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".txt", ".gz")
-"""Endings of text files."""
+ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx", ".xls", ".ods", ".txt", ".gz")
+"""Endings of files of texts."""
 
 NAMES_OF_FILES = {
     *("inputs", "run", "file", "out", "to", "validation", "from_model", "test", "points", "keys", "dockerfile"),

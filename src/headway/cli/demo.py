@@ -258,7 +258,7 @@ def report(found: list[dict[str, Any]], out: str | Path) -> list[str]:
         lines.append(
             f"  {part.name:6} {kind}, {run['parameters']:,} parameters, {run['steps']:,} steps: {run['report']}"
         )
-        lines += wrap(verdict(read_record(Path(run["out"]))), 110, initial_indent=" " * 9, subsequent_indent=" " * 9)
+        lines += wrap(verdict(read_record(Path(run["out"]))), 120, initial_indent=" " * 9, subsequent_indent=" " * 9)
     at = shlex.quote(str(out))
     return [
         *lines,

@@ -14,8 +14,8 @@ from headway.tasks.registry import spec
 from headway.training.evaluation.metric import REPORTED
 from headway.training.options import OPTIONS
 
-MORE = ("bleu_lowercase", "signatures")
-"""Reported for translators only."""
+MORE = ("bleu_lowercase", "signatures", "columns")
+"""Reported for translators, and for several label columns."""
 
 
 def evaluate(
@@ -86,6 +86,7 @@ def command(run: str, inputs: tuple[str, ...], **columns: Any) -> Answer:
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
+    from headway.reports.tables import columns_in_words
     from headway.reports.verdict import comparison_in_words, interval
 
     measured = {key: value for key, value in found.items() if isinstance(value, float) and key != "seconds"}
@@ -102,6 +103,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
         lines.append(f"{verdict['metric']}: {own}")
     if verdict.get("against") is not None:
         lines.append(" ".join(comparison_in_words(verdict, found["task"], found["called"])))
+    lines += columns_in_words(found, [])
     lines += [f"  {name}: {signature}" for name, signature in found.get("signatures", {}).items()]
     task = spec(found["task"])
     unit = "span" if task.answers == "spans" else task.unit

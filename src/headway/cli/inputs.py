@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headway.data.records.table import Table
 
 SENTENCES = {
-    "text": "one or more texts, a file (the text column of a .csv, .tsv or .jsonl, the lines of any other), a folder "
+    "text": "one or more texts, a file (the text column of a table, the lines of any other), a folder "
     'of tables, or "-" for {}',
     "picture": "one or more images, or folders of images",
 }

@@ -36,7 +36,7 @@ SYSTEM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno
 """Errors of the system, not ours: a disk that is full or broken, or missing permissions."""
 
 PREDICT = registry.ANY
-OF_TASKS = {spec.verb: spec.help for spec in map(registry.spec, registry.NAMES)}
+OF_TASKS = {one.verb: one.help for one in map(registry.spec, registry.NAMES) if one.verb != PREDICT}
 """The verbs that use the models of a task; tasks that share a verb have the same help for it."""
 
 VERBS = {

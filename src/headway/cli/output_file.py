@@ -5,7 +5,7 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,10 +89,11 @@ class OutputFile:
             self._note(mark)
             self.inputs = inputs
 
-    def finish(self) -> None:
-        """Give the complete file its name."""
+    def finish(self, convert: Callable[[Path], None] = lambda part: None) -> None:
+        """Give the complete file its name, after ``convert``, which may replace it."""
         with self._writing():
             os.fsync(self._descriptor)
+            convert(self.part)
             self.part.replace(self.to)
             self.journal.unlink(missing_ok=True)
             flush(self.to.parent)

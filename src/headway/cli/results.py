@@ -14,10 +14,13 @@ from headway.cli.common import interruptible, is_file, show_lines
 from headway.cli.inputs import CHARACTERS, Texts, pieces
 from headway.cli.output_file import OutputFile, write_output
 from headway.errors import InputError
+from headway.io.atomic_write import write_whole
 from headway.io.csv_text import as_csv
 from headway.io.quantities import duration
 from headway.tasks.command import Command
 
+DELIMITERS, FINISHED = {".csv": ",", ".tsv": "\t"}, (".parquet", ".xlsx")
+"""The endings of tables that are written as answers come, with what is between cells, and of those that are not."""
 BATCHES = 16
 """Batches per thread in a chunk.  With fewer, more batches are partly filled; with more, a kill loses more."""
 EVERY = 10.0
@@ -33,6 +36,7 @@ def check_output(to: str | None, read: str, endings: tuple[str, ...]) -> None:
     """
     if to is None:
         return
+    endings = with_tables(endings)
     path = Path(to)
     folder = next(folder for folder in path.resolve().parents if folder.exists())
     kinds = " or ".join([", ".join(endings[:-1]), endings[-1]])
@@ -49,6 +53,8 @@ def check_output(to: str | None, read: str, endings: tuple[str, ...]) -> None:
         problem = f"{folder} cannot be written to; name a place in another folder"
     if problem:
         raise InputError(f"--to {to}: {problem}.")
+    if path.suffix in FINISHED:
+        check_writer(path)
     if path.exists():
         warnings.warn(
             f"{to}: this file exists and will be replaced when all results are there; interrupt the command and name "
@@ -62,8 +68,27 @@ def as_bytes(text: str) -> bytes:
     return text.encode("utf-8", errors="backslashreplace")
 
 
+def check_writer(path: Path) -> None:
+    """Raise InputError where what writes .parquet or .xlsx is not installed, before anything is answered."""
+    from headway.data.formats import excel, parquet
+
+    if path.suffix == ".parquet":
+        parquet.pyarrow()
+    else:
+        excel.writer(path)
+
+
+def with_tables(endings: tuple[str, ...]) -> tuple[str, ...]:
+    """The endings, and those of all tables where .csv is among them."""
+    tables = (*DELIMITERS, *FINISHED)
+    return (*endings, *(one for one in tables if one not in endings)) if ".csv" in endings else endings
+
+
 class ResultsFile:
-    """The content of a file of answers, by its ending: .csv, .jsonl, .txt, or an ending of the command's own."""
+    """The content of a file of answers, by its ending: a table, .jsonl, .txt, or an ending of the command's own.
+
+    .parquet and .xlsx cannot grow: until all answers are there their rows are lines of JSON, which ``finish`` converts.
+    """
 
     def __init__(self, use: Command, to: str):
         self.use, self.ending = use, Path(to).suffix
@@ -79,16 +104,45 @@ class ResultsFile:
 
     def header(self) -> bytes:
         """The content before the first answer."""
-        if self.ending == ".csv":
-            return as_bytes(as_csv([[*self.use.columns, *self.others]]))
-        return b"" if self.ending in (".jsonl", ".txt") else self.use.header()
+        if self.ending in DELIMITERS:
+            return as_bytes(as_csv([self.columns], DELIMITERS[self.ending]))
+        return b"" if self.ending in (".jsonl", ".txt", *FINISHED) else self.use.header()
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of a table of results."""
+        return [*map(str, self.use.columns), *self.others]
+
+    def finish(self, part: Path) -> None:
+        """Make the file of results of all rows, where that is more than these."""
+        if self.ending not in FINISHED:
+            return
+
+        def rows() -> Iterator[list[Any]]:
+            with part.open(encoding="utf-8") as lines:
+                yield from map(json.loads, lines)
+
+        def write(new: Path) -> None:
+            if self.ending == ".xlsx":
+                from headway.data.formats.excel import write_excel
+
+                write_excel(new, self.columns, rows())
+            else:
+                from headway.data.formats.parquet import write_parquet
+
+                write_parquet(new, self.columns, rows)
+
+        write_whole(part, write)
 
     def content(self, start: int, found: Sequence[Any]) -> bytes:
         """Some answers, from input number ``start`` on."""
         use, numbered = self.use, enumerate(found, start)
-        if self.ending == ".csv":
+        if self.ending in (*DELIMITERS, *FINISHED):
             rows = ([*row, *self._others_of(at).values()] for at, one in numbered for row in use.rows(at, one))
-            return as_bytes(as_csv(rows))
+            if self.ending in FINISHED:
+                return as_bytes("".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows))
+            written = ([f"{value:.6f}" if isinstance(value, float) else value for value in row] for row in rows)
+            return as_bytes(as_csv(written, DELIMITERS[self.ending]))
         if self.ending == ".jsonl":
             objects = ({**each, **self._others_of(at)} for at, one in numbered for each in use.objects(at, one))
             return as_bytes("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in objects))
@@ -115,6 +169,8 @@ def all_results(use: Command, verb: str, to: str | None, *, as_json: bool, quiet
             place = f"{to}.vectors" if use.gathers else to
             file, name = ResultsFile(use, place), asked_for(verb, use, place, most=most, as_json=each)
             output = stack.enter_context(OutputFile(place, name, b"" if use.gathers else file.header()))
+        if use.gathers and to is not None and Path(to).suffix in FINISHED:
+            raise InputError(f"--to {to}: what is computed of all texts together is written as .csv, .tsv or .jsonl.")
         if use.gathers and output is None:
             parts = (use.content(use.answer(part)) for _, part in pieces(use.inputs.values, most))
             return _gathered(use, use.restored(b"".join(parts)), to, as_json)
@@ -122,8 +178,8 @@ def all_results(use: Command, verb: str, to: str | None, *, as_json: bool, quiet
         if output is not None and use.gathers:
             use, results = _gathered(use, use.restored(output.read()), to, as_json)
             output.discard()
-        elif output is not None:
-            output.finish()
+        elif output is not None and file is not None:
+            output.finish(file.finish)
     return use, results
 
 

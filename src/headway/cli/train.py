@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from headway.cli.aliases import in_our_names
-from headway.cli.common import SEVERAL, Answer, Headed, HeadedCommand, verb
+from headway.cli.common import ENDINGS, SEVERAL, Answer, Headed, HeadedCommand, verb
 from headway.cli.plan import PLANNED, lines, plan, plan_options
 from headway.cli.watching import watched
 from headway.errors import InputError, RunFailed
@@ -122,7 +122,7 @@ def default_out(inputs: Sequence[Any]) -> Path:
     name = Path(inputs[0]).resolve().name if inputs else "run"
     if inputs and (wanted := dataset_id(inputs[0])) is not None:
         name = wanted.name.partition("/")[2]
-    for ending in (".gz", ".txt", ".csv", ".tsv", ".jsonl", ".parquet", ".npz"):
+    for ending in (".gz", *ENDINGS, ".npz"):
         name = name.removesuffix(ending)
     if sides := sides_of(inputs):
         name += f"-{sides[1]}"
@@ -131,6 +131,7 @@ def default_out(inputs: Sequence[Any]) -> Path:
 
 def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> list[str]:
     """The summary of a run, as lines for a person; ``info`` is headway.json."""
+    from headway.reports.tables import columns_in_words
     from headway.reports.verdict import interval, kept_in_words
 
     task = spec(result["task"])
@@ -147,6 +148,7 @@ def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> li
     numbers += f", bleu and chrf of {written:,} pairs" if written is not None else ""
     return [
         f"{numbers} ({result['parameters']:,} parameters, {result['steps']:,} steps, {duration(result['seconds'])})",
+        *columns_in_words(info.get("metrics", {}), info.get("baselines", [])),
         verdict,
         *kept_in_words(info.get("kept")),
         *_disk(Path(result["out"])),
@@ -290,8 +292,8 @@ def command(
     watch: bool,
     **options: Any,
 ) -> Answer | None:
-    """Train a model on INPUT: .txt, .csv, .tsv, .jsonl, each also as .gz, .parquet, two aligned files, a folder of
-    such files, of texts or images by class, .npz, or a data set of the hub (owner/name, owner/name@revision:split).
+    """Train a model on INPUT: .txt, .csv, .tsv, .jsonl, each also as .gz, .parquet, .xlsx, two aligned files, a folder
+    of such files, of texts or images by class, .npz, or a data set of the hub (owner/name, owner/name@revision:split).
 
     The task, the columns, the tokenizer and the size are chosen automatically and printed, each with the option that
     changes it.  Run the same command again to resume a run that was stopped.

@@ -17,6 +17,7 @@ from headway.hub.families import FAMILIES, family_named
 from headway.hub.families.entries import Json
 from headway.hub.families.family import Family
 from headway.hub.kept_entries import CONFIG, GENERATION, entries_to_write, kept_entries
+from headway.hub.label_columns import set_units
 from headway.hub.name_table import write_weights
 from headway.hub.own_format import OF_A_TASK, TYPES, Build, load_of_a_task, load_own, save_own
 from headway.hub.safe.config_file import read_config
@@ -91,6 +92,7 @@ def load_model(
         model: Any = build(family, theirs, stored, directory / CONFIG, precision, like)
     model.family = family.model_type  # type: ignore[assignment]  # to save it as the same family, of several possible
     model.kept = kept_entries(directory, theirs, family)  # type: ignore[assignment]
+    set_units(model, directory)
     add_modules(model, directory, theirs)
     return model.eval()
 

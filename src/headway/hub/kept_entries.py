@@ -18,7 +18,7 @@ WRITING_IDS = ("decoder_start_token_id", "bos_token_id", "eos_token_id", "pad_to
 """The ids that start, end and pad a text, in ``generation_config.json`` or in older versions' ``config.json``."""
 LABELS = ("id2label", "label2id")
 KEPT = re.compile(
-    r".*_token_ids?|bad_words_ids|id2label|label2id|problem_type|thresholds|task_specific_params|tokenizer_class"
+    r".*_token_ids?|bad_words_ids|id2label|label2id|problem_type|thresholds|columns|task_specific_params|tokenizer_class"
     r"|prefix"
     r"|max_length|min_length|num_beams|length_penalty|early_stopping|no_repeat_ngram_size|repetition_penalty"
     r"|do_sample|temperature|top_k|top_p"

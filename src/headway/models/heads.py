@@ -252,6 +252,14 @@ class ClassificationHead(Head):
         self.dropout = Dropout(dropout)
         self.out = Linear(config.d_model, n_classes, bias=out_bias)
         self.normalise = normalise
+        self.scale: Tensor | None
+        self.offset: Tensor | None
+        self.register_buffer("scale", None, persistent=False)
+        self.register_buffer("offset", None, persistent=False)
+
+    def set_scale(self, scale: Tensor | None, offset: Tensor | None) -> None:
+        """Multiply each output with its ``scale`` (C,) and add its ``offset`` (C,): that of its own unit."""
+        self.scale, self.offset = scale, offset
 
     @classmethod
     def size_of(cls, config: TransformerConfig, n_classes: int, *, dense: bool = True) -> HeadSize:
@@ -262,8 +270,15 @@ class ClassificationHead(Head):
         return HeadSize(matrices, n_classes, norms, gives=cls.gives, wirings=cls.wirings)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """(B, T, D) -> (B, C)."""
-        return self.out(self.dropout(self.vector(x, mask)))
+        """(B, T, D) -> (B, C).  What has a unit of its own is computed in float32 under autocast too."""
+        x = self.dropout(self.vector(x, mask))
+        in_units = self.out.out_features == 1 or self.scale is not None
+        if in_units and torch.is_autocast_enabled(x.device.type):
+            with torch.autocast(x.device.type, enabled=False):
+                out = self.out(x.float())
+                return out if self.scale is None else out * self.scale + self.offset
+        out = self.out(x)
+        return out if self.scale is None else out * self.scale + self.offset
 
     def vector(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """The input of the last matrix: (B, T, D) -> (B, D)."""

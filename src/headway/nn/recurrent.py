@@ -61,6 +61,9 @@ class Recurrent(nn.Module):
 
     def _run(self, x: Any, memory: Memory | None) -> tuple[Any, Memory]:
         if self.kind == "lstm":
+            if torch.is_autocast_enabled("cpu") and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+                with torch.autocast("cpu", enabled=False):  # oneDNN has no LSTM below float32 for such a processor
+                    return self.core(x.float(), memory)
             return self.core(x, memory)
         y, h = self.core(x, None if memory is None else memory[0])
         return y, (h,)

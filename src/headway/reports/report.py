@@ -16,7 +16,7 @@ from headway.io.quantities import duration, rows_in_words, short_duration, size
 from headway.reports.charts import MOST_POINTS, Chart, Line, draw
 from headway.reports.page import escape, part, render
 from headway.reports.record import Point, Record, not_numbers, read_record, series
-from headway.reports.tables import Table, comparison, confusion, per_class
+from headway.reports.tables import Table, columns, comparison, confusion, per_class
 from headway.reports.verdict import kept_in_words, verdict
 from headway.reports.wording import count, decimal, listing, mapping, number, show, words
 from headway.tasks.registry import known
@@ -59,6 +59,7 @@ def page(record: Record) -> str:
         figures=key_figures(record),
         **learning(record),
         rivals=comparison(known(record.task), record.called, measured, record.baselines),
+        columns=columns(record.called, record.metrics, record.baselines),
         **classes(record),
         shown=telling(record),
         samples=samples(record),
@@ -233,7 +234,7 @@ def telling(record: Record) -> dict[str, Any]:
     """The texts with the most confident mistakes, and those with the least confident predictions."""
     found = mapping(record.info.get("shown"))
     looked_at, wrong = number(found.get("looked_at")), number(found.get("wrong"))
-    if looked_at is None or wrong is None:
+    if looked_at is None:
         return {}
     member = record.info.get("best_member")
     of = f" These are from {show(member)}, the best member of the ensemble." if member else ""
@@ -242,9 +243,12 @@ def telling(record: Record) -> dict[str, Any]:
         kind: [{name: mapping(row).get(name) for name in names} for row in listing(found.get(kind))]
         for kind in ("worst", "boundary")
     }
-    said = f"{wrong:,.0f} of {looked_at:,.0f} checked validation rows are misclassified.{of}"
+    summary, title = f"{looked_at:,.0f} validation rows were checked.{of}", "Largest errors"
+    if wrong is not None:
+        summary = f"{wrong:,.0f} of {looked_at:,.0f} checked validation rows are misclassified.{of}"
+        title = "Most confident mistakes"
     baseline = mapping(mapping(record.info.get("plan")).get("model")).get("kind")
-    return {"said": said, **rows, "can_be_opened": not baseline}
+    return {"summary": summary, "title": title, **rows, "can_be_opened": not baseline}
 
 
 def samples(record: Record) -> list[dict[str, Any]]:

@@ -7,9 +7,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from headway.io.quantities import duration
+from headway.errors import field
+from headway.io.quantities import duration, metric
 from headway.reports.page import visible
 from headway.reports.wording import count, decimal, listing, mapping, number, short, show
+from headway.tasks.registry import known
 from headway.tasks.spec import TaskSpec
 from headway.training.evaluation.metric import Metric
 
@@ -63,6 +65,35 @@ def comparison(task: TaskSpec, called: str, metrics: dict[str, Any], baselines: 
         time = ["–" if seconds is None else duration(seconds)] if timed else []
         body.append([name, *(cell(line, one.key) for one in columns), *time])
     return Table(heads, body)
+
+
+def label_columns(metrics: dict[str, Any], baselines: list[dict[str, Any]]) -> list[tuple[str, str, list[float]]]:
+    """Of several label columns each with its metric in words, and what the model and each baseline reach there."""
+    columns = []
+    for name, line in mapping(metrics.get("columns")).items():
+        headline = known(str(mapping(line).get("task"))).headline[0]
+        of_baselines = (mapping(mapping(baseline.get("columns")).get(name)) for baseline in baselines)
+        values = [number(reached.get(headline.key)) for reached in (mapping(line), *of_baselines)]
+        columns.append((name, headline.name, [math.nan if value is None else value for value in values]))
+    return columns
+
+
+def columns_in_words(metrics: dict[str, Any], baselines: list[dict[str, Any]]) -> list[str]:
+    """A line for each of several label columns."""
+    measured, lines = [line for line in baselines if "columns" in line], []
+    for name, what, (own, *others) in label_columns(metrics, measured):
+        rivals = ", ".join(f"{line['name']} {metric(value)}" for line, value in zip(measured, others, strict=True))
+        lines.append(f"  {field(name)}: {what} {metric(own)}{f' ({rivals})' if rivals else ''}")
+    return lines
+
+
+def columns(called: str, metrics: dict[str, Any], baselines: list[dict[str, Any]]) -> Table | None:
+    """A line for each of several label columns; None for another model."""
+    measured = [line for line in baselines if "columns" in line]
+    lines = label_columns(metrics, measured)
+    heads = ["column", "metric", f"{called} (this run)", *(line["name"] for line in measured)]
+    rows = [[visible(name, 60), metric, *map(decimal, values)] for name, metric, values in lines]
+    return Table(heads, rows, numbers_from=2) if lines else None
 
 
 def per_class(classes: object, sizes: dict[str, Any], rows: float | None = None) -> Table | None:

@@ -227,6 +227,12 @@ def varied(part: str) -> list[Candidate]:
 
 
 def fitting(model: Candidate, task: TaskSpec) -> Candidate:
-    """A model as it is named for a task: where there are only Transformers, --model has nothing to say."""
-    only = "model" not in task.options and model.options.get("model") == "transformer"
-    return replace(model, options={}) if only else model
+    """A model as it is named for a task: where there are only Transformers, --model has nothing to say.
+
+    Raises InputError for a model of another kind there.
+    """
+    if "model" in task.options or "model" not in model.options:
+        return model
+    if model.options["model"] != "transformer":
+        raise InputError(f"--models: {task.name} has no model {model.name}.")
+    return replace(model, options={})

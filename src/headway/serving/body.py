@@ -4,7 +4,8 @@ Of JSON Schema these are known: type, enum, minimum, maximum, minLength, maxLeng
 maxProperties, properties, required, additionalProperties, anyOf, and default.
 """
 
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
 from headway.errors import InputError, shown
 from headway.io.strict_json import BYTES_PER_VALUE, parse_object
@@ -117,6 +118,22 @@ def request_schema(command: type[Command], most: int) -> Schema:
         if not command.interactive or command.interactive not in (one.name, one.goes_with):  # no conversations
             fields[one.name] = _option(one)
     return {"type": "object", "properties": fields, "required": ["inputs"], "additionalProperties": False}
+
+
+def answer_schema(kind: Any) -> Schema:
+    """The schema of a type of answer, as a command names it; {} fits anything."""
+    plain = {str: STRING, int: INTEGER, float: NUMBER, NoneType: {"type": "null"}}
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind in plain:
+        return plain[kind]
+    if is_typeddict(kind):
+        fields = {name: answer_schema(part) for name, part in get_type_hints(kind).items()}
+        return record(*sorted(kind.__required_keys__), **fields)
+    if origin is UnionType:
+        return {"anyOf": [answer_schema(part) for part in parts]}
+    if origin is list:
+        return array(answer_schema(parts[0]))
+    return {"type": "object", "additionalProperties": answer_schema(parts[1])} if origin is dict else {}
 
 
 def _option(option: Option) -> Schema:

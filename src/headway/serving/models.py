@@ -16,7 +16,7 @@ from headway.hub.fingerprint import full_fingerprint
 from headway.models.baselines import RecurrentDecoder
 from headway.models.transformer import Decoder
 from headway.runtime.batcher import Batcher
-from headway.serving.body import MOST_INPUTS, Schema, request_schema
+from headway.serving.body import MOST_INPUTS, Schema, answer_schema, request_schema
 from headway.serving.one_by_one import OneByOne
 from headway.serving.responses import RequestError, busy, invalid, unavailable
 from headway.serving.settings import Settings
@@ -161,7 +161,7 @@ class Served:
             "labels": [str(label) for label in getattr(self.pipe, "labels", [])],
             **{"context": self.context, "chat": self.chat, "completions": self.writes},
             "training": self.directory is not None,
-            "schema": fields["inputs"],
+            **{"schema": fields["inputs"], "answer": answer_schema(self.command.answers)},
             "options": {name: field for name, field in fields.items() if name not in ("model", "inputs")},
         }
 

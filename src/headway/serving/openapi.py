@@ -4,7 +4,7 @@ from typing import Any
 
 from headway import __version__
 from headway.serving import inside
-from headway.serving.body import BOOLEAN, INTEGER, NUMBER, STRING, Schema, array, record, string
+from headway.serving.body import BOOLEAN, INTEGER, NUMBER, STRING, Schema, answer_schema, array, record, string
 from headway.serving.models import Models, Served
 from headway.serving.openai import chat, completions, embeddings
 from headway.tasks import registry
@@ -19,11 +19,10 @@ WARNINGS = {
     **array(STRING),
     "description": "what a person should know about these answers, such as that one is cut off",
 }
-TYPED = record("model", "answers", model=STRING, answers=LIST, warnings=WARNINGS)
 MODEL = record(
-    *("id", "object", "created", "owned_by", "task", "kind", "route", "labels", "schema"),
+    *("id", "object", "created", "owned_by", "task", "kind", "route", "labels", "schema", "answer"),
     **dict.fromkeys(("id", "object", "owned_by", "task", "kind", "route", "version", "precision", "engine"), STRING),
-    **{"created": INTEGER, "labels": LIST, "schema": OBJECT},
+    **{"created": INTEGER, "labels": LIST, "schema": OBJECT, "answer": OBJECT},
 )
 LISTED = record(object=STRING, data=array(MODEL))
 CHOICES = record(id=STRING, object=STRING, created=INTEGER, model=STRING, choices=array(OBJECT), usage=USAGE)
@@ -89,10 +88,11 @@ def document(models: Models) -> dict[str, Any]:
     for verb, some in _by_verb(models).items():
         schemas = [_named(served.request_schema(), names) for served, names in some]
         schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
-        paths.setdefault(f"/{verb}", _post(some[0][0].spec.help, schema, TYPED))
+        answers = [answer_schema(served.command.answers) for served, _ in some]
+        paths.setdefault(f"/{verb}", _post(some[0][0].spec.help, schema, _typed(*answers)))
     any_task = record("inputs", model=TEXT_OR_NULL, inputs={**LIST, "minItems": 1})
     any_task = _named(any_task, [one.name for one in models])
-    paths.setdefault(f"/{registry.ANY}", _post("Use any of the models", any_task, TYPED))
+    paths.setdefault(f"/{registry.ANY}", _post("Use any of the models", any_task, _typed()))
     return {
         "openapi": "3.1.0",
         "info": {"title": "Headway", "version": __version__},
@@ -102,10 +102,19 @@ def document(models: Models) -> dict[str, Any]:
     }
 
 
+def _typed(*answers: Schema) -> Schema:
+    """What a typed route answers."""
+    each = array(answers[0] if len(answers) == 1 else {"anyOf": [*answers]}) if answers else LIST
+    return record("model", "answers", model=STRING, answers=each, warnings=WARNINGS)
+
+
 def _by_verb(models: Models) -> dict[str, list[tuple[Served, list[str]]]]:
-    """For each verb a model of each task that has it, with the names of all models of that task."""
+    """For each verb a model of each task that has it, with the names of all models of that task.
+
+    The verb of any model is left out.
+    """
     found: dict[str, dict[str, tuple[Served, list[str]]]] = {}
-    for served in models:
+    for served in (one for one in models if one.verb != registry.ANY):
         found.setdefault(served.verb, {}).setdefault(served.spec.name, (served, []))[1].append(served.name)
     return {verb: list(tasks.values()) for verb, tasks in found.items()}
 

@@ -39,7 +39,7 @@ from headway.models.transformer import Encoder
 from headway.tasks.checks import Material, MaterialInputs, synthetic_table
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.losses import RowLoss
-from headway.tasks.readers import TextPipeline, TextReader
+from headway.tasks.readers import TextPipeline, TextReader, label_parts
 from headway.tasks.rows import encoded_texts, measured_rows
 from headway.tasks.task import Task, TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
@@ -54,8 +54,16 @@ class TextTask(Task):
 
     objective: ClassVar[RowLoss]
     needs: ClassVar[str] = "a table of texts with a number each"
+    data: ClassVar[Any] = None
+    """the class of its data: a ``rows_data.NumberData``, which is used where there is none"""
+    reader: ClassVar[Any] = None
+    """the class of its pipelines where answers are labels: a ``readers.LabelReader``"""
     outputs: ClassVar[int] = 1
     """how many numbers a head gives for each text; the loss reads (B,) of one, (B, C) of several"""
+
+    def __init_subclass__(cls) -> None:
+        if not hasattr(cls, "objective") and cls.measure is TextTask.measure:
+            raise TypeError(f"{cls.__name__} has no objective: name its loss, a headway.tasks.losses.RowLoss")
 
     @property
     def has_own_model(self) -> bool:
@@ -87,18 +95,43 @@ class TextTask(Task):
     def open_data(self, given: TaskInputs) -> TaskData:
         from headway.tasks.rows_data import NumberData
 
-        return NumberData(self, given)
+        data: TaskData = (self.data or NumberData)(self, given)
+        return data
 
     def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> TextReader:
         config = model_config(model)
+        if self.reader is not None:
+            return self.reading(directory, (model, *label_parts(model, directory, self.spec.problem)), facts)
         own = isinstance(config, OwnConfig) and config.task == self.spec.name
         if not own and (gives(model) is not Gives.ROW or n_outputs(model) != self.outputs):
-            raise InputError(f"{directory / 'config.json'}: is no model for {self.spec.name}.")
-        return TextPipeline(self, model, Tokenizer.load(directory, rows=config.vocab_size), facts)
+            raise InputError(
+                f"{directory / 'config.json'}: is no model for {self.spec.name}, whose head gives each text "
+                f"{counted(self.outputs, 'number')}; found {n_outputs(model)}."
+            )
+        return self.reading(directory, (model, Tokenizer.load(directory, rows=config.vocab_size), []), facts)
+
+    def reading(self, directory: Path, parts: tuple[Any, Tokenizer, list[str]], facts: dict[str, Any]) -> TextReader:
+        """The pipeline of a model, its tokenizer and its labels, with what headway.json says of its run."""
+        if self.reader is None:
+            return TextPipeline(self, *parts[:2], facts)
+        pipe: TextReader = self.reader(*parts, facts.get("plan", {}).get("length"))
+        return pipe
+
+    def held_out(self, pipe: Any, given: EvaluationInputs) -> Labelled:
+        """The rows to measure.  Raises InputError for what is no table of such rows."""
+        table = given.table(f"a model for {self.spec.name} is measured on {self.needs}")
+        rows: Labelled = given.held_out(self.rows_of(table, given.found, given.options, pipe))
+        return rows
+
+    def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
+        rows = self.held_out(pipe, given)
+        return few(map(tuple, rows.cells) if self.reads_pairs else rows, count)
+
+    def normalize_answers(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
+        return [to_compare(answer) for answer in pipe(list(inputs))]
 
     def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
-        table = given.table(f"a model for {self.spec.name} is measured on {self.needs}")
-        rows = given.sampled(given.held_out(self.rows_of(table, given.found, given.options, pipe)))
+        rows = given.sampled(self.held_out(pipe, given))
         targets = self.targets(rows, given.found, pipe)
         examples = encoded_texts(rows, pipe.tokenizer).cut(pipe.max_length).examples(targets)
         metrics = measured_rows(pipe, self.measure(pipe), examples, given.each)
@@ -145,7 +178,10 @@ class TextTask(Task):
         return np.array([self.value(written) for written in rows.classes], dtype=np.float32)[rows.targets]
 
     def meant(self, written: Sequence[str], found: Detected, known: Any = None) -> np.ndarray:
-        """Whether each distinct cell means a target, bool (D,); the cells of several columns are one (``BETWEEN``)."""
+        """Whether each distinct cell means a target, bool (D,); the cells of several columns are one (``BETWEEN``).
+
+        Raises ValueError, with what is wrong, where cells together could mean two things.
+        """
         return np.array([not math.isnan(self.value(cell)) for cell in written], dtype=bool)
 
     def rows_of(self, table: Table, found: Detected, options: TrainOptions, known: Any = None) -> Labelled:
@@ -154,8 +190,16 @@ class TextTask(Task):
         ways: dict[str, Any] = {"on_bad_row": policy, "to_learn": False, "as_labels": False}
         value = columns[0] if len(columns) == 1 else columns
         rows = labelled(table, found.text_column or "", value, second_column=found.second_column, **ways)
-        missing = ~self.meant(rows.classes, found, known)[rows.targets]
-        wrong, named = np.flatnonzero(missing), " or ".join(map(repr, columns))
+        return self.with_value(rows, found, policy, known)
+
+    def with_value(self, rows: Labelled, found: Detected, policy: str, known: Any = None) -> Labelled:
+        """Those of the rows whose cell means a target; with another ``policy`` than "skip" others raise InputError."""
+        table, named = rows.table, " or ".join(map(repr, found.label_columns or (found.label_column,)))
+        try:
+            missing = ~self.meant(rows.classes, found, known)[rows.targets]
+        except ValueError as error:
+            raise InputError(f"{table.name}: column {named}: {error}.") from None
+        wrong = np.flatnonzero(missing)
         if len(wrong) and policy != "skip":
             written = " and ".join(shown(cell) for cell in rows.classes[rows.targets[wrong[0]]].split(BETWEEN))
             raise InputError(
@@ -171,3 +215,11 @@ class TextTask(Task):
         if not len(rows):
             raise InputError(f"{table.name}: no row has a value for {self.spec.name} in column {named}.")
         return rows
+
+
+def to_compare(answer: Any) -> Any:
+    """What of an answer must be equal however it was computed: labels, and numbers to three digits."""
+    if not isinstance(answer, dict):
+        return f"{answer:.3g}" if isinstance(answer, float) else answer
+    named = next((answer[name] for name in ("labels", "label") if name in answer), None)
+    return named if named is not None else {name: to_compare(one) for name, one in answer.items() if name != "scores"}

@@ -12,7 +12,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from headway.data.records.corpus import Corpus
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.directory import model_config
+from headway.models.heads import Gives, gives, n_outputs
 from headway.models.own import OwnConfig
 from headway.models.short_answer import short_answer
 from headway.models.transformer import EncoderDecoder
@@ -120,6 +121,16 @@ def differs(what: str, value: float) -> str | None:
     return None if value <= BOUND else f"{what}, apart by {value:.3g}, more than {BOUND:g}"
 
 
+def has_units(model: Any) -> bool:
+    """Whether outputs are in units of their own: one number, or several label columns with numbers among them."""
+    return gives(model) is Gives.ROW and (n_outputs(model) == 1 or model.head.scale is not None)
+
+
+def magnitude(model: nn.Module, outputs: Tensor) -> Tensor:
+    """What differences of outputs (N, ...) are relative to: 1; of outputs with units the largest of each, (C,)."""
+    return outputs.abs().amax(dim=0).clamp(min=1.0) if has_units(model) else torch.ones(())
+
+
 def worst(value: float, differences: Tensor) -> float:
     """The largest so far; NaN is larger than any number."""
     found = float(differences.abs().max()) if differences.numel() else 0.0
@@ -127,14 +138,17 @@ def worst(value: float, differences: Tensor) -> float:
 
 
 def apart(one: Any, other: Any) -> float:
-    """The largest difference between the numbers of two answers, and 1 at least where anything else of them differs."""
+    """The largest difference between the numbers of two answers, relative to those above 1.
+
+    It is 1 at least where anything else of them differs.
+    """
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
         return max((apart(one[key], other[key]) for key in one), default=0.0)
     if isinstance(one, list | tuple | np.ndarray) and isinstance(other, type(one)) and len(one) == len(other):
         return max(map(apart, one, other), default=0.0)
     if isinstance(one, float | np.floating) and isinstance(other, float | np.floating):
-        difference = float(one) - float(other)
-        return abs(difference) if math.isfinite(difference) else 1.0
+        difference = abs(float(one) - float(other)) / max(1.0, abs(float(one)))
+        return difference if math.isfinite(difference) else 1.0
     return 0.0 if isinstance(one, int | str | None) and one == other else 1.0
 
 
@@ -244,13 +258,16 @@ def first_rows(source: Corpus | Table, found: Detected, given: MaterialInputs) -
         file.write_text(_first(source.chunks(), most), encoding="utf-8")
         return Material(file)
     columns = {TEXT: found.text_column, SECOND: found.second_column, LABEL: found.label_column}
-    names = {kind: name for kind, name in columns.items() if name}
+    labels = {f"{LABEL}_{at}": name for at, name in enumerate(found.label_columns)}
+    names = {kind: name for kind, name in (columns | labels).items() if name}
     filled = (row for row in source if all(row[name].strip() for name in names.values()))
     rows = [
         {kind: row[name][:LONGEST_TEXT] for kind, name in names.items()}
         for row, _ in zip(filled, range(ROWS), strict=False)
     ]
-    return table(rows, given.folder)
+    made = table(rows, given.folder)
+    options = {kind: kind for kind in made.options if kind not in labels}
+    return replace(made, options=options | ({LABEL: ",".join(labels)} if labels else {}))
 
 
 def synthetic_table(pipe: Any, folder: Path, row: Callable[[int, str, str], dict[str, str]]) -> Material:

@@ -7,14 +7,14 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, is_typeddict
 
 from headway.errors import field as field_of
+from headway.tasks.answers import Label, Labels
 from headway.tasks.spec import TaskSpec
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):  # made sooner than a dataclass, which --help waits for
     """An option of a command, in addition to those that all such commands have."""
 
     name: str
@@ -35,7 +35,7 @@ class Option:
     """the greatest"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Inputs:
     """The inputs of a command."""
 
@@ -57,6 +57,8 @@ class Command:
     """One use of the command: a pipeline, inputs and options by name; the class holds what is known before that."""
 
     spec: ClassVar[TaskSpec]
+    answers: ClassVar[Any] = Any
+    """the type of an answer (``tasks.answers``)"""
     needs: ClassVar[str] = "another model"
     """the kind of model that it needs, for the error message: "a classifier" """
     does: ClassVar[str]
@@ -78,7 +80,7 @@ class Command:
     def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
         """Raises InputError for options that the pipeline cannot use."""
         self.pipe, self.inputs, self.given = pipe, inputs, options
-        self.columns: list[Any] = [inputs.what, "answer"]
+        self.columns: list[Any] = [inputs.what, *(self.answers.__annotations__ if self.typed else ["answer"])]
         """the names of the columns of a .csv file"""
         self.gathers = False
         """whether ``gathered`` makes the result from all answers together"""
@@ -101,6 +103,11 @@ class Command:
     def conversation(cls, pipe: Any, options: dict[str, Any], notice: Callable[[str], None]) -> Any:
         """The conversation: ``say`` (text -> pieces of the reply), ``reset`` and ``messages``."""
         raise NotImplementedError(f"the command of {cls.spec.name} has no conversation")
+
+    @property
+    def typed(self) -> bool:
+        """Whether an answer is a dict whose fields are known."""
+        return is_typeddict(self.answers)
 
     @property
     def tokens(self) -> int:
@@ -148,17 +155,18 @@ class Command:
     def lines(self, start: int, found: Sequence[Any]) -> Iterable[str]:
         """Answers as readable lines, from input number ``start`` (from 0)."""
         for number, one in enumerate(found, start):
-            value = f"{one:.4g}" if isinstance(one, float) else field_of(str(one))
+            parts = one.values() if self.typed else [one]
+            value = "\t".join(f"{part:.6g}" if isinstance(part, float) else field_of(str(part)) for part in parts)
             yield f"{value}\t{field_of(self.inputs.values[number])}"
 
     def objects(self, number: int, one: Any) -> Iterable[dict[str, Any]]:
         """The answer to an input for a .jsonl file: an object for each line."""
-        yield {self.inputs.what: self.inputs.values[number], "answer": one}
+        yield {self.inputs.what: self.inputs.values[number], **(one if self.typed else {"answer": one})}
 
     def rows(self, number: int, one: Any) -> Iterable[Iterable[Any]]:
-        """The same for a .csv file: a row of as many values as there are ``columns``."""
+        """The same for a table: a row of as many values as there are ``columns``."""
         for each in self.objects(number, one):
-            yield [f"{value:.6f}" if isinstance(value, float) else value for value in each.values()]
+            yield list(each.values())
 
     def line(self, one: Any) -> str:
         """The same for a .txt file."""
@@ -185,16 +193,17 @@ class Command:
         return f"{len(self.inputs.values):,} results"
 
 
-def plain_command(spec: TaskSpec) -> type[Command]:
-    """The command of a task that has none of its own: an answer for each input."""
+def plain_command(spec: TaskSpec, **told: Any) -> type[Command]:
+    """The command of a task that has none of its own: an answer for each input; ``told`` are attributes of it."""
     does = spec.help or f"Use the model for {spec.name.replace('_', ' ')} in RUN."
-    told = {"spec": spec, "needs": f"a model for {spec.name}", "does": does, "__doc__": spec.title}
-    return type("PlainCommand", (Command,), told)
+    usual = {"spec": spec, "needs": f"a model for {spec.name}", "does": does, "__doc__": spec.title}
+    return type("PlainCommand", (Command,), {**usual, **told})
 
 
-def label_command(spec: TaskSpec, **told: Any) -> "type[LabelCommand]":
-    """The command of a task whose answers are labels; ``told`` are further attributes of the class."""
-    return type("OwnLabelCommand", (LabelCommand,), {"spec": spec, "__doc__": spec.title, **told})
+def label_command(spec: TaskSpec, *, several: bool = False, **told: Any) -> "type[LabelCommand]":
+    """The command of a task whose answers are labels, one for an input or ``several``; ``told`` are its attributes."""
+    answers = Labels if several else Label
+    return type("OwnLabelCommand", (LabelCommand,), {"spec": spec, "answers": answers, "__doc__": spec.title, **told})
 
 
 class LabelCommand(Command):
@@ -203,14 +212,14 @@ class LabelCommand(Command):
     needs = "a classifier"
     does = "Classify TEXT with the model in RUN."
     keeps_columns = True
-    several: ClassVar[bool] = False
-    """whether an input may have several labels, or none"""
+    answers: ClassVar[Any] = Label
 
     def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
         super().__init__(pipe, inputs, options)
-        best = ["labels"] if self.several else ["label", "score"]
-        self.columns = [inputs.what, *best, *(f"score: {label}" for label in pipe.labels)]
-        self.columns += ["known"] if self.spec.reads == "text" else []
+        several = {"scores": [f"score: {label}" for label in pipe.labels]}
+        several |= {} if self.spec.reads == "text" else {"known": []}
+        fields = self.answers.__annotations__
+        self.columns = [inputs.what, *(column for name in fields for column in several.get(name, [name]))]
 
     @property
     def taken(self) -> list[str]:
@@ -218,19 +227,20 @@ class LabelCommand(Command):
 
     def lines(self, start: int, found: Sequence[dict[str, Any]]) -> Iterator[str]:
         for number, one in enumerate(found, start):
-            if self.several:
+            if "labels" in one:
                 answer = ", ".join(f"{field_of(label)} {one['scores'][label]:.3f}" for label in one["labels"]) or "-"
             else:
-                answer = "\t" if one["label"] is None else f"{field_of(one['label'])}\t{one['score']:.3f}"
+                score = one["score" if "score" in one else "value"]
+                answer = "\t" if one["label"] is None else f"{field_of(one['label'])}\t{score:.3f}"
             known = f"\tknown {one['known']:.2f}" if "known" in one else ""
             yield f"{answer}\t{field_of(self.inputs.values[number])}{known}"
 
     def objects(self, number: int, one: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {self.inputs.what: self.inputs.values[number], **one}
 
-    def rows(self, number: int, one: dict[str, Any]) -> Iterator[list[str]]:
-        best = ";".join(one["labels"]) if self.several else one["label"] or ""
-        scores = [] if self.several else [one["score"]]
+    def rows(self, number: int, one: dict[str, Any]) -> Iterator[list[Any]]:
+        best = ";".join(one["labels"]) if "labels" in one else one["label"] or ""
+        scores = [one[name] for name in ("score", "value") if name in one]
         scores += [one["scores"].get(label) for label in self.pipe.labels]
         scores += [one.get("known", None if one["scores"] else 0.0)] if self.spec.reads == "text" else []
-        yield [self.inputs.values[number], best, *("" if score is None else f"{score:.6f}" for score in scores)]
+        yield [self.inputs.values[number], best, *scores]

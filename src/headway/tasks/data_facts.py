@@ -130,7 +130,7 @@ class DataFacts:
         A column with a usual name comes before others, a long one before a short one.
         """
         others = [column for column in self.columns if column.name != self.label]
-        words = [column for column in others if column.text_like]
+        words = [column for column in others if column.text_like and not column.dates]
         named = [column for column in words if column.called("text")]
         unnamed = [column for column in words if not column.called_label]
         nested = any(column.nested for column in others)  # which hold the texts rather than a label does
@@ -150,17 +150,28 @@ class DataFacts:
     @cached_property
     def judged_pairs(self) -> tuple[str, str, str] | None:
         """Two columns of texts called like the two of a pair, and a label or a score of the pair."""
-        if self.text is not None:
-            return None
-        texts = {column.key: column for column in self.columns if column.text_like and column.mean_length >= SHORT}
-        for key, first in texts.items():
-            for other, sure in _seconds(key):
-                if (second := texts.get(other)) is None or _is_other_text(texts, first, second):
-                    continue
-                for column in self.columns:
-                    if column not in (first, second) and (column.name == self.label or _judges(column, sure)):
-                        return first.name, second.name, column.name
+        for first, second, sure in self._pairs:
+            for column in self.columns:
+                if column not in (first, second) and (column.name == self.label or _judges(column, sure)):
+                    return first.name, second.name, column.name
         return None
+
+    @cached_property
+    def _pairs(self) -> list[tuple[Column, Column, bool]]:
+        """Columns of texts called like the two of a pair, and whether their names say enough by themselves."""
+        if self.text is not None:
+            return []
+        texts = {column.key: column for column in self.columns if column.text_like and column.mean_length >= SHORT}
+        named = ((first, texts.get(other), sure) for key, first in texts.items() for other, sure in _seconds(key))
+        return [(a, b, sure) for a, b, sure in named if b is not None and not _is_other_text(texts, a, b)]
+
+    @property
+    def matching_pairs(self) -> tuple[str, str] | None:
+        """Two columns of texts called like the two of a pair, in a table without anything that could be a label."""
+        first, second, _ = next(iter(self._pairs), (None, None, False))
+        if first is None or second is None or self.label is not None or self.likely_labels(first.name):
+            return None
+        return first.name, second.name
 
     @property
     def possible_text(self) -> str | None:
@@ -251,7 +262,9 @@ def _seconds(key: str) -> Iterator[tuple[str, bool]]:
 
 
 def _is_other_text(texts: dict[str, Column], first: Column, second: Column) -> bool:
-    """Whether the text of each row is in a third column: a longer one, or one with a usual name."""
+    """Whether the text of each row is in a third column: the next of a series, a longer one, one with a usual name."""
+    if second.key[-1] in "2b" and second.key[:-1] + {"2": "3", "b": "c"}[second.key[-1]] in texts:
+        return True
     most = max(first.mean_length, second.mean_length)
     rest = (column for key, column in texts.items() if not key.startswith((first.key, second.key)) and not column.few)
     return any(column.mean_length > most or (column.called("text") and column.key != "title") for column in rest)

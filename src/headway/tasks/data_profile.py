@@ -16,7 +16,7 @@ from headway.data.batches.encoded import row_hashes
 from headway.data.batches.tokens import Tokens
 from headway.data.images.batch_source import ImageBatches
 from headway.hub.preprocessor import ImagePreprocessor
-from headway.tasks.baselines import ngram_baselines
+from headway.tasks.count_baselines import ngram_baselines
 from headway.text.tokenizer import Tokenizer
 from headway.training.monitor.health import DataProfile
 

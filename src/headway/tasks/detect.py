@@ -1,5 +1,6 @@
 """Find the task of data, and the columns that hold its inputs and labels: every task is asked for its own."""
 
+import shlex
 from dataclasses import replace
 
 from headway.data.open.detected import TABLE, TEXT, WITHOUT_COLUMNS, Detected
@@ -61,10 +62,13 @@ def _unread(facts: DataFacts, detected: Detected) -> list[str]:
     read = (detected.text_column, detected.label_column, detected.second_column, *detected.label_columns)
     known = {*read, *" ".join(detected.reasons).split("'")}
     unread = [column for column in facts.columns if column.name not in known]
-    names = [repr(column.name) for column in unread if column.text_like or column.nested]
-    texts_too = any(column.text_like and not column.few for column in unread)
-    pairs = "; pairs of texts are for --task embedding or translation" * (texts_too and not detected.second_column)
-    return [f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not read{pairs}"] if names else []
+    names = [repr(column.name) for column in unread if (column.text_like and not column.dates) or column.nested]
+    texts = [column.name for column in unread if column.text_like and not column.few and not column.dates]
+    more = ""
+    if texts and not detected.second_column and detected.text_column and not recogniser(detected.task).running_text:
+        both = " ".join(f"--text-column {shlex.quote(name)}" for name in (texts[0], detected.text_column))
+        more = f" ({both} reads both as one; pairs of texts are for --task embedding or text_to_text)"
+    return [f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not read{more}"] if names else []
 
 
 def _check_named(facts: DataFacts) -> None:

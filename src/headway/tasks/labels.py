@@ -17,6 +17,7 @@ from headway.hub.fine_tune import named_classes
 from headway.hub.kept_entries import kept
 from headway.models.heads import Gives
 from headway.nn.random import generator
+from headway.tasks.answers import Label
 from headway.tasks.losses import divergence, twice
 from headway.tasks.task import TaskInputs
 from headway.training.base import Base
@@ -62,15 +63,13 @@ def labels_of(directory: Path, n_classes: int, problem: str | None = None) -> li
     return labels
 
 
-def label_answers(
-    labels: Sequence[str], probabilities: Tensor, known: Sequence[float] | None = None
-) -> list[dict[str, Any]]:
-    """{"label", "score", "scores"} for each row of probabilities (N, C): the likeliest label, and all.
+def label_answers(labels: Sequence[str], probabilities: Tensor, known: Sequence[float] | None = None) -> list[Label]:
+    """The answer for each row of probabilities (N, C): the likeliest label, and all.
 
     ``known`` (N,) is the share of known tokens of each text: below ``HALF`` it is in the answer, and of 0 there is no
     label.
     """
-    results: list[dict[str, Any]] = []
+    results: list[Label] = []
     for row, share in zip(probabilities.tolist(), known or [1.0] * len(probabilities), strict=True):
         scores = dict(zip(labels, row, strict=True)) if share else {}
         best = max(scores, key=scores.__getitem__) if scores else None

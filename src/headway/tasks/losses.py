@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batches.batching import IGNORED, Batch
+from headway.errors import InputError
 from headway.models.heads import Gives, gives, n_outputs
 from headway.nn.kernels.dispatch import cross_entropy, unsmoothed
 from headway.text.tokenizer import Tokenizer
@@ -39,7 +40,8 @@ class RowLoss(ABC):
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
         """The sum over the rows, and their number."""
-        return self.losses(of_one(model, model(*batch.read).float()), batch.targets).sum(), len(batch.targets)
+        losses = self.losses(of_one(model, model(*batch.read).float()), batch.targets)
+        return _each(losses, batch.targets).sum(), len(batch.targets)
 
     @torch.no_grad()
     def evaluate(
@@ -53,11 +55,40 @@ class RowLoss(ABC):
 
     def of(self, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
         """The value of each row (B,) for the means, and then for the loss."""
-        return {**self.means(outputs, targets), "val_loss": self.losses(outputs, targets)}
+        return {**self.means(outputs, targets), "val_loss": _each(self.losses(outputs, targets), targets)}
 
     def cost(self, metrics: dict[str, Any]) -> float:
         """The loss."""
         return float(metrics["val_loss"])
+
+
+class WholeLoss(RowLoss):
+    """A loss for each row whose metrics are of all rows together."""
+
+    @abstractmethod
+    def measured(self, outputs: Tensor, targets: Tensor, each: list[np.ndarray] | None = None) -> dict[str, Any]:
+        """``val_loss`` and the metrics, of the outputs (N, ...) and targets (N, ...) of all rows.
+
+        ``each`` is given what each row came to, float64 (N, 2).
+        """
+
+    @torch.no_grad()
+    def evaluate(
+        self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None
+    ) -> dict[str, Any]:
+        both = [(of_one(model, model(*batch.read).float()).cpu(), batch.targets.cpu()) for batch in batches]
+        outputs, targets = (torch.cat(part) for part in zip(*both, strict=True))
+        return self.measured(outputs, targets, each)
+
+
+def _each(losses: Tensor, targets: Tensor) -> Tensor:
+    """The losses, which are one for each row, (B,).  Raises InputError for others, whose sum would mean nothing."""
+    if losses.shape != targets.shape[:1]:
+        raise InputError(
+            f"the loss of {len(targets):,} rows is {tuple(losses.shape)}, expected {tuple(targets.shape[:1])}: a "
+            "model of one number for each text returns (B,), not (B, 1)."
+        )
+    return losses
 
 
 def of_one(model: nn.Module, outputs: Tensor) -> Tensor:

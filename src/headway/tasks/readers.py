@@ -5,24 +5,31 @@ Letters: N texts, C labels.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from headway.data.batches.batching import border
+from headway.hub.directory import model_config
+from headway.models.heads import n_outputs
 from headway.runtime.runtime import Output, Runtime
+from headway.tasks.answers import Label
+from headway.tasks.frames import FrameAnswers
 from headway.tasks.inputs import beginnings, cut_pairs, known_shares, pair_list, reading_length, text_list
-from headway.tasks.labels import label_answers
+from headway.tasks.labels import label_answers, labels_of
 from headway.tasks.losses import of_one
 from headway.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from headway.tasks.base import TextTask
 
+Answer = TypeVar("Answer")
 
-class TextReader(ABC):
+
+class TextReader(FrameAnswers, ABC):
     """A model of texts, its tokenizer, and how much of a text it reads.
 
     Of a text of more than ``max_length`` tokens (special ones counted) the beginning is read, as in training and
@@ -66,23 +73,43 @@ class TextReader(ABC):
         return torch.stack(self.runtime.read([ids or [0] for ids in rows], answer, borders))
 
 
-class LabelReader(TextReader):
+def label_parts(model: nn.Module, directory: Path, problem: str | None = None) -> tuple[Tokenizer, list[str]]:
+    """Tokenizer and labels of a classifier that was loaded from a directory.  Raises InputError as ``labels_of``."""
+    tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
+    return tokenizer, labels_of(directory, n_outputs(model), problem)
+
+
+class LabelReader(TextReader, Generic[Answer]):
     """A classifier of texts: the probability of each label."""
 
     def __init__(self, model: Any, tokenizer: Tokenizer, labels: Sequence[str], length: int | None = None):
         super().__init__(model, tokenizer, length)
         self.labels = list(labels)
 
+    @overload
+    def __call__(self, text: str) -> Answer: ...  # type: ignore[overload-overlap]  # a str is an Iterable[str]
+
+    @overload
+    def __call__(self, text: Iterable[str]) -> list[Answer]: ...
+
     def __call__(self, text: str | Iterable[str]) -> Any:
         """The answer to a text, or a list of them, in order."""
         rows, _, alone = self.rows(text)
         known = known_shares(self.tokenizer, rows, "no label is given")
-        results = self.named(label_answers(self.labels, self._probabilities(rows), known))
+        results = self._named(self._probabilities(rows), known)
         return results[0] if alone else results
 
-    def named(self, answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The answers to texts, from those of ``label_answers``."""
-        return answers
+    def answers_of(self, outputs: Tensor, known: Sequence[float]) -> list[Answer]:
+        """The answers to the logits of some texts (N, C), of whose tokens these shares are known."""
+        return self._named(self.likely(outputs, None), known)
+
+    def _named(self, probabilities: Tensor, known: Sequence[float]) -> list[Answer]:
+        return [self.named(answer) for answer in label_answers(self.labels, probabilities, known)]
+
+    def named(self, answer: Label) -> Answer:
+        """The answer to a text, from one of ``label_answers``."""
+        named: Any = answer
+        return named
 
     def probabilities(self, texts: Sequence[str]) -> Tensor:
         """(N, C), rows in the order of the texts."""
@@ -101,7 +128,7 @@ class TextPipeline(TextReader):
 
     def __init__(self, task: "TextTask", model: nn.Module, tokenizer: Tokenizer, facts: dict[str, Any]):
         super().__init__(model, tokenizer, facts.get("plan", {}).get("length"))
-        self.task, self.reads_pairs = task.spec.name, task.reads_pairs
+        self.task, self.reads_pairs, self.recorded = task.spec.name, task.reads_pairs, facts.get("data", {})
         self._answers: Callable[[Tensor], list[Any]] = task.answers
 
     def __call__(self, text: str | tuple[str, str] | Iterable[str | tuple[str, str]]) -> Any:
@@ -110,5 +137,10 @@ class TextPipeline(TextReader):
         An input is a text, or a tuple of two.
         """
         rows, borders, alone = self.rows(text)
-        answers = self._answers(of_one(self.model, self.outputs(rows, borders))) if rows else []
+        known_shares(self.tokenizer, rows, "such an answer means nothing")
+        answers = self.answers_of(self.outputs(rows, borders)) if rows else []
         return answers[0] if alone else answers
+
+    def answers_of(self, outputs: Tensor, known: Sequence[float] = ()) -> list[Any]:
+        """The answers to the outputs (N, ...) for some texts."""
+        return self._answers(of_one(self.model, outputs))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # the protocol needs torch, and the specs do not
 
 NAMES = (
     *("image_classification", "translation", "classification", "token_classification", "language_modeling"),
-    *("masked_lm", "embedding", "multi_label", "text_to_text"),
+    *("masked_lm", "embedding", "multi_label", "regression", "ratings", "multi_column", "text_to_text"),
 )
 """The tasks, in the order in which they are asked whether they recognise a model."""
 FOLDERS = {"translation": "text_to_text"}
@@ -88,7 +88,7 @@ def spec(name: str) -> TaskSpec:
     found: TaskSpec = plugin.part("spec", "SPEC", lambda one: isinstance(one, TaskSpec), "a TaskSpec")
     if found.name != name:
         raise plugin.unusable(f"its spec is named {found.name!r}, its entry point {name!r}")
-    if found.verb in {spec(one).verb for one in NAMES}:
+    if found.verb in {spec(one).verb for one in NAMES} - {ANY}:
         raise plugin.unusable(f"headway itself has a command {found.verb!r}; choose another verb")
     return found
 

@@ -3,10 +3,11 @@
 All of them are read, split, tokenised, cut and measured by the one rule of ``RowsData``; a task says what is its own.
 """
 
+import time
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from torch import nn
 from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.batches.examples import Examples
 from headway.data.records.labels import Labelled
+from headway.data.records.sample import drawn
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.fine_tune import for_classification, for_token_classification
@@ -24,13 +26,15 @@ from headway.models.initialise import initialise
 from headway.models.own import OwnConfig
 from headway.models.transformer import Decoder, Encoder
 from headway.tasks.base import TextTask
+from headway.tasks.baselines import LINEAR, fitted_rows
 from headway.tasks.checks import own_model
 from headway.tasks.held_out import Parts, in_parts
 from headway.tasks.inputs import checked_length, cut_warning, usual_longest
 from headway.tasks.labels import head_decision
 from headway.tasks.losses import RowLoss, averages, units
 from headway.tasks.rows import base_vocabulary, encoded_texts
-from headway.tasks.task import TaskData, TaskInputs
+from headway.tasks.task import SHOWN, FinalMetrics, TaskData, TaskInputs
+from headway.tasks.worst_rows import MOST_LOOKED_AT, worst_rows
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import Base, prepared_base
@@ -39,6 +43,8 @@ from headway.training.plan import Decision, Plan
 from headway.training.sizing.architecture import family_of_layout
 from headway.training.sizing.presets import encoder_plan, fine_tune_rows_plan
 
+LOOKING = 0.02
+"""The share of the time in which held-out rows are looked at for the report."""
 LONGEST = 512
 """Tokens: texts are not read further than this unless ``--length`` says so."""
 OF_TRANSFORMERS = ("model", "heads", "preset", "extend_vocab")
@@ -184,8 +190,12 @@ class TextData(RowsData):
     def values(self, rows: Labelled) -> np.ndarray:
         """The target of each row, (N,) or (N, C)."""
 
-    def encode(self, train: Labelled, held_out: Labelled) -> None:
+    def set_targets(self, train: Labelled, held_out: Labelled) -> None:
+        """Set what is wanted of the rows to train on and of the held-out ones."""
         self.train_targets, self.targets = self.values(train), self.values(held_out)
+
+    def encode(self, train: Labelled, held_out: Labelled) -> None:
+        self.set_targets(train, held_out)
         whole = encoded_texts(train, self.tokenizer), encoded_texts(held_out, self.tokenizer)
         lengths = whole[0].lengths
         self.longest = self.reading(usual_longest(lengths, LONGEST))
@@ -196,6 +206,28 @@ class TextData(RowsData):
         train, held_out = self.encoded
         return train.examples(self.train_targets), held_out.examples(self.targets)
 
+    def final_metrics(self, model: nn.Module, limit: float | None) -> FinalMetrics | None:
+        """The held-out rows that the report shows."""
+        silent = self.tokenizer.silent_ids
+        some = drawn(len(self.validation), MOST_LOOKED_AT)
+        looked_at = [at for at in some if not silent.issuperset(self.validation.row(at))]  # those answered
+        if not looked_at:
+            return None
+
+        def look(count: int) -> dict[str, Any]:
+            some = [looked_at[at] for at in drawn(len(looked_at), count)]
+            return self.telling(model, some, list(self.parts.held_out.part(np.array(some))))
+
+        began, few = time.perf_counter(), min(len(looked_at), 16)
+        look(few)
+        each = (time.perf_counter() - began) / few
+        most = len(looked_at) if limit is None else min(len(looked_at), max(few, int(LOOKING * limit / each)))
+        return FinalMetrics(most * each, lambda: {SHOWN: look(most)})
+
+    @abstractmethod
+    def telling(self, model: nn.Module, chosen: Sequence[int], texts: Sequence[str]) -> dict[str, Any]:
+        """The rows that tell most among some of the held-out ones, given by their numbers and their texts."""
+
 
 class NumberData(TextData):
     """The rows of a ``TextTask``."""
@@ -204,6 +236,15 @@ class NumberData(TextData):
         self.task, self.reads_pairs = task, task.reads_pairs
         self.new_head = given.base is not None and (given.base.facts or {}).get("task") != task.spec.name
         super().__init__(given)
+
+    @classmethod
+    def of_column(cls, task: TextTask, given: TaskInputs, rows: Labelled) -> Self:
+        """What is learnt of one of several columns of rows that are read already, and whose texts others encode."""
+        column = cls.__new__(cls)
+        column.task, column.found, column.base, column.options = task, given.found, None, given.options
+        column.labels, column.warnings, column.baselines, column.of_baselines = [], [], [], {}
+        column.learn(given, rows)
+        return column
 
     def read(self, given: TaskInputs) -> tuple[Labelled, Labelled | None]:
         task = self.task
@@ -237,8 +278,26 @@ class NumberData(TextData):
         self.baselines.append({"name": "the mean", **averages([part])})
         self.of_baselines["the mean"] = units(part)
 
-    def objective(self, plan: Plan) -> RowLoss:
+    def linear_guess(self, learnt: Callable[[list[str], np.ndarray, Labelled], np.ndarray]) -> dict[str, np.ndarray]:
+        """What a linear model on n-grams says of the held-out rows, by its name; nothing where it would take too long.
+
+        ``learnt`` is given texts with their targets, and the texts to guess.
+        """
+        train, held_out = self.parts.train, self.parts.held_out
+        sample, said = fitted_rows(train.lengths, self.outputs)
+        self.warnings += [said] if said else []
+        if not len(sample):
+            return {}
+        return {LINEAR: learnt(list(train.part(sample)), self.train_targets[sample], held_out)}
+
+    def objective(self, plan: Plan | None) -> RowLoss:
         return self.task.objective
+
+    def final_metrics(self, model: nn.Module, limit: float | None) -> FinalMetrics | None:
+        return None if self.reads_pairs else super().final_metrics(model, limit)
+
+    def telling(self, model: nn.Module, chosen: Sequence[int], texts: Sequence[str]) -> dict[str, Any]:
+        return worst_rows(self, model, chosen, texts)
 
     def plan(self, seconds: float | None) -> Plan:
         if self.base is None and self.task.has_own_model:

@@ -12,8 +12,9 @@ from itertools import islice, pairwise
 
 import numpy as np
 
+from headway.data.formats.aligned import is_target_of
 from headway.data.formats.tags import are_tags
-from headway.data.open.columns import LABEL_CHARACTERS, MOST_LABELS, TINY, Column, number
+from headway.data.open.columns import LABEL_CHARACTERS, TINY, Column, number
 from headway.data.records.rows import shorten
 from headway.tasks.data_facts import DataFacts
 from headway.tasks.label_sets import HOLDS_LISTS, label_lists
@@ -26,8 +27,6 @@ NO_TARGET = re.compile(
     "|[a-z](Id|ID)$|^(row|doc|user|tweet)id$"
 )
 """Names of columns of numbers that identify a row, or that count something of its text."""
-STARS = re.compile("[★☆⭐✩✭\ufe0f]+|\\*{1,5}|[1-5](?:[.,]5)? ?stars?|(?:10|[0-9])(?:[.,][05])? ?(?:/|out of) ?(?:5|10)")
-"""Ratings that are written with stars or out of a maximum."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +40,14 @@ class Unsupported:
     what: str
     """what the data are or, where training continues, what is lost"""
     instead: str = ""
-    """what to do, with the column for {0}; empty where training continues"""
+    """what to do, with what was found for {0} and so on; empty where training continues"""
 
 
 def refuse(facts: DataFacts) -> None:
     """Raise InputError for data that would be trained for the wrong task."""
     for one in UNSUPPORTED:
         if one.instead and (found := one.find(facts)):
-            instead = one.instead.format(shlex.quote(str(found[0])))
+            instead = one.instead.format(*(shlex.quote(str(part)) for part in found))
             raise facts.error(f"{one.evidence.format(*found)}: {one.what}. {instead}")
 
 
@@ -93,7 +92,7 @@ def refuse_targets(facts: DataFacts) -> None:
         if column.numeric or ((called or repeats) and column.mean_length <= LABEL_CHARACTERS):
             raise facts.error(
                 f"column {column.name!r} ({column.distinct:,} distinct values in {column.n_rows:,} rows) could be the "
-                f"label of the texts in {facts.text!r}. To classify, add --label-column {shlex.quote(column.name)}; "
+                f"label of the texts in {facts.text!r}. To learn it, add --label-column {shlex.quote(column.name)}; "
                 f"{ONLY_TEXTS}."
             )
 
@@ -118,6 +117,20 @@ def preferences(facts: DataFacts) -> Sequence[str] | None:
     return replies if len(replies) > 1 else None
 
 
+def asked_texts(facts: DataFacts) -> Sequence[str] | None:
+    """The columns of texts, of a question about each, and of its answers."""
+    names = {column.key: column.name for column in facts.columns}
+    text = next((key for key in ("context", "passage", "paragraph") if key in names), None)
+    answer = next((key for key in ("answers", "answer", "answertext") if key in names), None)
+    return [names[text], names["question"], names[answer]] if text and answer and "question" in names else None
+
+
+def unjudged_pairs(facts: DataFacts) -> Sequence[str] | None:
+    """The columns of pairs of texts with nothing said of them, but for a source and its target."""
+    pair = facts.matching_pairs
+    return None if pair is None or is_target_of(pair[1].lower(), pair[0].lower()) else pair
+
+
 def tagged_words(facts: DataFacts) -> tuple[str, str] | None:
     """A column of tags, one in each row, and the most frequent ones."""
     for column in facts.columns:
@@ -126,61 +139,6 @@ def tagged_words(facts: DataFacts) -> tuple[str, str] | None:
     return None
 
 
-def quantity(facts: DataFacts) -> tuple[str, int, int] | None:
-    """A column of many distinct numbers in place of the label; how many, and in how many rows."""
-    if facts.label is None and any(
-        column.label_like and (column.called("label") or not column.numeric) for column in facts.columns
-    ):
-        return None
-    for column in facts.columns:
-        if column.name == facts.text or not column.numeric or column.distinct <= FEW_NUMBERS:
-            continue
-        called = column.called("sure label", "quantity") if facts.label is None else column.name == facts.label
-        if called and _is_quantity(column, np.fromiter(map(_number, facts.distinct(column)), float)):
-            return column.name, column.distinct, column.n_rows
-    return None
-
-
-def _is_quantity(column: Column, values: np.ndarray) -> bool:
-    """Whether numbers measure something.  Whole ones may count classes: those of a label do where they repeat."""
-    if bool((values != np.floor(values)).any()) or (column.called("quantity") and column.key not in ("target", "y")):
-        return True
-    counted = values.min() in (0, 1) and column.distinct >= 0.8 * (values.max() + 1)
-    return not counted and (column.distinct > MOST_LABELS or column.n_rows < 5 * column.distinct)
-
-
-def stars(facts: DataFacts) -> tuple[str, str] | None:
-    """Ratings that are written with stars or out of a maximum, as labels."""
-    column, written = _few_labels(facts)
-    if column is None or not all(STARS.fullmatch(value.casefold()) for value in written):
-        return None
-    return column.name, ", ".join(written[:11])
-
-
-def ratings(facts: DataFacts) -> tuple[str, float, float] | None:
-    """A few consecutive numbers as labels, from the least to the most: ordered classes.
-
-    They are all whole numbers, or all tenths, halves and so on, of a range, a few missing.
-    """
-    column, written = _few_labels(facts)
-    if column is None or not column.numeric:
-        return None
-    values = sorted(map(_number, written))
-    steps = {round(b - a, 6) for a, b in pairwise(values)}
-    in_a_row = min(steps) in (1, 0.5, 0.25, 0.1) and max(steps) <= 3 * min(steps)
-    called = column.called("rating") or values == [1, 2, 3, 4, 5]
-    return (column.name, values[0], values[-1]) if called and in_a_row else None
-
-
-def _few_labels(facts: DataFacts) -> tuple[Column | None, list[str]]:
-    """The column of labels where it has a few values, and these."""
-    column = facts.column(facts.label)
-    if column is None or not 3 <= column.distinct <= FEW_NUMBERS:
-        return None, []
-    return column, sorted(set(facts.distinct(column)))
-
-
-UNORDERED = "trained as unordered classes, so mistaking 5 for 1 counts no more than mistaking 5 for 4"
 UNSUPPORTED = (
     Unsupported(
         preferences,
@@ -196,6 +154,13 @@ UNSUPPORTED = (
         "after each sentence. --task classification classifies the words one by one.",
     ),
     Unsupported(
+        asked_texts,
+        "columns {0!r}, {1!r} and {2!r} are a text, a question about it and the answers",
+        "this is answering questions from a text, for which Headway has no task yet",
+        "--task text_to_text learns to write an answer from both texts: --text-column {1} --text-column {0} "
+        "--second-column, with a column of plain answers.",
+    ),
+    Unsupported(
         lambda facts: facts.judged_pairs,
         "columns {0!r} and {1!r} are pairs of texts, {2!r} a label or score of each",
         "this is classification or scoring of pairs, for which Headway has no task yet",
@@ -203,14 +168,12 @@ UNSUPPORTED = (
         "column and classified; --task classification uses one of the texts (choose it with --text-column).",
     ),
     Unsupported(
-        quantity,
-        "column {0!r} holds {1:,} distinct numbers in {2:,} rows",
-        "this is a quantity to predict (regression), for which Headway has no task yet",
-        "To classify, add a column of ranges such as low, medium and high. --task classification --label-column {0} "
-        f"takes numbers that repeat as classes, {ONLY_TEXTS}.",
+        unjudged_pairs,
+        "columns {0!r} and {1!r} are pairs of texts, without a label or a score",
+        "what to learn of them is not clear",
+        "--task embedding learns vectors in which the two of a pair are near, --task text_to_text writes {1} for {0}; "
+        "to read one of them alone, name it with --text-column.",
     ),
-    Unsupported(stars, "the labels in column {0!r} are ratings ({1})", UNORDERED),
-    Unsupported(ratings, "the labels in column {0!r} look like ratings ({1:g} to {2:g})", UNORDERED),
     Unsupported(
         label_lists, HOLDS_LISTS, "each list is trained as a class of its own, so what two lists share is not learned"
     ),

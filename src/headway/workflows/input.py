@@ -15,7 +15,7 @@ from headway.data.open.detected import ALIGNED, COLUMNS, Detected
 from headway.data.open.fetched import fetched, remote_shards
 from headway.data.open.files import kind
 from headway.data.open.in_memory import table_corpus
-from headway.data.open.read import input_paths, read, text_corpus
+from headway.data.open.read import LINES, input_paths, read, text_corpus
 from headway.data.records.corpus import Corpus
 from headway.data.records.dialogue_tables import as_dialogues, turns_of
 from headway.data.records.dialogues import Dialogues, holds_messages
@@ -70,7 +70,7 @@ def read_input(
     found = detect(source, task=None if isinstance(source, Dialogues) and chat else task, **columns)
     if isinstance(source, Table) and not isinstance(source, Dialogues) and recogniser(found.task).running_text:
         column = found.text_column or ""
-        if column not in own:
+        if column not in own or (source.folders and column != LINES):
             raise InputError(f"{source.name}: {found.task} reads one column as text; name one with --text-column.")
         source = table_corpus(source, column) if source.held else text_corpus(source, column, **reading)
     return source, replace(found, warnings=[*found.warnings, *rows_left_out(source)])
@@ -158,8 +158,8 @@ def _conversations(
     base = f"{model} has no chat template" if model else "no chat model is named"
     raise InputError(
         f"{source.name}: these are conversations ({turns.words}), but {base}. Name a model with a chat template with "
-        "--from, or use --task dialogue to train on them with the default template; --task translation learns to write "
-        f"{turns.reply!r} for {turns.prompt!r}, --task language_modeling reads one column as text."
+        "--from, or use --task dialogue to train on them with the default template; --task text_to_text learns to "
+        f"write {turns.reply!r} for {turns.prompt!r}, --task language_modeling reads one column as text."
     )
 
 

@@ -22,6 +22,7 @@ from headway.runtime.engines.engine import Engine
 from headway.runtime.engines.exported import open_engine
 from headway.runtime.engines.registry import AUTO, SPECS, TORCH, check_engine
 from headway.tasks.checks import own_model
+from headway.tasks.frames import FrameAnswers
 from headway.tasks.registry import NAMES, check, others, spec, task_named, with_head
 from headway.tasks.task import Pipeline
 from headway.training.store.facts import check_files, read_facts
@@ -136,7 +137,10 @@ def pipeline_of(model: Any, directory: Path, facts: dict[str, Any] | None = None
                 "`headway train FOLDER --from` it makes a classifier."
             )
         raise InputError(f"{directory / 'config.json'}: the task of this model is unknown.")
-    return task_named(name).pipeline(model, directory, facts)
+    pipe = task_named(name).pipeline(model, directory, facts)
+    if isinstance(pipe, FrameAnswers):
+        pipe.text_column = facts.get("data", {}).get("text_column")
+    return pipe
 
 
 def task_of(model: nn.Module, named: str | None = None) -> str | None:

@@ -21,7 +21,7 @@ from headway.models.device import device_of
 from headway.runtime.precision import FLOAT32, available
 from headway.tasks.registry import spec, task_named
 from headway.training.evaluation.comparison import too_few
-from headway.training.evaluation.metric import Metric
+from headway.training.evaluation.metric import BITS_PER_BYTE, PERPLEXITY, VAL_LOSS, Metric
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.store.facts import read_facts
 from headway.training.store.run_directory import RunDirectory
@@ -101,7 +101,7 @@ def best(rows: list[dict[str, Any]]) -> str:
     exact = rows[0]
     names = {FLOAT32: _fastest(exact)}
     for row in [] if few_units(rows) else rows[1:]:
-        if None not in (row["value"], exact["value"]) and loss(row, exact) <= allowed(exact["metric"]):
+        if None not in (row["value"], exact["value"]) and loss(row, exact) <= allowed(exact["metric"], exact["value"]):
             names[row["precision"]] = _fastest(row)
     return max(names, key=lambda name: names[name])
 
@@ -117,8 +117,10 @@ def loss(row: dict[str, Any], exact: dict[str, Any]) -> float:
     return -metric.better(row["value"], exact["value"])
 
 
-def allowed(metric: Metric) -> float:
-    """How much worse "auto" may be in a metric."""
+def allowed(metric: Metric, value: float) -> float:
+    """How much worse than ``value`` "auto" may be in a metric; of an error in its own unit, in proportion to it."""
+    if metric.lower_is_better and metric not in (VAL_LOSS, BITS_PER_BYTE, PERPLEXITY):
+        return LOST["share"] * value
     return LOST["nats" if metric.lower_is_better else "score" if metric.units == "text" else "share"]
 
 

@@ -86,6 +86,29 @@ def opened(
         raise InputError(f"{name}: this Parquet file is cut short or damaged ({why}); copy it again.") from None
 
 
+def write_parquet(path: Path, columns: Sequence[str], rows: Callable[[], Iterable[Sequence[Any]]]) -> None:
+    """Write rows, which are read twice; a column is of numbers where all values that are not None are.
+
+    Raises InputError where pyarrow is not installed.
+    """
+    library = pyarrow()
+    numeric = [True] * len(columns)
+    for row in rows():
+        numeric = [was and isinstance(value, int | float | None) for was, value in zip(numeric, row, strict=True)]
+    kinds = [library.float64() if every else library.string() for every in numeric]
+    schema = library.schema(list(zip(columns, kinds, strict=True)))
+    left = iter(rows())
+    with library.parquet.ParquetWriter(path, schema) as writer:
+        while part := list(islice(left, BATCH)):
+            values = [
+                [None if value is None else kind(value) for value in column]
+                for kind, column in zip(
+                    (float if every else str for every in numeric), zip(*part, strict=True), strict=True
+                )
+            ]
+            writer.write_table(library.table(values, schema=schema))
+
+
 def _check_ends(name: str | Path, file: IO[bytes]) -> None:
     """Raise InputError for a file that does not begin and end as Parquet does."""
     head = file.read(512)

@@ -24,6 +24,9 @@ NUMBER = re.compile(r"[-+]?([$€£¥] ?)?[\d.,]*\d([eE][-+]?\d+)?( ?[$€£¥%]
 TINY = 10
 """In a table of fewer rows nothing has to repeat: a column that is called like a label may be one."""
 
+DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([T ,]+\d{1,2}:\d{2}.*)?")
+"""What is written like a day in numbers, also with a time."""
+
 LABEL_CHARACTERS = 40
 """A label is short: its average length in characters is at most this."""
 
@@ -45,6 +48,8 @@ class Column:
     """the row of the first of them, from 0"""
     nested: bool = False
     """whether all values that are not blank are written like lists or objects of JSON"""
+    dates: bool = False
+    """whether all of them are days"""
 
     @cached_property
     def key(self) -> str:
@@ -86,7 +91,7 @@ class Judging:
     """
 
     def __init__(self, name: str):
-        self.name, self.numeric, self.nested = name, True, True
+        self.name, self.numeric, self.nested, self.dates = name, True, True, True
         self._counts: Counter[str] | None = Counter()
         self._hashes = array("q")
         self._rows = self._filled = self._characters = 0
@@ -101,6 +106,7 @@ class Judging:
         self._characters += sum(map(len, filled))
         self.numeric = self.numeric and all(map(NUMBER.fullmatch, filled))
         self.nested = self.nested and all(value[0] + value[-1] in ("[]", "{}") for value in filled)
+        self.dates = self.dates and all(map(DATE.fullmatch, filled))
         if self._counts is not None:
             self._counts.update(filled)
             if len(self._counts) > MOST_COUNTED:
@@ -121,8 +127,9 @@ class Judging:
         else:
             distinct = len(self._counts)
         mean, n_blank, filled = self._characters / max(1, self._filled), self._rows - self._filled, self._filled > 0
-        numeric, nested = self.numeric and filled, self.nested and filled
-        return Column(self.name, distinct, mean, numeric, self._rows, self._counts, n_blank, self._first_blank, nested)
+        kinds = [filled and kind for kind in (self.numeric, self.nested, self.dates)]
+        facts = (self.name, distinct, mean, kinds[0], self._rows, self._counts, n_blank, self._first_blank)
+        return Column(*facts, *kinds[1:])
 
 
 def number(written: str) -> float:

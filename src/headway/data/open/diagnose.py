@@ -73,7 +73,7 @@ def _zip_words(path: Path) -> str:
     except (zipfile.BadZipFile, OSError, ValueError):
         names = []
     if any(name.startswith("xl/") for name in names):
-        return "an Excel file; open it in a spreadsheet and save it as CSV"
+        return "an Excel file; give it the ending .xlsx, or save it as CSV"
     if any(name.startswith("word/") for name in names):
         return "a Word file; save it as plain text"
     if any(name.endswith("data.pkl") for name in names):

@@ -46,6 +46,7 @@ TABLES = {
     ".ndjson": "jsonl",
     ".json": "jsonl",
     ".parquet": "parquet",
+    **dict.fromkeys((".xlsx", ".xlsm", ".xls", ".ods"), "excel"),
 }
 
 
@@ -73,14 +74,14 @@ def fingerprint_of(digests: Sequence[str]) -> str:
 
 
 def kind(path: Path) -> str:
-    """ "csv", "tsv", "jsonl", "parquet" or "text", by the extension without .gz; an unknown one is text."""
+    """ "csv", "tsv", "jsonl", "parquet", "excel" or "text", by the extension without .gz; an unknown one is text."""
     name = path.name.lower().removesuffix(".gz")
     return TABLES.get(Path(name).suffix, "text")
 
 
 def unit(path: Path) -> str:
     """What is counted in a file, for messages: "row", as a spreadsheet shows it, or "line"."""
-    return "row" if kind(path) in ("csv", "tsv", "parquet") else "line"
+    return "line" if kind(path) in ("jsonl", "text") else "row"
 
 
 def check_path(path: Path) -> os.stat_result:
@@ -114,7 +115,14 @@ def _missing(path: Path) -> str:
 
 PARTS = ("train", "training", "test", "testing", "val", "valid", "validation", "dev")
 """What folders and files are called that hold a part of the data and not a class."""
-KINDS = {"text": "text", "csv": "CSV", "tsv": "TSV", "jsonl": "JSON Lines", "parquet": "Parquet"}
+KINDS = {
+    "text": "text",
+    "csv": "CSV",
+    "tsv": "TSV",
+    "jsonl": "JSON Lines",
+    "parquet": "Parquet",
+    "excel": "spreadsheet",
+}
 """The kinds of files that are read from a folder, in words."""
 
 

@@ -1,4 +1,4 @@
-"""Data in memory: pandas and polars frames, data sets, lists of texts, of labels and of rows.
+"""Data in memory: pandas and polars frames, Arrow tables, data sets, lists of texts, of labels and of rows.
 
 They are recognised by their attributes, so that no library is imported for them.  Cells become strings as in Parquet:
 a number as Python writes it, true and false as those words, a missing value as "".
@@ -21,16 +21,16 @@ from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.io.quantities import counted
 
-ENDING = re.compile(r"\.(txt|csv|tsv|tab|jsonl|ndjson|json|parquet|npz|gz)$", re.IGNORECASE)
+ENDING = re.compile(r"\.(txt|csv|tsv|tab|jsonl|ndjson|json|parquet|xlsx|xlsm|xls|ods|npz|gz)$", re.IGNORECASE)
 """How files of data end."""
 EXPECTED = (
-    "expected names of files, a pandas or polars frame, a datasets.Dataset, a list or Series of texts, a pair of a "
-    "list of texts and a list of labels, or a list of dicts"
+    "expected names of files, a pandas or polars frame, a pyarrow Table, a datasets.Dataset, a list or Series of "
+    "texts, a pair of a list of texts and a list of labels, or a list of dicts"
 )
 
 
 @dataclass(frozen=True)
-class _Held:
+class Held:
     """Rows in memory: what they are, their columns, the values of each column from a row on, up to another, and their
     labels, of a frame of pandas those of its index."""
 
@@ -53,15 +53,15 @@ def given_inputs(given: Sequence[Any]) -> list[Any]:
     given = [_listed(one) for one in given]
     if len(given) == 2 and all(isinstance(one, list | tuple) for one in given) and _are_texts(list(given[0])):
         given = [(list(given[0]), list(given[1]))]
-    held = [_held(one) for one in given]
+    held = [in_memory(one) for one in given]
     if len(given) == 1 and held[0] is not None:
         return [_table(held[0])]
     found: list[Any] = []
-    for one, in_memory in zip(given, held, strict=True):
+    for one, rows in zip(given, held, strict=True):
         files = [one] if isinstance(one, str | Path) else list(one) if isinstance(one, list | tuple) else [None]
-        if in_memory is not None or not all(isinstance(file, str | Path) for file in files):
-            what = in_memory.what if in_memory is not None else f"{type(one).__name__} ({str(one)[:40]!r})"
-            alone = "must be the only one;" if in_memory is not None else "cannot be used:"
+        if rows is not None or not all(isinstance(file, str | Path) for file in files):
+            what = rows.what if rows is not None else f"{type(one).__name__} ({str(one)[:40]!r})"
+            alone = "must be the only one;" if rows is not None else "cannot be used:"
             raise InputError(f"the input {what} {alone} {EXPECTED}.")
         found += files
     return found
@@ -77,7 +77,7 @@ def _listed(data: Any) -> Any:
     return list(data) if hasattr(data, "column_name") else data
 
 
-def _held(data: Any) -> _Held | None:
+def in_memory(data: Any) -> Held | None:
     """What is in memory; None for what may name files."""
     if hasattr(data, "iloc") and hasattr(data, "columns"):
         return _pandas(data)
@@ -85,6 +85,10 @@ def _held(data: Any) -> _Held | None:
         return _polars(data)
     if hasattr(data, "features") and isinstance(getattr(data, "column_names", None), list):
         return _data_set(data)
+    if hasattr(data, "schema") and hasattr(data, "to_pydict"):
+        return Held(
+            "an Arrow table", list(data.column_names), len(data), lambda start, stop: data[start:stop].to_pydict()
+        )
     if isinstance(data, tuple) and len(data) == 2 and all(isinstance(side, list) for side in data):
         return _texts(*data)
     if isinstance(data, list) and data and all(isinstance(row, dict) for row in data):
@@ -112,7 +116,7 @@ def _is_there(name: str) -> bool:
         return False
 
 
-def _pandas(frame: Any) -> _Held:
+def _pandas(frame: Any) -> Held:
     """A frame; an index with a name is a column, as in the Parquet file that pandas writes of it."""
     labels = frame.index
     if any(name is not None and name not in frame.columns for name in frame.index.names):
@@ -127,29 +131,29 @@ def _pandas(frame: Any) -> _Held:
         }
 
     columns = [str(name) for name in frame.columns]
-    return _Held("a pandas frame", columns, len(frame), part, labels.__getitem__)
+    return Held("a pandas frame", columns, len(frame), part, labels.__getitem__)
 
 
-def _polars(frame: Any) -> _Held:
+def _polars(frame: Any) -> Held:
     def part(start: int, stop: int) -> dict[str, list[Any]]:
         return frame.slice(start, stop - start).to_dict(as_series=False)
 
     if not hasattr(frame, "__len__"):
         raise InputError("a polars LazyFrame has no rows yet; pass the result of its .collect().")
-    return _Held("a polars frame", list(frame.columns), len(frame), part)
+    return Held("a polars frame", list(frame.columns), len(frame), part)
 
 
-def _data_set(rows: Any) -> _Held:
+def _data_set(rows: Any) -> Held:
     names = {name: list(feature.names) for name, feature in rows.features.items() if hasattr(feature, "names")}
 
     def part(start: int, stop: int) -> dict[str, list[Any]]:
         found = rows[start:stop]
         return found | {name: [class_name(value, known) for value in found[name]] for name, known in names.items()}
 
-    return _Held("a data set", list(rows.column_names), len(rows), part)
+    return Held("a data set", list(rows.column_names), len(rows), part)
 
 
-def _texts(texts: list[Any], labels: list[Any] | None = None) -> _Held:
+def _texts(texts: list[Any], labels: list[Any] | None = None) -> Held:
     if not all(isinstance(text, str) for text in texts):
         at, other = next((at, text) for at, text in enumerate(texts) if not isinstance(text, str))
         raise InputError(
@@ -162,10 +166,10 @@ def _texts(texts: list[Any], labels: list[Any] | None = None) -> _Held:
     def part(start: int, stop: int) -> dict[str, list[Any]]:
         return {name: values[start:stop] for name, values in columns.items()}
 
-    return _Held("a list of texts" if labels is None else "texts with labels", list(columns), len(texts), part)
+    return Held("a list of texts" if labels is None else "texts with labels", list(columns), len(texts), part)
 
 
-def _dicts(rows: list[dict[Any, Any]]) -> _Held:
+def _dicts(rows: list[dict[Any, Any]]) -> Held:
     columns = list(rows[0])
     if other := next((number for number, row in enumerate(rows) if row.keys() != rows[0].keys()), None):
         raise InputError(
@@ -176,10 +180,10 @@ def _dicts(rows: list[dict[Any, Any]]) -> _Held:
     def part(start: int, stop: int) -> dict[str, list[Any]]:
         return {str(name): [row[name] for row in rows[start:stop]] for name in columns}
 
-    return _Held("a list of dicts", [str(name) for name in columns], len(rows), part)
+    return Held("a list of dicts", [str(name) for name in columns], len(rows), part)
 
 
-def _table(held: _Held) -> Table:
+def _table(held: Held) -> Table:
     """The table of data in memory, after one pass over them.  Raises InputError for data without texts or numbers."""
     name = f"{held.what} of {counted(held.count, 'row')}"
     if not held.count or not held.columns:
@@ -193,7 +197,7 @@ def _table(held: _Held) -> Table:
     return read_table([Path(name)], opened, "error", "", judged=held.columns, held=held.label)
 
 
-def _chunks(name: str, held: _Held, tally: Tally | None) -> Iterator[Chunk]:
+def _chunks(name: str, held: Held, tally: Tally | None) -> Iterator[Chunk]:
     if tally is not None:
         tally.add_cells([column] for column in held.columns)
     for start in range(0, held.count, ROWS):
@@ -207,7 +211,7 @@ def _chunks(name: str, held: _Held, tally: Tally | None) -> Iterator[Chunk]:
         yield Chunk(columns, range(start, stop))
 
 
-def _cell(value: Any, name: str, column: str, held: _Held, row: int) -> str:
+def _cell(value: Any, name: str, column: str, held: Held, row: int) -> str:
     """A value as a string.  Raises InputError for one that is no text and no number."""
     value = value.tolist() if hasattr(value, "tolist") else list(value) if isinstance(value, tuple) else value
     if isinstance(value, bytes | dict | set | frozenset):

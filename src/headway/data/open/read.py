@@ -1,9 +1,9 @@
 """One reader for every command: files in, a `Corpus` of running text or a `Table` out.
 
-.txt (and any other extension that is text), .csv, .tsv, .jsonl, each also as .gz, .parquet, folders of one of these
-kinds, folders of texts or images by class, and .npz.  A table with one column is running text: every row is a document;
-lines of fastText are texts with labels.  A .jsonl or .parquet whose rows have a list of "messages" is conversations,
-and so is ShareGPT's with a list of "conversations".
+.txt (and any other extension that is text), .csv, .tsv, .jsonl, each also as .gz, .parquet, spreadsheets, folders of
+one of these kinds, folders of texts or images by class, and .npz.  A table with one column is running text: every row
+is a document; lines of fastText are texts with labels.  A .jsonl or .parquet whose rows have a list of "messages" is
+conversations, and so is ShareGPT's with a list of "conversations".
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.data.formats.delimited import open_delimited
+from headway.data.formats.excel import open_excel
 from headway.data.formats.json_lines import open_json_lines
 from headway.data.formats.labelled_lines import COLUMNS, are_class_folders, holds_labels, open_labelled_lines
 from headway.data.formats.parquet import open_parquet
@@ -136,6 +137,8 @@ class _Reading:
         """A table; of one that is stored by columns, that column alone where one is named."""
         if kind(path) == "parquet":
             return open_parquet(path, bad, tally, None if column is None else [column])
+        if kind(path) == "excel":
+            return open_excel(path, bad, tally)
         if kind(path) == "jsonl":
             return open_json_lines(path, lines(path, self.encoding, tally), bad)
         if kind(path) == "text" and holds_labels(path, self.encoding):

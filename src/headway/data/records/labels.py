@@ -3,7 +3,7 @@
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
@@ -100,6 +100,7 @@ class _Rows:
         text_columns: Sequence[str],
         label_columns: Sequence[str],
         is_missing: Callable[[str], bool],
+        partly: bool,
     ):
         for column in (*text_columns, *label_columns):
             table.check_column(column)
@@ -110,10 +111,14 @@ class _Rows:
         """the cells in place of a label there, in the order of the rows"""
         self.n_blank = 0
         """rows without anything at all"""
+        no_label = Merging().is_missing
         growing, start = Growing(index="q", hashes="q", lengths="i", numbers="i"), 0
         for chunk in table.chunks():
             texts = _joined([chunk.columns[name] for name in text_columns], "\n")
-            labels = _joined([chunk.columns[name] for name in label_columns], BETWEEN)
+            cells = [chunk.columns[name] for name in label_columns]
+            if partly:
+                cells = [["" if no_label(cell) else cell.strip() for cell in column] for column in cells]
+            labels = _joined(cells, BETWEEN, any if partly else all)
             found = np.fromiter(map(self.written.__getitem__, labels), np.int32, len(chunk))
             bad = self._bad(chunk, texts, labels, found, start)
             kept = np.ones(len(chunk), dtype=bool)
@@ -145,11 +150,11 @@ class _Rows:
         return {labels[at]: int(counts[at]) for at in used[np.argsort(first)]}
 
 
-def _joined(columns: list[list[str]], between: str) -> list[str]:
-    """The cells of some rows; of several columns as one text with that between them, "" where one of them is empty."""
+def _joined(columns: list[list[str]], between: str, enough: Callable[[Iterable[str]], bool] = all) -> list[str]:
+    """The cells of some rows; of several columns as one text with that between them; "" for too few of them."""
     if len(columns) == 1:
         return columns[0]
-    return [between.join(row) if all(map(str.strip, row)) else "" for row in zip(*columns, strict=True)]
+    return [between.join(row) if enough(map(str.strip, row)) else "" for row in zip(*columns, strict=True)]
 
 
 def labelled(
@@ -163,11 +168,12 @@ def labelled(
     merging: Merging | None = None,
     classes: Sequence[str] = (),
     as_labels: bool = True,
+    partly: bool = False,
 ) -> Labelled:
     """The texts and labels of a table; labels lose the blank space around them, texts stay as they are.
 
     With a ``second_column`` each row has two texts, and neither may be empty.  Of several label columns the cells of a
-    row are one label, with ``BETWEEN`` between them.
+    row are one label, with ``BETWEEN`` between them; ``partly`` allows some to be missing, which are "" then.
 
     ``merging`` says how labels are read and joins them, also with ``classes`` that were known before.  Without
     ``as_labels`` they are values, of which there may be any number, written in any way.  Rows with an empty text are
@@ -176,10 +182,10 @@ def labelled(
     from, for a single label and for a column that is no label.  The table is read once, some rows at a time.
     """
     check_policy(on_bad_row)
-    merging = merging or Merging()
+    merging = merging or Merging(as_text=partly)  # what stands between cells counts as blank space
     columns = (text_column,) if second_column is None else (text_column, second_column)
     label_columns = [label_column] if isinstance(label_column, str) else list(label_column)
-    rows = _Rows(table, columns, label_columns, merging.is_missing)
+    rows = _Rows(table, columns, label_columns, merging.is_missing, partly)
     written = list(rows.written)
     meant = dict(zip(written, merging.merged(written, classes), strict=True))
     words = " and ".join(dict.fromkeys(repr(cell.strip()) for cell in rows.none if cell.strip()))

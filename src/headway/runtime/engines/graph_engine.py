@@ -40,6 +40,8 @@ MODEL, ENCODER, DECODER = "model.onnx", "encoder.onnx", "decoder.onnx"
 IDS, MASK, SEGMENTS, PIXELS = "input_ids", "attention_mask", "token_type_ids", "pixel_values"
 SOURCE_MASK = "encoder_attention_mask"
 PAST_NAME, PRESENT_NAME = "past_key_values", "present"
+OF_COLUMN = "logits."
+"""What the outputs of several label columns begin with."""
 
 Arrays = dict[str, np.ndarray]
 
@@ -91,7 +93,9 @@ class GraphEngine(Engine):
             given[SEGMENTS] = np.zeros_like(given[IDS]) if segments is None else segments.numpy()
         elif segments is not None:
             raise Lacks("read two texts together")
-        return _tensors(self.session(**given))
+        outputs = _tensors(self.session(**given))
+        columns = [values for name, values in outputs.items() if name.startswith(OF_COLUMN)]
+        return {LOGITS: torch.cat(columns, dim=1)} if columns else outputs
 
     def write(self, prompts: Sequence[Sequence[int]], how: Writing) -> Steps:
         """New tokens by row."""

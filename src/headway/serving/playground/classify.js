@@ -10,6 +10,11 @@ import { asBase64 } from "./files.js";
 /** The labels of an answer: one, or several where a text may have several. */
 const named = (answer) => answer.labels ?? (answer.label === null ? [] : [answer.label]);
 
+/** The probability of the label of an answer; null without one. */
+const sureness = (answer) => answer.score ?? answer.scores[answer.label] ?? null;
+/** Whether answers of a model have a mean of their labels, which are levels. */
+const rates = (model) => "value" in (model.answer.properties ?? {});
+
 export function build(panel, models) {
   const choice = modelChoice(models, adapt);
   const text = make("textarea", { rows: 4, placeholder: "A text to classify" });
@@ -20,8 +25,9 @@ export function build(panel, models) {
     hint: "Below it, an answer counts as unsure." });
   const files = batch({
     model: () => choice.value,
-    columns: (model) => ["label", "score", "sure", ...model.labels.map((label) => `score: ${label}`), ...(model.reads === "text" ? ["known"] : [])],
-    cells: (answer, model) => [named(answer).join(";"), answer.score?.toFixed(6) ?? "", answer.labels ? "" : answer.score !== null && answer.score >= bound.value ? "yes" : "no",
+    columns: (model) => ["label", "score", "sure", ...(rates(model) ? ["value"] : []), ...model.labels.map((label) => `score: ${label}`), ...(model.reads === "text" ? ["known"] : [])],
+    cells: (answer, model) => [named(answer).join(";"), answer.labels ? "" : sureness(answer)?.toFixed(6) ?? "",
+      answer.labels ? "" : sureness(answer) !== null && sureness(answer) >= bound.value ? "yes" : "no", ...(rates(model) ? [answer.value?.toFixed(6) ?? ""] : []),
       ...model.labels.map((label) => answer.scores[label]?.toFixed(6) ?? ""),
       ...(model.reads === "text" ? [(answer.known ?? (Object.keys(answer.scores).length ? null : 0))?.toFixed(6) ?? ""] : [])],
   });
@@ -43,10 +49,10 @@ export function build(panel, models) {
   function verdict() {
     const box = result.querySelector(".verdict");
     if (!box || !last) return;
-    const sure = last.score >= bound.value, known = last.known === undefined ? "" : `; it knows ${percent(last.known)} of the text`;
+    const sure = sureness(last) >= bound.value, mean = last.value === undefined ? "" : `; ${last.value.toFixed(2)} on average`, known = last.known === undefined ? "" : `; it knows ${percent(last.known)} of the text`;
     if (!Object.keys(last.scores).length) box.replaceChildren("No label: the text has no token that the model knows.");
     else if (last.labels) box.replaceChildren(...(last.labels.length ? last.labels.flatMap((label, at) => [at ? ", " : "", make("strong", { textContent: label })]) : ["None of the labels"]), known);
-    else box.replaceChildren(sure ? "" : "Unsure, perhaps ", make("strong", { textContent: last.label }), ` (${percent(last.score)}${known})`);
+    else box.replaceChildren(sure ? "" : "Unsure, perhaps ", make("strong", { textContent: last.label }), ` (${percent(sureness(last))}${mean}${known})`);
     announce(box.textContent);
   }
 

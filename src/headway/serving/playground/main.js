@@ -4,7 +4,7 @@ import { models, useKey } from "./api.js";
 import { announce, make, problem } from "./dom.js";
 
 /** What shows an answer of each kind; a task that a package brings has the tab of its kind, named by its verb. */
-const FILES = { labels: "classify.js", spans: "spans.js", text: "translate.js", vectors: "compare.js", ranking: "rank.js", number: "rate.js" };
+const FILES = { labels: "classify.js", spans: "spans.js", text: "translate.js", vectors: "compare.js", ranking: "rank.js", number: "rate.js", columns: "columns.js" };
 
 const KINDS = ["text", ...Object.keys(FILES).filter((kind) => kind !== "text")];
 
@@ -22,7 +22,7 @@ function tabsOf(models) {
     if (model.completions) put("write", "Write", "write.js", model);
     if (model.chat) put("chat", "Chat", "chat.js", model);
     if (!model.completions && FILES[model.kind]) {
-      const title = model.kind === "vectors" ? "Compare" : titled(model.verb);
+      const title = { vectors: "Compare", columns: "Columns" }[model.kind] ?? titled(model.verb);
       put(title.toLowerCase(), title, FILES[model.kind], model);
     }
   }

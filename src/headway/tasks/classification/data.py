@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from headway.data.records.label_typing import apart, as_measured, merging, recorded, said
 from headway.data.records.labels import Labelled, check_labels, label_counts, labelled
-from headway.data.records.sample import drawn, few
+from headway.data.records.sample import few
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.fine_tune import adds_layer, for_classification, pools_mean
@@ -26,7 +26,7 @@ from headway.models.heads import Gives
 from headway.models.transformer import Decoder, Encoder
 from headway.tasks.baselines import classification_baselines
 from headway.tasks.checks import LABEL, LONGEST_TEXT, ROWS, TEXT, Material, MaterialInputs, table
-from headway.tasks.classification.examples import MOST_LOOKED_AT, telling_rows
+from headway.tasks.classification.examples import telling_rows
 from headway.tasks.classification.task import Classifier
 from headway.tasks.fitting import (
     FEW_ROWS,
@@ -45,7 +45,7 @@ from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.labels import Classification, balanced_weights, continued_classes, head_decision
 from headway.tasks.rows import encoded_texts, measured_rows
 from headway.tasks.rows_data import TextData
-from headway.tasks.task import SHOWN, FinalMetrics, TaskInputs
+from headway.tasks.task import TaskInputs
 from headway.training.base import Base, prepared_base
 from headway.training.evaluation.comparison import FEW
 from headway.training.objective import Objective
@@ -67,8 +67,6 @@ READING = 0.35
 LEAST_READ = 0.2
 """The share of the rows that there must be time to read, for a classifier on vectors; else the model is trained, if the
 time is enough to train on rows that are not few."""
-LOOKING = 0.02
-"""The share of the time in which held-out rows are looked at for the report."""
 TUNING = 0.6
 """The share of the time that tuning the vectors may take; the rest is for reading all rows with the tuned model."""
 MOST_FITTED = 20_000
@@ -208,24 +206,8 @@ class ClassificationData(TextData):
         """The weight of a row of each class, with --balance."""
         return balanced_weights(self.train_targets, len(self.labels)) if self.options.for_tasks.balance else None
 
-    def final_metrics(self, model: nn.Module, limit: float | None) -> FinalMetrics | None:
-        """The held-out rows that the report shows."""
-        silent = self.tokenizer.silent_ids
-        some = drawn(len(self.validation), MOST_LOOKED_AT)
-        looked_at = [at for at in some if not silent.issuperset(self.validation.row(at))]  # those answered
-        if not looked_at:
-            return None
-
-        def look(count: int) -> dict[str, Any]:
-            some = [looked_at[at] for at in drawn(len(looked_at), count)]
-            texts, rows = list(self.parts.held_out.part(np.array(some))), [self.validation.row(at) for at in some]
-            return telling_rows(model, rows, self.targets[some], texts, self.labels)
-
-        began, few = time.perf_counter(), min(len(looked_at), 16)
-        look(few)
-        each = (time.perf_counter() - began) / few
-        most = len(looked_at) if limit is None else min(len(looked_at), max(few, int(LOOKING * limit / each)))
-        return FinalMetrics(most * each, lambda: {SHOWN: look(most)})
+    def telling(self, model: nn.Module, chosen: Sequence[int], texts: Sequence[str]) -> dict[str, Any]:
+        return telling_rows(model, [self.validation.row(at) for at in chosen], self.targets[chosen], texts, self.labels)
 
     def cross_validation(self, plan: Plan, model: nn.Module, seconds: float | None) -> dict[str, Any] | None:
         train, held_out = self.parts.train, self.parts.held_out

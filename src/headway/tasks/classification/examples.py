@@ -8,13 +8,8 @@ import torch
 from torch import nn
 
 from headway.data.batches.batching import length_batches, pad
+from headway.tasks.worst_rows import EACH, beginning
 
-MOST_LOOKED_AT = 1000
-"""Rows among which they are found."""
-EACH = 10
-"""Rows of either kind that are kept."""
-LONGEST = 300
-"""Characters that are kept of a text."""
 BATCH_TOKENS = 2048
 
 
@@ -28,9 +23,8 @@ def telling_rows(
     near: Sequence[Any] = np.argsort(sure - next_best, kind="stable").tolist() if len(labels) > 1 else []
 
     def told(i: int) -> dict[str, Any]:
-        text = texts[i] if len(texts[i]) <= LONGEST else texts[i][: LONGEST - 1] + "…"
         return {
-            **{"text": text, "label": labels[targets[i]], "predicted": labels[first[i]]},
+            **{"text": beginning(texts[i]), "label": labels[targets[i]], "predicted": labels[first[i]]},
             **{"score": float(sure[i]), "second": labels[second[i]], "second_score": float(next_best[i])},
         }
 

@@ -10,20 +10,19 @@ import numpy as np
 
 from headway.data.batches.batching import Batch, TargetKind
 from headway.data.batches.examples import Examples
-from headway.hub.directory import load_model, model_config
+from headway.hub.directory import load_model
 from headway.models.adapt.ensemble import Ensemble
-from headway.models.heads import n_outputs
+from headway.tasks.answers import Label
 from headway.tasks.checks import Material, MaterialInputs, label_scores, pipeline_loader
 from headway.tasks.classification.spec import SPEC
-from headway.tasks.labels import Classification, labels_of
-from headway.tasks.readers import LabelReader
+from headway.tasks.labels import Classification
+from headway.tasks.readers import LabelReader, label_parts
 from headway.tasks.task import FolderTask
-from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 from headway.training.store.facts import check_files, read_facts
 
 
-class Classifier(LabelReader):
+class Classifier(LabelReader[Label]):
     """An encoder or a decoder with a classification head, its tokenizer and the names of its labels.
 
     An answer is {"label", "score", "scores"}: ``scores`` has the probability of every label; they sum to one.  Of a
@@ -43,11 +42,9 @@ class ClassificationTask(FolderTask):
     loader = pipeline_loader(pipeline_tag, label_scores, truncation=True)
 
     def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> Classifier:
-        tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
-        labels = labels_of(directory, n_outputs(model))
         members = _members(directory, facts)
         whole = Ensemble([load_model(path) for path in members]) if members else model
-        return Classifier(whole, tokenizer, labels, facts.get("plan", {}).get("length"))
+        return Classifier(whole, *label_parts(model, directory), facts.get("plan", {}).get("length"))
 
     def sample_batch(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         examples = Examples(inputs, np.arange(len(inputs)) % len(pipe.labels), TargetKind.ROW)

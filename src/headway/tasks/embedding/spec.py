@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from headway.errors import InputError, field
+from headway.tasks.answers import Ranked
 from headway.tasks.command import Command, Inputs, Option
 from headway.tasks.spec import OF_TEXTS, TaskSpec
 from headway.training.evaluation.metric import ACCURACY, AVERAGE_PRECISION, VAL_LOSS, Metric
@@ -37,6 +38,7 @@ class Numbers(Command):
     """A row of as many numbers for each text: the embedder's, or the cosines with all texts."""
 
     spec = SPEC
+    answers = list[float] | Ranked
     places = 6
     """how many digits a person sees of each"""
 
@@ -156,7 +158,7 @@ class Ranking(Command):
 
     def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
         super().__init__(pipe, inputs, options)
-        self.columns = ["text", "score", "index"]
+        self.columns = [*Ranked.__annotations__]
 
     def answer(self, part: Sequence[str]) -> Sequence[Any]:
         raise NotImplementedError("a ranking is of all texts together")

@@ -6,7 +6,7 @@ What only training and measuring need is imported when they begin, so that answe
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from headway.hub.preprocessor import ImagePreprocessor, preprocessor_of
 from headway.models.heads import n_outputs
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
+from headway.tasks.answers import Label
 from headway.tasks.checks import ROWS, Found, Material, MaterialInputs, Original, labels_differ, pipeline_loader
 from headway.tasks.image_classification.spec import SPEC
 from headway.tasks.inputs import as_list
@@ -70,6 +71,12 @@ class ImageClassifier:
     def __init__(self, model: Encoder, preprocessor: ImagePreprocessor, labels: Sequence[str]):
         self.model, self.preprocessor, self.labels = model, preprocessor, list(labels)
         self.runtime = Runtime(model)
+
+    @overload
+    def __call__(self, image: Image) -> Label: ...  # type: ignore[overload-overlap]  # a str is an Iterable[str]
+
+    @overload
+    def __call__(self, image: Iterable[Image]) -> list[Label]: ...
 
     def __call__(self, image: Image | Iterable[Image]) -> Any:
         """{"label", "score", "scores"} of an image, or a list of them, in order.

@@ -19,7 +19,7 @@ from headway.hub.directory import model_config
 from headway.models.initialise import initialise
 from headway.models.size import parameters
 from headway.models.transformer import Decoder
-from headway.tasks.baselines import LossAlong, mean_loss, ngram_baselines, unigrams
+from headway.tasks.count_baselines import LossAlong, mean_loss, ngram_baselines, unigrams
 from headway.tasks.dialogue import encoded_talks, talks
 from headway.tasks.held_out import EvaluationInputs, in_parts
 from headway.tasks.inputs import Prompt, checked_length, usual_longest

@@ -17,6 +17,7 @@ from headway.hub.kept_entries import CONFIG, GENERATION
 from headway.models.transformer import Decoder
 from headway.runtime.runtime import Runtime
 from headway.runtime.windows import frame
+from headway.tasks.frames import FrameAnswers
 from headway.tasks.inputs import Prompt, text_list
 from headway.tasks.language_modeling.spec import SPEC
 from headway.text.chat import END, START, Message, check_messages, with_chat
@@ -30,7 +31,7 @@ ROOM = 4
 """A part of the context, one in this many, is kept free for the reply, unless it is to be shorter."""
 
 
-class Generator:
+class Generator(FrameAnswers):
     """A language model with its tokenizer: call it with a prompt, or ``stream`` it."""
 
     task = "language_modeling"

@@ -43,6 +43,7 @@ class Generate(Command):
     """The continuation of each text."""
 
     spec = SPEC
+    answers = str
     needs = "a language model"
     does = "Continue PROMPT with the language model in RUN."
     notes = (

@@ -21,7 +21,7 @@ from headway.models.heads import Gives, MaskedTokenHead, gives
 from headway.models.initialise import initialise
 from headway.models.size import parameters
 from headway.models.transformer import Encoder
-from headway.tasks.baselines import token_counts, unigrams
+from headway.tasks.count_baselines import token_counts, unigrams
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.losses import unknown_in
 from headway.tasks.masked_lm.objective import SHARE, MaskedLM, masked_baselines, word_starts

@@ -14,6 +14,7 @@ from headway.generation.sampling import check_number
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
 from headway.runtime.windows import frame, framed_around
+from headway.tasks.frames import FrameAnswers
 from headway.tasks.inputs import reading_length, text_list
 from headway.text.tokenizer import Tokenizer
 
@@ -24,7 +25,7 @@ SPACES = ("Ġ", "▁")
 """How tokens that carry the space before a word begin."""
 
 
-class MaskFiller:
+class MaskFiller(FrameAnswers):
     """An encoder with a masked-token head, its tokenizer, and the ``length`` that its run recorded."""
 
     task = "masked_lm"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headway.errors import InputError, field, shown
+from headway.tasks.answers import Token
 from headway.tasks.command import Command, Inputs, Option
 from headway.tasks.spec import OF_TEXTS, TRY_ANOTHER, TaskSpec
 from headway.training.evaluation.metric import ACCURACY, PERPLEXITY, VAL_LOSS
@@ -33,7 +34,7 @@ SPEC = TaskSpec(
 
 WINDOW = 1000
 """The values that a place counts for: a long text is read again for each."""
-Place = list[dict[str, Any]]
+Place = list[Token]
 """The tokens for an open place."""
 
 
@@ -41,6 +42,7 @@ class Fill(Command):
     """The likeliest tokens for each open place of each text; none for a blank one of several."""
 
     spec = SPEC
+    answers = list[Token] | list[list[Token]]
     needs = "a masked language model"
     does = "Name the likeliest tokens for each [MASK] (or <mask>) in TEXT, by the model in RUN."
     notes = "Blank lines stay blank."
@@ -48,7 +50,7 @@ class Fill(Command):
 
     def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
         super().__init__(pipe, inputs, options)
-        self.columns = ["text", "place", "token", "score"]
+        self.columns = ["text", "place", *Token.__annotations__]
         pipe([], **options)  # says what is wrong with the numbers
 
     @functools.cached_property

@@ -16,7 +16,7 @@ class LabelSets(Recogniser):
     several_labels = True
 
     def fit(self, facts: DataFacts) -> int | None:
-        fits = facts.shape == TABLE and facts.second is None and (len(facts.labels) > 1 or facts.cached(found_labels))
+        fits = facts.shape == TABLE and facts.second is None and len(facts.labels) < 2 and facts.cached(found_labels)
         return BY_VALUES if fits else None
 
     def check(self, facts: DataFacts) -> None:

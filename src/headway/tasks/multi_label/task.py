@@ -4,37 +4,35 @@ Letters: N texts, B texts of a batch, C labels.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from headway.data.batches.batching import Batch
 from headway.data.open.detected import Detected
 from headway.data.records.labels import Labelled
 from headway.errors import InputError
-from headway.hub.directory import model_config
 from headway.hub.kept_entries import keep, kept
-from headway.models.heads import Gives, n_outputs
+from headway.models.heads import Gives
+from headway.tasks.answers import Label, Labels
 from headway.tasks.base import TextTask
-from headway.tasks.baselines import fitted_rows, linear_margins
+from headway.tasks.baselines import linear_margins
 from headway.tasks.checks import label_scores, pipeline_loader
 from headway.tasks.label_sets import HALF, Lists, best_thresholds, set_scores, set_units
-from headway.tasks.labels import continued_classes, labels_of
-from headway.tasks.losses import RowLoss
+from headway.tasks.labels import continued_classes
+from headway.tasks.losses import WholeLoss
 from headway.tasks.multi_label.spec import SPEC
 from headway.tasks.readers import LabelReader
 from headway.tasks.rows_data import NumberData
-from headway.tasks.task import TaskData, TaskInputs
+from headway.tasks.task import TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.training.plan import Plan
 
 
-class LabelSets(RowLoss):
+class LabelSets(WholeLoss):
     """Binary cross-entropy, the mean over the labels; measured at ``thresholds`` (C,), or at the best ones."""
 
     def __init__(self, labels: Sequence[str], thresholds: np.ndarray | None = None):
@@ -43,16 +41,11 @@ class LabelSets(RowLoss):
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(outputs, targets, reduction="none").mean(dim=1)
 
-    @torch.no_grad()
-    def evaluate(
-        self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None
-    ) -> dict[str, Any]:
+    def measured(self, outputs: Tensor, targets: Tensor, each: list[np.ndarray] | None = None) -> dict[str, Any]:
         """val_loss and ``set_scores``; and by label the best ``thresholds``, where none are given."""
-        both = [(model(*batch.read).float().cpu(), batch.targets.cpu()) for batch in batches]
-        logits, targets = (torch.cat(part) for part in zip(*both, strict=True))
-        scores, wanted = logits.double().sigmoid().numpy(), targets.numpy().astype(np.int64)
+        scores, wanted = outputs.double().sigmoid().numpy(), targets.numpy().astype(np.int64)
         thresholds = best_thresholds(scores, wanted).clip(0, 1) if self.thresholds is None else self.thresholds
-        metrics: dict[str, Any] = {"val_loss": float(self.losses(logits, targets).mean())}
+        metrics: dict[str, Any] = {"val_loss": float(self.losses(outputs, targets).mean())}
         if self.thresholds is None:
             metrics["thresholds"] = dict(zip(self.labels, thresholds.tolist(), strict=True))
         if each is not None:
@@ -72,25 +65,22 @@ class SetData(NumberData):
         return {"classes": self.counts, **({"lists": self.recorded} if isinstance(self.recorded, str) else {})}
 
     def measure_baselines(self) -> None:
-        train, wanted = self.parts.train, self.targets.astype(np.int64)
+        wanted = self.targets.astype(np.int64)
         sets, times = np.unique(self.train_targets, axis=0, return_counts=True)
         usual = np.broadcast_to(sets[times.argmax()], wanted.shape)
         guesses = {"no label": (0.0 * wanted, wanted < 0), "most frequent labels": (usual, usual > 0)}
-        sample, said = fitted_rows(train.lengths, len(self.labels))
-        if len(sample):
-            margins = linear_margins(list(train.part(sample)), self.train_targets[sample], self.parts.held_out)
-            guesses["linear model on word and character n-grams"] = margins, margins >= best_thresholds(margins, wanted)
-        self.warnings += [said] if said else []
+        for name, margins in self.linear_guess(linear_margins).items():
+            guesses[name] = margins, margins >= best_thresholds(margins, wanted)
         for name, (scores, chosen) in guesses.items():
             metrics = set_scores(wanted, scores, chosen, self.labels)
             self.baselines.append({"name": name, **{key: metrics[key] for key in metrics if key != "per_class"}})
             self.of_baselines[name] = set_units(wanted, chosen)
 
-    def objective(self, plan: Plan) -> LabelSets:
+    def objective(self, plan: Plan | None) -> LabelSets:
         return LabelSets(self.labels)
 
 
-class LabelSetReader(LabelReader):
+class LabelSetReader(LabelReader[Labels]):
     """A classifier that gives each text the labels whose probability is at least their threshold.
 
     An answer is {"labels", "scores"}: the labels in the order of the model, and the probability of every label.  Of a
@@ -100,27 +90,23 @@ class LabelSetReader(LabelReader):
 
     task = SPEC.name
 
-    def __init__(self, model: nn.Module, directory: Path, facts: dict[str, Any]):
-        tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
-        labels = labels_of(directory, n_outputs(model), SPEC.problem)
+    def __init__(self, directory: Path, model: Any, tokenizer: Tokenizer, labels: Sequence[str], facts: dict[str, Any]):
         super().__init__(model, tokenizer, labels, facts.get("plan", {}).get("length"))
         self.recorded = facts.get("data", {}).get("lists")
-        usual = dict.fromkeys(labels, HALF)
+        usual = dict.fromkeys(self.labels, HALF)
         named = facts.get("metrics", {}).get("thresholds") or kept(model, "thresholds") or usual
-        fits = isinstance(named, dict) and set(named) == set(labels)
+        fits = isinstance(named, dict) and set(named) == set(self.labels)
         if not fits or not all(isinstance(one, float | int) and 0 <= one <= 1 for one in named.values()):
             raise InputError(f"{directory}: thresholds must have a number from 0 to 1 for each of its labels.")
-        self.thresholds = np.array([named[label] for label in labels], dtype=float)
+        self.thresholds = np.array([named[label] for label in self.labels], dtype=float)
         if named is not usual:
             keep(model, thresholds=named)  # so that they are in what is exported
 
-    def named(self, answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        found = []
-        for answer in answers:
-            bounds, scores = zip(self.labels, self.thresholds, strict=True), answer["scores"]
-            chosen = [label for label, least in bounds if scores.get(label, -1.0) >= least]
-            found.append({"labels": chosen, "scores": scores} | {key: answer[key] for key in answer.keys() & {"known"}})
-        return found
+    def named(self, answer: Label) -> Labels:
+        bounds, scores = zip(self.labels, self.thresholds, strict=True), answer["scores"]
+        labels = [label for label, least in bounds if scores.get(label, -1.0) >= least]
+        whole = Labels(labels=labels, scores=scores)
+        return Labels(**whole, known=answer["known"]) if "known" in answer else whole
 
     def likely(self, logits: Tensor, mask: Tensor | None) -> Tensor:
         return logits.float().double().sigmoid()
@@ -132,13 +118,13 @@ class MultiLabel(TextTask):
     spec = SPEC
     pipeline_tag = "text-classification"
     loader = pipeline_loader(pipeline_tag, label_scores, truncation=True)
+    data, reader = SetData, LabelSetReader
     needs = "a table of texts with lists of labels, or with a column of 0 and 1 for each label"
 
-    def open_data(self, given: TaskInputs) -> TaskData:
-        return SetData(self, given)
-
-    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> LabelSetReader:
-        return LabelSetReader(model, directory, facts)
+    def reading(
+        self, directory: Path, parts: tuple[Any, Tokenizer, list[str]], facts: dict[str, Any]
+    ) -> LabelSetReader:
+        return LabelSetReader(directory, *parts, facts)
 
     def measure(self, pipe: Any) -> LabelSets:
         return LabelSets(pipe.labels, pipe.thresholds)

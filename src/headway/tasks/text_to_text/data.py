@@ -24,7 +24,7 @@ from headway.models.heads import Gives, gives
 from headway.models.size import Wiring
 from headway.models.transformer import EncoderDecoder
 from headway.runtime.runtime import Runtime
-from headway.tasks.baselines import unigram_baselines
+from headway.tasks.count_baselines import unigram_baselines
 from headway.tasks.data_facts import DataFacts
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.inputs import told_once, usual_longest

@@ -17,6 +17,7 @@ from headway.hub.generation_config import TargetRules
 from headway.models.baselines import RecurrentEncoderDecoder
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.runtime.runtime import Runtime
+from headway.tasks.frames import FrameAnswers
 from headway.tasks.inputs import tell_lost, text_list
 from headway.tasks.text_to_text.alignment import Alignment, align
 from headway.text.tokenizer import Tokenizer
@@ -37,7 +38,7 @@ WITHOUT_SPACE = ("。", "！", "？", "」", "』", "）")
 """Between sentences that end so no space is written."""
 
 
-class Translator:
+class Translator(FrameAnswers):
     """An encoder-decoder, its tokenizers, and what a target begins and ends with.
 
     Or a decoder that was trained on sources with their targets behind them (``train --model decoder``).

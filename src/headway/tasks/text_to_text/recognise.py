@@ -1,11 +1,12 @@
 """A text and its target: two files with aligned lines, or two columns of a table."""
 
-from headway.data.formats.aligned import SOURCE, TARGET, are_sides, is_language, is_target_of
+from headway.data.formats.aligned import SOURCE, TARGET, are_sides, is_language, is_target_of, sides_of
 from headway.data.open.columns import Column
 from headway.data.open.detected import ALIGNED, TABLE, TEXT, Detected
 from headway.errors import InputError
 from headway.tasks.data_facts import DataFacts
 from headway.tasks.recognise import BY_NAMES, BY_VALUES, Recogniser
+from headway.tasks.text_to_text.sides import two_languages
 
 
 class TextPairs(Recogniser):
@@ -15,10 +16,9 @@ class TextPairs(Recogniser):
 
     def columns(self, facts: DataFacts) -> Detected:
         """Columns that are called like the two sides of a text are taken before others."""
-        asked = f"{facts.asked}, as asked"
         if facts.shape == ALIGNED:
-            why = asked if facts.asked else f"{self.task} (--task language_modeling to read one after the other)"
-            return Detected(self.task, SOURCE, None, [f"{facts.name}: paired line by line: {why}"], TARGET)
+            other = self._otherwise(facts, SOURCE, TARGET, "--task language_modeling to read one after the other")
+            return Detected(self.task, SOURCE, None, [f"{facts.name}: paired line by line{other}"], TARGET)
         if facts.shape == TEXT:
             needs = "a table with two columns of texts, or two files with aligned lines"
             raise facts.no_table(f"{facts.asked} needs {needs}")
@@ -28,9 +28,29 @@ class TextPairs(Recogniser):
         source, target = sides or facts.two_texts(facts.asked or self.task, facts.columns)
         if source == target:
             raise facts.error(f"column {source!r} cannot be source and target at once.")
-        why = asked if facts.asked else f"{self.task} (--task language_modeling or classification to change)"
+        other = self._otherwise(facts, source, target, "--task language_modeling or classification to change")
         what = f"column {source!r} is the source and {target!r} the target (--text-column, --second-column to change)"
-        return Detected(self.task, source, None, [f"{what}: {why}"], target)
+        return Detected(self.task, source, None, [what + other], target)
+
+    def _otherwise(self, facts: DataFacts, source: str, target: str, change: str) -> str:
+        """What of two texts leads to the task, and the option that changes it.
+
+        Raises InputError where no task is named and their names are those of a source and its target, but not of two
+        languages, and their texts do not show two.
+        """
+        if facts.asked is not None:
+            return f": {facts.asked}, as asked"
+        names = (source, target) if facts.shape == TABLE else sides_of((facts.table.path, facts.table.paired or ""))
+        if names and all(is_language(name.lower()) for name in names):
+            return f": {self.task} ({change})"
+        if shown := two_languages(facts.values(source), facts.values(target)):
+            return f", in two languages ({shown}): {self.task} ({change})"
+        near = f", --task embedding finds the {target!r} that belongs to a {source!r}" * (facts.shape == TABLE)
+        raise facts.error(
+            f"{source!r} and {target!r} are a text and what follows from it, and not clearly in two languages. Which "
+            f"is meant? --task text_to_text writes the {target!r} of a {source!r}, --task translation writes it too "
+            f"and measures BLEU{near}."
+        )
 
 
 class Translations(TextPairs):

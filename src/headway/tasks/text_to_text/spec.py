@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from headway.errors import InputError, field, printable
+from headway.tasks.answers import Target
 from headway.tasks.command import Command, Inputs, Option
 from headway.tasks.spec import OF_KINDS, OF_TEXTS, TaskSpec
 from headway.training.evaluation.metric import BLEU, CHRF, PERPLEXITY, VAL_LOSS, Metric
@@ -58,6 +59,7 @@ class Write(Command):
     """The best targets for each text; a blank one stays as it is."""
 
     spec = ANY
+    answers = str | Target | list[Target]
     needs = "an encoder-decoder"
     does = "Translate TEXT with the model in RUN, or rewrite it as the model was trained to."
     notes = (

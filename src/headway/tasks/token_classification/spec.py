@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headway.data.formats.tags import listed
 from headway.errors import field
+from headway.tasks.answers import Span
 from headway.tasks.command import Command, Inputs, Option
 from headway.tasks.spec import OF_TEXTS, TaskSpec
 from headway.training.evaluation.metric import ACCURACY, VAL_LOSS, Metric
@@ -32,13 +32,11 @@ SPEC = TaskSpec(
 )
 
 
-COLUMNS = ("label", "start", "end", "score")
-
-
 class Tag(Command):
     """The spans of each text; none where nothing is found."""
 
     spec = SPEC
+    answers = list[Span]
     needs = "a token classifier"
     does = "Find the spans in TEXT (names, places, or what the model in RUN was trained to find)."
     notes = "start and end are characters of the text, from 0; end is the one after the last."
@@ -48,7 +46,7 @@ class Tag(Command):
 
     def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
         super().__init__(pipe, inputs, options)
-        self.columns = ["number", "text", *COLUMNS]
+        self.columns = ["number", *Span.__annotations__]
 
     def answer(self, part: Sequence[Any]) -> Sequence[list[dict[str, Any]]]:
         found: list[list[dict[str, Any]]] = self.pipe([self._read(one) for one in part])
@@ -56,6 +54,8 @@ class Tag(Command):
 
     def _read(self, one: Any) -> Any:
         """A text, or the list of its words."""
+        from headway.data.formats.tags import listed
+
         if isinstance(one, str) and self.given["pretokenized"]:
             return found if (found := listed(one)) is not None else one.split()
         return one
@@ -78,8 +78,7 @@ class Tag(Command):
 
     def rows(self, number: int, one: list[dict[str, Any]]) -> Iterator[list[Any]]:
         for span in one:
-            places = [span["label"], span["start"], span["end"], f"{span['score']:.6f}"]
-            yield [number + 1, span["text"], *places]
+            yield [number + 1, *({**span, "score": f"{span['score']:.6f}"}[name] for name in Span.__annotations__)]
 
 
 COMMAND = Tag

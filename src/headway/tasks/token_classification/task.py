@@ -6,7 +6,7 @@ What only training and measuring need is imported when they begin, so that answe
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -26,7 +26,9 @@ from headway.models.heads import n_outputs
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
 from headway.runtime.windows import frame, read_in_windows
+from headway.tasks.answers import Span
 from headway.tasks.checks import BOUND, Found, Material, MaterialInputs, Original, pipeline_loader, worst
+from headway.tasks.frames import FrameAnswers
 from headway.tasks.inputs import as_list
 from headway.tasks.labels import labels_of
 from headway.tasks.task import FolderTask
@@ -55,7 +57,7 @@ def tags(original: Original, theirs: Any) -> Found:
     return value, problem
 
 
-class Tagger:
+class Tagger(FrameAnswers):
     """An encoder with a classifier of tokens, its tokenizer and the names of its tags."""
 
     task = "token_classification"
@@ -73,6 +75,12 @@ class Tagger:
         self.model, self.tokenizer, self.labels, self.words = model, tokenizer, list(labels), words
         self.longest = min(model.config.max_length, longest or model.config.max_length)
         self.runtime = Runtime(model)
+
+    @overload
+    def __call__(self, text: str) -> list[Span]: ...  # type: ignore[overload-overlap]  # a str is an Iterable[str]
+
+    @overload
+    def __call__(self, text: Iterable[str | Sequence[str]]) -> list[list[Span]]: ...
 
     def __call__(self, text: str | Iterable[str | Sequence[str]]) -> Any:
         """The spans of a text in order, {"text", "label", "start", "end", "score"}; of several texts a list for each.
@@ -101,16 +109,14 @@ class Tagger:
             raise InputError(f"{what}; expected a text or a list of words, not {shown(given)}.")
         return given, self.words.split(given)
 
-    def _spans(
-        self, text: str, words: list[Place], places: list[Place], likely: Tensor, whole: bool
-    ) -> list[dict[str, Any]]:
+    def _spans(self, text: str, words: list[Place], places: list[Place], likely: Tensor, whole: bool) -> list[Span]:
         """The spans of a text by the probabilities of its tokens (N, C)."""
         firsts = first_tokens(words, places)
         if not firsts:
             return []
         best = likely[[token for token, _, _ in firsts]].max(dim=-1)
         scores: list[float] = best.values.tolist()
-        spans = []
+        spans: list[Span] = []
         for kind, first, last in entities([self.labels[number] for number in best.indices.tolist()], whole=whole):
             start, end = words[firsts[first][1]][0], words[firsts[last - 1][2] - 1][1]
             score = sum(scores[first:last]) / (last - first)

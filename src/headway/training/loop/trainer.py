@@ -341,7 +341,10 @@ def _saved(job: Job, save: Callable[[], None], progress: Progress) -> bool:
 def divide_and_clip(parameters: list[nn.Parameter], count: float, longest: float) -> float:
     """Divide the summed gradient by the number of targets, once, and clip its norm to ``longest``; returns the norm."""
     gradients = [_numbers(p) for p in parameters if p.grad is not None]
-    norm = whole(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))).item() / count
+    sizes = [getattr(p, "unit", 1.0) for p in parameters if p.grad is not None]
+    each = zip(torch._foreach_norm(gradients), sizes, strict=True)
+    norms = [norm if unit == 1.0 else norm * unit for norm, unit in each]
+    norm = whole(torch.linalg.vector_norm(torch.stack(norms))).item() / count
     scale = 1.0 / count
     if longest and norm > longest:
         scale *= longest / norm

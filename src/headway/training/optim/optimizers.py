@@ -15,6 +15,9 @@ from headway.nn.recurrent import GATES, Recurrent
 from headway.training.distributed.sharding import like, whole
 from headway.training.plan import ADAM_BETAS, MuonPlan
 
+EPS = 1e-8
+"""What keeps Adam's steps finite."""
+
 
 class Muon(torch.optim.Optimizer):
     """Momentum whose update is replaced by the nearest orthogonal matrix (Jordan et al. 2024), for hidden matrices.
@@ -94,7 +97,7 @@ class RowAdam(torch.optim.Optimizer):
     their old moments; leaving unread rows unchanged is known as "lazy Adam".
     """
 
-    def __init__(self, params: Iterable[Any], lr: float, betas: tuple[float, float] = ADAM_BETAS, eps: float = 1e-8):
+    def __init__(self, params: Iterable[Any], lr: float, betas: tuple[float, float] = ADAM_BETAS, eps: float = EPS):
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
 
     @torch.no_grad()
@@ -139,14 +142,18 @@ def optimizers(
 
     With ``layer_decay`` below 1 the last block and the head have the full rate, each block before ``layer_decay`` times
     that of the next, and the embeddings the least (Howard and Ruder 2018; Sun et al. 2019).  ``by_rows`` gives large
-    tables to RowAdam.  ``precision`` is that of the run; Muon's products are in it too, since on a processor without
-    bfloat16 its iteration would take longer than all the rest.
+    tables to RowAdam.  The weights of a module with a ``unit`` move in steps of it (the head of a model whose output is
+    a number of that unit).  ``precision`` is that of the run; Muon's products are in it too, since its iteration would
+    take longer than all the rest on a processor without bfloat16.
     """
     for module in model.modules():
         if isinstance(module, Attention) and hasattr(module, "qkv") and module.n_heads == module.n_kv_heads:
             module.qkv.weight.stacked = 3  # type: ignore[attr-defined]
         if isinstance(module, FeedForward) and module.gated:
             module.up.weight.stacked = 2  # type: ignore[attr-defined]
+        if (unit := getattr(module, "unit", None)) is not None:
+            for p in module.parameters(recurse=False):
+                p.unit = unit  # type: ignore[attr-defined]
         if isinstance(module, Recurrent):
             for p in module.parameters():
                 p.stacked = GATES[module.kind]  # type: ignore[attr-defined]
@@ -154,27 +161,28 @@ def optimizers(
     embeddings = _untied(model) if kind == "muon" and muon.embedding_rate != 1.0 else set()
     hidden = {id(p) for stack in _stacks(model) for p in stack.blocks.parameters() if p.dim() == 2}
     depth = _depths(model) if layer_decay < 1 else {}  # else one group: Muon updates matrices of all blocks together
-    groups: dict[tuple[str, int], list[nn.Parameter]] = {}
+    groups: dict[tuple[str, int, float], list[nn.Parameter]] = {}
     for p in (p for p in model.parameters() if p.requires_grad):
         what = "table" if id(p) in tables else "matrix" if id(p) in hidden else "other"
         what = "embedding" if id(p) in embeddings - tables else what
-        groups.setdefault((what, depth.get(id(p), 0)), []).append(p)
+        groups.setdefault((what, depth.get(id(p), 0), getattr(p, "unit", 1.0)), []).append(p)
     result: list[torch.optim.Optimizer] = []
     adams, muons = [], []
-    for (what, below), params in groups.items():
-        rate = lr * layer_decay**below
+    for (what, below, unit), params in groups.items():
+        rate = lr * layer_decay**below * unit
         if what == "table":
             result.append(RowAdam(params, lr=rate))
         elif what == "matrix" and kind == "muon":
             muons.append({"params": params, "lr": rate * muon.muon_rate, "weight_decay": weight_decay})
         else:
             rate *= muon.embedding_rate if what == "embedding" else 1.0
-            adams.append({"params": params, "lr": rate, "weight_decay": weight_decay if what == "matrix" else 0.0})
+            decay = weight_decay if what == "matrix" else 0.0
+            adams.append({"params": params, "lr": rate, "weight_decay": decay, "eps": EPS / unit})
     if muons:
         result.append(Muon(muons, momentum=muon.momentum, dtype=getattr(torch, precision)))
     adam = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
     if adams:
-        result.append(adam(adams, betas=(muon.betas[0], muon.betas[1]) if muons else ADAM_BETAS, eps=1e-8, fused=True))
+        result.append(adam(adams, betas=(muon.betas[0], muon.betas[1]) if muons else ADAM_BETAS, eps=EPS, fused=True))
     for optimizer in result:
         for group in optimizer.param_groups:
             group["peak"] = group["lr"]

@@ -211,6 +211,9 @@ def _limits(facts: Mapping[str, Any], record: Record, subject: Subject) -> Itera
 
 def _uses(subject: Subject, parity: Parity, place: str, target: str, facts: Mapping[str, Any]) -> Iterator[str]:
     """How to load it in each program that can."""
+    if folders := [folder for folder in subject.parts if folder]:
+        yield f"Each column is a model of its own, in a folder: {', '.join(folders)}."
+        place = f"{place}/{folders[0]}"
     door, base = parity.door or "", (facts.get("base") or {}).get("path", "BASE")
     if target == "peft":
         call = door.replace("BASE", json.dumps(base if _is_id(base) else _file(base))).replace("DIR", json.dumps(place))
@@ -229,7 +232,7 @@ def _uses(subject: Subject, parity: Parity, place: str, target: str, facts: Mapp
         command = f"# headway export {place} --to ctranslate2 --out ct2"
         opened = f'model = ctranslate2.{kind_of(subject.model).kind}("ct2")'
         yield _code("CTranslate2", "python", command, "import ctranslate2", "", opened)
-    if refused["onnx"] is None:
+    if refused["onnx"] is None and not folders:
         command = f"# headway export {place} --to onnx --out onnx"
         files = (ENCODER, DECODER) if isinstance(subject.model, EncoderDecoder) else (MODEL,)
         sessions = [f'{file.partition(".")[0]} = onnxruntime.InferenceSession("onnx/{file}")' for file in files]

@@ -25,12 +25,13 @@ from headway.generation.beam import Hypothesis
 from headway.generation.decode import left_padded
 from headway.generation.sampling import Sampling
 from headway.hub.generation_config import TargetRules
-from headway.models.heads import Gives, PoolingHead, gives
+from headway.models.heads import Gives, PoolingHead, gives, n_outputs
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.runtime.engines.engine import LOGITS, OF_TEXT, OF_TOKENS, Engine, Inputs, Lacks, Searching, Writing
 from headway.runtime.engines.registry import FLOAT32
 from headway.runtime.runtime import Runtime
-from headway.tasks.checks import NEW, behind, worst
+from headway.tasks.checks import NEW, behind, has_units, worst
+from headway.tasks.checks import magnitude as units_of
 from headway.workflows.export.parity import LONGEST, Parity, exceeding, magnitude, own_texts, room
 from headway.workflows.export.target import Subject
 
@@ -105,6 +106,7 @@ class Comparison:
         self.model, self.runtime = model, Runtime(model)
         self.context = context or model.config.max_length
         self.new = max(1, min(NEW, self.context // 2))
+        self._several_units = has_units(model) and n_outputs(model) > 1
         two = getattr(model.config, "segments", 0) > 1
         self._segments = two if segments is None else segments and two
         rows: list[list[int]] = []
@@ -150,7 +152,7 @@ class Comparison:
                 tally.random += 1
         for inputs in self.read:
             here, there = self._outputs(tally, engine, inputs)
-            if engine.result == LOGITS:
+            if engine.result == LOGITS and not self._several_units:
                 logits, theirs = (_at_tokens(one[LOGITS], inputs.mask) for one in (here, there))
                 tally.choose(logits, theirs.argmax(dim=-1))
             elif OF_TEXT in there:
@@ -203,7 +205,8 @@ class Comparison:
             raise ValueError(f"its outputs are {', '.join(there)}, expected {engine.result}")
         for name, value in there.items():
             real = None if inputs.targets is not None and name == LOGITS else inputs.mask
-            tally.compare(_at_tokens(here[name], real), _at_tokens(value, real))
+            units = units_of(self.model, here[name]) if self._several_units else 1.0
+            tally.compare(_at_tokens(here[name] / units, real), _at_tokens(value / units, real))
         return here, there
 
     def _write(self, tally: Tally, engine: Engine, rows: list[list[int]]) -> None:

@@ -252,6 +252,8 @@ def head_problem(head: Any) -> str | None:
     """Why a head cannot be written so; None if it can."""
     if head is None or head.gives is not Gives.ROW:
         return None
+    if head.scale is not None:
+        return "it predicts several label columns, whose units head.json does not describe"
     if not isinstance(head.norm, nn.Identity) or (head.dense is not None and head.activation not in HEAD_ACTIVATIONS):
         return "its classifier has a norm or an activation that head.json does not describe"
     return None

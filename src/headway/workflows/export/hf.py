@@ -8,7 +8,7 @@ Letters: B batch, T length, S source length, D width, V vocabulary, C classes.
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from logging import CRITICAL
 from pathlib import Path
@@ -26,7 +26,7 @@ from headway.io.atomic_write import write_json
 from headway.io.strict_json import read_object
 from headway.models.heads import Gives, gives
 from headway.models.transformer import EncoderDecoder
-from headway.tasks.checks import BOUND, ExternalLoader, Original, class_loader
+from headway.tasks.checks import BOUND, ExternalLoader, Original, class_loader, magnitude
 from headway.tasks.registry import task_named
 from headway.text.tokenizer import Tokenizer
 from headway.workflows.export.parity import LONGEST, Parity, compare_ids, exceeding, lines, own_texts, room
@@ -42,14 +42,18 @@ def refuse(subject: Subject) -> None:
 
 
 def write(subject: Subject, directory: Path, precision: str) -> None:
-    """The model, its tokenizer or image preprocessor; checkpoints, log and report are not copied."""
-    try:
-        save_model(subject.model, directory, **padding_entry(subject.model, subject.tokenizer))
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{subject.directory}: cannot be written for transformers: {error}") from None
-    write_processor(subject, directory)
+    """The model, its tokenizer or image preprocessor; checkpoints, log and report are not copied.
+
+    Of several label columns each has a folder.
+    """
+    for folder, part in subject.parts.items():
+        try:
+            save_model(part.model, directory / folder, **padding_entry(part.model, part.tokenizer))
+        except ValueError as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{subject.directory}: cannot be written for transformers: {error}") from None
+        write_processor(part, directory / folder)
 
 
 def write_processor(subject: Subject, directory: Path, max_length: int | None = None) -> None:
@@ -80,10 +84,28 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
         if transformers is None:
             return Parity(problem="transformers is not installed")
         try:
-            return _compare(transformers, subject, directory)
+            found = {name: _compare(transformers, part, directory / name) for name, part in subject.parts.items()}
+            return together(found)
         except ImportError as error:  # loading may need more than transformers itself
             needs = (error.name or "transformers").partition(".")[0].replace("_", "-")
             return Parity(problem=f"it cannot be opened here: {one_line(error)}", needs=needs)
+
+
+def together(found: Mapping[str, Parity]) -> Parity:
+    """The result for all folders of an export: the largest difference, and every problem."""
+    first, *others = found.values()
+    if not others:
+        return first
+    differences = [one.max_difference for one in found.values() if one.max_difference is not None]
+    problems = [f"{name}: {one.problem}" for name, one in found.items() if one.problem]
+    return replace(
+        first,
+        max_difference=max(differences, key=lambda value: (value != value, value), default=None),
+        over=f"{first.over} of each of {len(found)} columns",
+        tokens_equal=None if first.tokens_equal is None else all(one.tokens_equal for one in found.values()),
+        problem="; ".join(problems) or None,
+        notes=(*first.notes, f"a model for each column, in the folders {', '.join(found)}"),
+    )
 
 
 def _compare(transformers: Any, subject: Subject, directory: Path) -> Parity:
@@ -134,7 +156,8 @@ def _compare(transformers: Any, subject: Subject, directory: Path) -> Parity:
 def max_difference(ours: nn.Module, theirs: Any) -> float:
     """The largest difference between the answers of a model and its copy in ``transformers``, over 32 random inputs.
 
-    Inputs have from 1 to 48 tokens, and come in padded batches of 8.  Raises RuntimeError for answers of other shapes.
+    Of numbers with a unit it is relative to the largest one.  Inputs have from 1 to 48 tokens, and come in padded
+    batches of 8.  Raises RuntimeError for answers of other shapes.
     """
     draw = torch.Generator().manual_seed(0)
     largest = 0.0
@@ -142,7 +165,8 @@ def max_difference(ours: nn.Module, theirs: Any) -> float:
         found, expected = _answers(ours, theirs, draw)
         if found.shape != expected.shape:
             raise RuntimeError(f"the answers have shape {list(expected.shape)}, expected {list(found.shape)}")
-        largest = max(largest, float((found - expected).abs().max()), key=lambda value: (value != value, value))
+        apart = float(((found - expected) / magnitude(ours, found)).abs().max())
+        largest = max(largest, apart, key=lambda value: (value != value, value))
     return largest
 
 

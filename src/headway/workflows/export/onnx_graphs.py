@@ -1,6 +1,7 @@
 """The graphs that a model is exported to ONNX as: their modules, inputs, outputs and axes, with Hugging Face's names.
 
-    encoder           model.onnx     input_ids, attention_mask -> logits, or last_hidden_state and sentence_embedding
+    encoder           model.onnx     input_ids, attention_mask -> logits, or last_hidden_state and sentence_embedding,
+                                     or logits.COLUMN for each of several label columns
     image encoder     model.onnx     pixel_values -> logits, or last_hidden_state
     decoder           model.onnx     input_ids, attention_mask, past_key_values.N.key, ... -> logits, present.N.key, ...
     encoder-decoder   encoder.onnx   input_ids, attention_mask -> last_hidden_state, present.N.encoder.key, ...
@@ -23,10 +24,12 @@ import torch
 from torch import Tensor, nn
 
 from headway.hub.directory import read_json
+from headway.hub.kept_entries import kept
+from headway.hub.label_columns import COLUMNS, width
 from headway.models.heads import Gives, PoolingHead, gives
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.state import KeyValueCache, State
-from headway.runtime.engines.graph_engine import DECODER, ENCODER, MODEL, PAST_NAME, SEGMENTS, present
+from headway.runtime.engines.graph_engine import DECODER, ENCODER, MODEL, OF_COLUMN, PAST_NAME, SEGMENTS, present
 
 BATCH, LENGTH, PAST, SOURCE = 2, 3, 5, 7
 """The sizes of the inputs with which a graph is traced; it takes any others."""
@@ -89,6 +92,22 @@ class TracedEncoder(Traced):
         """(B, T) int64 each -> (B, C), (B, T, C) or (B, T, V)."""
         mask = attention_mask.bool()
         return self.model(input_ids, mask) if token_type_ids is None else self.model(input_ids, mask, token_type_ids)
+
+
+class TracedColumns(Traced):
+    """Ids and their mask -> the output of each of several label columns."""
+
+    def __init__(self, model: nn.Module, widths: list[int]):
+        super().__init__(model)
+        self.widths = widths
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        """(B, T) int64 each -> (B, C) of each column."""
+        mask = attention_mask.bool()
+        found: Tensor = self.model(input_ids, mask, *([] if token_type_ids is None else [token_type_ids]))
+        return found.split(self.widths, dim=1)
 
 
 class TracedEmbedder(nn.Module):
@@ -203,6 +222,9 @@ def _encoder_graph(model: Any, names: Container[str]) -> Graph:
         inputs[SEGMENTS] = _tokens(LENGTH, "sequence_length")
     if gives(model) in (Gives.HIDDEN, Gives.VECTOR):
         return Graph(MODEL, TracedEmbedder(model), inputs, ["last_hidden_state", "sentence_embedding"])
+    if columns := kept(model, COLUMNS):
+        named = [f"{OF_COLUMN}{name}" for name in columns]
+        return Graph(MODEL, TracedColumns(model, [*map(width, columns.values())]), inputs, named)
     return Graph(MODEL, TracedEncoder(model), inputs, ["logits"])
 
 

@@ -46,6 +46,11 @@ def refuse(subject: Subject) -> None:
             f"{subject.directory}: a head of masked tokens shares its matrix with the embedding, which an adapter "
             "cannot hold."
         )
+    if getattr(getattr(subject.model, "head", None), "scale", None) is not None:
+        raise InputError(
+            f"{subject.directory}: it predicts several label columns, whose units an adapter does not describe; export "
+            "a model of each by --to hf."
+        )
     if not any(isinstance(module, LowRankLinear) for module in subject.model.modules()):
         facts = read_facts(subject.directory) or {}
         if not facts.get("base") or not facts.get("plan", {}).get("lora"):

@@ -1,7 +1,7 @@
 """The interface of a target (a module of this folder, in ``workflows.export.registry``), and what targets take."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,9 +35,24 @@ class Subject:
     """why it has no pipeline"""
 
     @property
+    def parts(self) -> dict[str, "Subject"]:
+        """The models that other programs read one by one, by their folder: of several label columns that of each."""
+        if not (pipes := columns_of(self.pipe)):
+            return {"": self}
+        return {folder: replace(self, model=pipe.model, pipe=pipe) for folder, pipe in pipes.items()}
+
+    @property
     def family(self) -> str | None:
         """The ``model_type`` of the Hugging Face family that expresses the model; None: there is none."""
         return family_of(without_modules(self.model)[0])[0].model_type if has_family(self.model) else None
+
+
+def columns_of(pipe: Any) -> dict[str, Any]:
+    """The pipelines of several label columns, by the folder that each is exported to; none of another model."""
+    columns: dict[str, Any] = getattr(pipe, "columns", {})
+    names = [re.sub(r"[^\w .-]+|^\.+", "_", name) for name in columns]
+    folders = names if len(set(names)) == len(names) else [f"{at}-{name}" for at, name in enumerate(names)]
+    return dict(zip(folders, columns.values(), strict=True))
 
 
 class Target(Protocol):

@@ -142,4 +142,13 @@ def result(run: RunDirectory) -> dict[str, Any]:
         **{one.key: metrics[one.key] for one in known(facts["task"]).metrics if is_number(metrics.get(one.key))},
         "tokens_per_second": facts.get("tokens_per_second"),
         "baselines": facts["baselines"],
+        **_of_columns(metrics),
     }
+
+
+def _of_columns(metrics: dict[str, Any]) -> dict[str, Any]:
+    """By label column its task and its metrics, without those of each class; nothing for a model of one column."""
+    if "columns" not in metrics:
+        return {}
+    each = metrics["columns"].items()
+    return {"columns": {name: {k: one[k] for k in one if not isinstance(one[k], dict | list)} for name, one in each}}

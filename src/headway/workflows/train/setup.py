@@ -257,7 +257,8 @@ def say_data(data: TaskData, progress: Progress, options: TrainOptions, task: st
         progress.warn(warning)
     for baseline in data.baselines:
         numbers = ", ".join(f"{key} {metric(value)}" for key, value in baseline.items() if isinstance(value, float))
-        progress.say(f"baseline {baseline['name']}: {numbers}")
+        if numbers:
+            progress.say(f"baseline {baseline['name']}: {numbers}")
 
 
 def say_plan(prepared: Prepared) -> None:

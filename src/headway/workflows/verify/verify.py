@@ -36,7 +36,7 @@ from headway.models.device import model_device
 from headway.models.own import OwnConfig
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.runtime.precision import FLOAT32, resolved
-from headway.tasks.checks import BOUND
+from headway.tasks.checks import BOUND, magnitude
 from headway.tasks.registry import spec, task_named
 from headway.training.loop.thread_parallel import ThreadParallel
 from headway.training.loop.trainer import divide_and_clip
@@ -46,6 +46,7 @@ from headway.training.store.checkpoint import damaged
 from headway.training.store.facts import read_facts
 from headway.workflows.engines import batch_differences
 from headway.workflows.export.export import export
+from headway.workflows.export.target import columns_of
 from headway.workflows.load import load
 from headway.workflows.verify.cache import Uncached, beams, check_cache
 from headway.workflows.verify.check import Check, bound_of, difference, worst
@@ -241,8 +242,11 @@ def check_export(subject: Subject, directory: Path, folder: Path) -> Check:
     if not found.made:
         return Check("export", f"{what}, read through {by}", value, BOUND, parity.problem, more=more)
     texts = subject.inputs(different_lengths(subject.longest))
-    before, after = (read(subject, load_model(place), texts) for place in (directory, folder))
-    own = worst(*(difference(one, other) for one, other in zip(before, after, strict=True)))
+    columns = columns_of(subject.pipe)
+    models = [(pipe.model, folder / name) for name, pipe in columns.items()] or [(load_model(directory), folder)]
+    both = ((read(subject, model, texts), read(subject, load_model(place), texts), model) for model, place in models)
+    pairs = ((*pair, model) for before, after, model in both for pair in zip(before, after, strict=True))
+    own = worst(*(difference(one / (size := magnitude(model, one)), other / size) for one, other, model in pairs))
     if not parity.checked:  # reading by Headway alone does not show that other programs can read it
         skipped = f"not checked: {parity.problem}; Headway reads its own export with the same answers"
         return Check(

@@ -1,0 +1,131 @@
+"""Several columns by one model, beside a model for each: quality on test rows, and the time of training and answering.
+
+    python benchmarks/columns.py MODEL [--seeds 5] [--epochs 2]
+
+Made-up tickets: words say the queue (a class), the urgency (1 to 5), the tags (several labels) and the price (a
+number); each is wrong in 10 % of the rows.  2,000 rows are trained on, 400 are held out and 2,000 are the test.  For
+each seed the model of all columns and one for each column start from the same encoder and read the same rows as many
+times; the order in which they run turns from seed to seed.  What is compared is each column's metric in points
+(accuracy, quadratic kappa, micro F1 and Spearman's correlation times 100), and the time of the model of all columns
+over the median of the models of one.
+"""
+
+import argparse
+import csv
+import json
+import random
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from machine import facts, headway, spread, write
+from scipy.stats import t as student
+
+import headway as library
+
+METRICS = {"queue": "accuracy", "urgency": "quadratic_kappa", "tags": "micro_f1", "price": "spearman"}
+QUEUES = {"billing": ["invoice", "charge"], "tech": ["crash", "login"], "sales": ["quote", "licence"]}
+LEVELS = {1: ["whenever"], 2: ["soon"], 3: ["please"], 4: ["hurry"], 5: ["emergency"]}
+TAGS = {"vip": "gold", "late": "overdue", "again": "repeated"}
+OTHERS = ("the", "my", "order", "was", "to", "old", "and", "we", "had", "no", "idea", "when", "it", "would", "our")
+ROWS = {"train": 2000, "held": 400, "test": 2000}
+NOISE = 0.1
+
+
+def tickets(path: Path, count: int, seed: int) -> Path:
+    """Tickets of which the words say every column; with a probability of NOISE a cell says another thing."""
+    draw = random.Random(seed)
+
+    def said(right: Any, others: list[Any]) -> Any:
+        return draw.choice(others) if draw.random() < NOISE else right
+
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", *METRICS])
+        for number in range(count):
+            queue, level = draw.choice(list(QUEUES)), draw.randint(1, 5)
+            tags = [tag for tag in TAGS if draw.random() < 0.4]
+            words = [draw.choice(QUEUES[queue]), draw.choice(LEVELS[level]), *(TAGS[tag] for tag in tags)]
+            words += [*draw.choices(OTHERS, k=8), str(seed), str(number)]
+            draw.shuffle(words)
+            price = 50.0 * level + 30 * list(QUEUES).index(queue) + draw.gauss(0, 10)
+            row = [said(queue, list(QUEUES)), said(level, list(LEVELS)), said(";".join(tags) or "none", list(TAGS))]
+            writer.writerow([" ".join(words), *row, f"{said(price, [draw.uniform(50, 310)]):.2f}"])
+    return path
+
+
+def trained(
+    model: str, files: dict[str, Path], columns: list[str], seed: int, epochs: int, out: Path
+) -> dict[str, Any]:
+    """A run, measured on the test rows, with the seconds of its training and of answering all test rows."""
+    labels = [word for name in columns for word in ("--label-column", name)]
+    task = {"queue": "classification", "urgency": "ratings", "tags": "multi_label", "price": "regression"}
+    named = ["--task", "multi_column" if len(columns) > 1 else task[columns[0]]]
+    words = ("train", files["train"], "--validation", files["held"], "--from", model, *labels, *named)
+    sizes = ("--batch-size", 16, "--seed", seed, "--epochs", epochs, "--precision", "float32", "--evaluations", epochs)
+    headway(*map(str, (*words, *sizes, "--text-column", "text", "--out", out)))
+    measured: Any = library.evaluate(out, files["test"])
+    pipe, texts = library.load(out), [row["text"] for row in csv.DictReader(files["test"].open(newline=""))]
+    pipe(texts[:64])
+    seconds = []
+    for _ in range(3):
+        began = time.perf_counter()
+        pipe(texts)
+        seconds.append(time.perf_counter() - began)
+    told = json.loads((out / "headway.json").read_text())
+    scores = measured.get("columns") or {columns[0]: measured}
+    points = {name: 100 * scores[name][METRICS[name]] for name in columns}
+    return {"points": points, "train": told["training_seconds"], "answer": statistics.median(seconds)}
+
+
+def compared(model: str, seeds: int, epochs: int) -> dict[str, Any]:
+    """All columns together and each alone, seed by seed."""
+    together: dict[str, list[float]] = {name: [] for name in METRICS}
+    alone: dict[str, list[float]] = {name: [] for name in METRICS}
+    ratios: dict[str, list[float]] = {"train": [], "answer": []}
+    groups = [list(METRICS), *([name] for name in METRICS)]
+    for seed in range(seeds):
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder)
+            files = {
+                name: tickets(place / f"{name}.csv", count, 100 * seed + at)
+                for at, (name, count) in enumerate(ROWS.items())
+            }
+            turned = groups[seed % len(groups) :] + groups[: seed % len(groups)]
+            runs = {
+                tuple(names): trained(model, files, names, seed, epochs, place / "-".join(names)) for names in turned
+            }
+        whole = runs[tuple(METRICS)]
+        for name in METRICS:
+            together[name].append(whole["points"][name])
+            alone[name].append(runs[(name,)]["points"][name])
+        for key in ratios:
+            ratios[key].append(whole[key] / statistics.median(runs[(name,)][key] for name in METRICS))
+        print(seed, {name: (round(together[name][-1], 2), round(alone[name][-1], 2)) for name in METRICS}, flush=True)
+        print(seed, {key: round(values[-1], 3) for key, values in ratios.items()}, flush=True)
+    differences = {}
+    for name in METRICS:
+        points = np.array(together[name]) - np.array(alone[name])
+        half = float(student.ppf(0.995, seeds - 1) * points.std(ddof=1) / np.sqrt(seeds))
+        mean = float(points.mean())
+        differences[name] = {"mean": mean, "interval_99": [mean - half, mean + half], "runs": points.tolist()}
+    return {
+        "metrics": METRICS,
+        "together": {name: spread(values) for name, values in together.items()},
+        "alone": {name: spread(values) for name, values in alone.items()},
+        "difference_in_points": differences,
+        "time_over_one_column": {key: spread(values) for key, values in ratios.items()},
+    }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=2)
+    given = parser.parse_args()
+    result = compared(given.model, given.seeds, given.epochs)
+    write("columns", {**facts(), "rows": ROWS, "noise": NOISE, "epochs": given.epochs, "seeds": given.seeds, **result})

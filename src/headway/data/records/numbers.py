@@ -1,0 +1,83 @@
+"""Numbers as people write them in a column: plain, with a decimal comma, thousands, a currency or a percent sign.
+
+What a cell means depends on the others: 1,5 is one and a half, and 1,250 is that only where another cell shows it.
+"""
+
+import math
+import re
+from collections.abc import Iterable
+
+import numpy as np
+
+CELL = re.compile(r"([-+−]?) ?([$€£¥]?) ?([\d.,'  ]*\d(?:[eE][-+]?\d+)?) ?([$€£¥%]?)")
+GROUPS = {mark: re.compile(rf"\d{{1,3}}(?:{re.escape(mark)}\d{{3}})+") for mark in ".,"}
+"""Whole numbers whose thousands are set apart by a mark."""
+
+
+class Unclear(ValueError):
+    """A column whose numbers could mean two things; the message says which."""
+
+
+def decimal_mark(cells: Iterable[str]) -> str:
+    """What stands before the decimals in a column, "." or ",".  Raises Unclear."""
+    shown, units, unclear, whole = dict[str, str](), dict[str, str](), dict[str, str](), False
+    for cell in cells:
+        if (found := CELL.fullmatch(cell.strip())) is None:
+            continue
+        units |= {unit: cell for unit in (found[2], found[4]) if unit}
+        written = _spaceless(found[3])
+        mark = _mark(written, money=(found[2] or found[4]) not in ("", "%"))
+        whole = whole or not {".", ","} & set(written)
+        if mark:
+            shown.setdefault(mark, cell)
+        elif "," in written or "." in written:
+            unclear.setdefault("," if "," in written else ".", cell)
+    if len(units) > 1:
+        raise Unclear(
+            f"the numbers are in {' and in '.join(units)} ({', '.join(units.values())}); write all in one unit"
+        )
+    if len(shown) > 1:
+        raise Unclear(f"decimals are written in two ways ({shown['.']} and {shown[',']}); write them in one")
+    for mark, cell in unclear.items() if not shown else ():
+        if mark == "," or whole:  # with points in every cell they are decimals, as programs write them
+            decimal = cell.replace(mark, ".")
+            raise Unclear(f"{cell} could be {cell.replace(mark, '')} or {decimal} as a decimal; write one of these")
+    return next(iter(shown), ".")
+
+
+def _mark(written: str, *, money: bool) -> str:
+    """The mark before decimals that a number shows, "." or ","; nothing where it shows none."""
+    commas, points = written.count(","), written.count(".")
+    if not commas + points:
+        return ""
+    if commas and points:
+        return max(",.", key=written.rindex)
+    mark, other = ",." if commas else ".,"
+    thousands = bool(GROUPS[mark].fullmatch(written)) and written[0] != "0"
+    if commas + points > 1 or (money and thousands):  # an amount of money has no three decimals
+        return other
+    return "" if thousands else mark
+
+
+def numbers(cells: Iterable[str], decimal: str = ".") -> np.ndarray:
+    """The number that each cell means, float64 (N,); NaN for one that means none, or an infinite one."""
+    return np.array([_number(cell.strip(), decimal) for cell in cells], dtype=np.float64)
+
+
+def _number(cell: str, decimal: str) -> float:
+    found, other = CELL.fullmatch(cell), "," if decimal == "." else "."
+    if found is None or (found[2] and found[4]):
+        return math.nan
+    whole, mark, rest = _spaceless(found[3]).partition(decimal)
+    if other in whole and not GROUPS[other].fullmatch(whole):
+        return math.nan
+    try:
+        value = float(f"{whole.replace(other, '')}{'.' if mark else ''}{rest}")
+    except ValueError:
+        return math.nan
+    return (-value if found[1] in ("-", "−") else value) if math.isfinite(value) else math.nan
+
+
+def _spaceless(written: str) -> str:
+    """Digits without blanks and apostrophes between thousands."""
+    return re.sub(r"(?<=\d)['  ](?=\d{3}(?:\D|$))", "", written)

@@ -1,0 +1,214 @@
+"""What is learnt and measured of several columns, side by side, and the model of one of them alone.
+
+Letters: N texts, B texts of a batch, C outputs, K columns.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from headway.data.batches.batching import Batch, TargetKind
+from headway.data.batches.examples import Examples
+from headway.data.open.detected import Detected
+from headway.data.records.labels import BETWEEN, Labelled
+from headway.errors import InputError
+from headway.hub.kept_entries import keep
+from headway.hub.label_columns import slices
+from headway.tasks.answers import Label
+from headway.tasks.base import TextTask
+from headway.tasks.baselines import linear_guess, most_frequent
+from headway.tasks.labels import scores
+from headway.tasks.losses import RowLoss, WholeLoss
+from headway.tasks.readers import LabelReader
+from headway.tasks.registry import spec, task_named
+from headway.tasks.rows_data import NumberData
+from headway.tasks.task import TaskInputs
+from headway.training.plan import Plan
+
+
+class Classes(WholeLoss):
+    """Cross-entropy of one class for each text, with accuracy and macro F1."""
+
+    def __init__(self, labels: Sequence[str]):
+        self.labels = list(labels)
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs, targets.long(), reduction="none")
+
+    def measured(self, outputs: Tensor, targets: Tensor, each: list[np.ndarray] | None = None) -> dict[str, Any]:
+        guesses, wanted = outputs.argmax(dim=1).numpy(), targets.long().numpy()
+        return {"val_loss": float(self.losses(outputs, targets).mean()), **scores(wanted, guesses, self.labels)}
+
+
+class ClassData(NumberData):
+    """A column of classes."""
+
+    def learn(self, given: TaskInputs, rows: Labelled) -> None:
+        column, count = given.found.label_column, len(rows.classes)
+        if count < 2:
+            raise InputError(f"{rows.name}: column {column!r} holds one label only.")
+        if count > max(2, len(rows) / 2):
+            raise InputError(
+                f"{rows.name}: column {column!r} has {count:,} values in {len(rows):,} rows, which do not look "
+                "like labels; leave it out of --label-column."
+            )
+        self.labels = rows.classes
+
+    def measure_baselines(self) -> None:
+        learnt, wanted = self.train_targets.astype(int), self.targets.astype(int)
+        guesses = {"majority class": np.full(len(wanted), most_frequent(learnt))}
+        guesses |= self.linear_guess(
+            lambda texts, targets, rows: linear_guess(texts, targets.astype(int).tolist(), rows)
+        )
+        self.baselines = [{"name": name, **scores(wanted, guess, self.labels)} for name, guess in guesses.items()]
+
+    def objective(self, plan: Plan | None) -> Classes:
+        return Classes(self.labels)
+
+
+class ClassReader(LabelReader[Label]):
+    """What classification answers."""
+
+    task = "classification"
+
+
+class ClassColumn(TextTask):
+    """Classification of texts, as far as a column needs it."""
+
+    spec, data, reader = spec(ClassReader.task), ClassData, ClassReader
+
+    def measure(self, pipe: Any) -> Classes:
+        return Classes(pipe.labels)
+
+    def meant(self, written: Sequence[str], found: Detected, known: Any = None) -> np.ndarray:
+        return np.ones(len(written), dtype=bool)
+
+    def sample_batch(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[RowLoss, Batch]:
+        numbers = np.arange(len(inputs), dtype=np.float32) % len(pipe.labels)
+        return self.measure(pipe), Examples(inputs, numbers, TargetKind.ROW).together()
+
+    def example(self, number: int, pipe: Any) -> str:
+        return str(pipe.labels[number % len(pipe.labels)])
+
+    def targets(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
+        if strange := [one for one in rows.classes if one not in known.labels]:
+            some = ", ".join(known.labels[:20])
+            raise InputError(f"{rows.name}: the label {strange[0]!r} is none of the model's ({some}).")
+        return rows.numbered(known.labels).astype(np.float32)
+
+
+CLASSES = ClassColumn()
+
+
+def column_task(name: str) -> TextTask:
+    """The task of a column, by its name."""
+    found: Any = CLASSES if name == ClassReader.task else task_named(name)
+    return found
+
+
+class Part(NamedTuple):
+    """One column among the outputs and the targets of all."""
+
+    name: str
+    task: str
+    loss: WholeLoss
+    outputs: slice
+    targets: slice
+
+    def of(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Its outputs and targets, as its own loss reads them, and whether each row has a label, bool (N,)."""
+        own, wanted = outputs[:, self.outputs], targets[:, self.targets]
+        there = ~wanted[:, 0].isnan()
+        own, wanted = (part.squeeze(1) if part.shape[1] == 1 else part for part in (own, wanted))
+        return own, wanted, there
+
+
+def side_by_side(tasks: Mapping[str, TextTask], losses: Sequence[Any], labels: Sequence[Sequence[str]]) -> list[Part]:
+    """The parts of the columns: an output for each label, or one; where a text may have several a target for each."""
+    widths = [len(names) or 1 for names in labels]
+    wanted = [width if hasattr(loss, "thresholds") else 1 for loss, width in zip(losses, widths, strict=True)]
+    names = (task.spec.name for task in tasks.values())
+    return list(map(Part, tasks, names, losses, slices(widths), slices(wanted)))
+
+
+class ColumnLosses(WholeLoss):
+    """The mean over the columns of the mean loss of the rows that have a label there.
+
+    So that a batch need not know the others, each row has the loss of its labels, times ``weights`` (K,): all rows by
+    the labelled ones, by the columns.
+    """
+
+    def __init__(self, parts: Sequence[Part], targets: Tensor | None = None):
+        """``targets`` (N, ...) are those of the rows to train on; without them each measurement is of its own rows."""
+        self.parts = list(parts)
+        self.weights = None if targets is None else self.weights_of(targets)
+
+    def weights_of(self, targets: Tensor) -> list[float]:
+        """The weight of each column for some rows."""
+        there = [max(1, int((~targets[:, part.targets.start].isnan()).sum())) for part in self.parts]
+        return [len(targets) / count / len(self.parts) for count in there]
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        total = outputs.new_zeros(len(outputs))
+        for part, weight in zip(self.parts, self.weights or self.weights_of(targets), strict=True):
+            own, wanted, there = part.of(outputs, targets)
+            total = total + weight * there * part.loss.losses(own, wanted.nan_to_num())
+        return total
+
+    def measured(self, outputs: Tensor, targets: Tensor, each: list[np.ndarray] | None = None) -> dict[str, Any]:
+        """val_loss, and by column what its own task measures."""
+        losses = ColumnLosses(self.parts, targets).losses(outputs, targets).double()
+        if each is not None:
+            each.append(np.stack([losses.numpy(), np.ones(len(losses))], axis=1))
+        columns = {}
+        for part in self.parts:
+            own, wanted, there = part.of(outputs, targets)
+            if there.any():
+                columns[part.name] = {"task": part.task, **part.loss.measured(own[there], wanted[there])}
+        return {"val_loss": float(losses.mean()), "columns": columns}
+
+
+def columns_of(rows: Labelled, names: Sequence[str]) -> Iterator[tuple[str, Labelled, np.ndarray]]:
+    """Of each column its name, the rows that have a label there, and their numbers among ``rows``."""
+    cells = [cell.split(BETWEEN) for cell in rows.classes]
+    for at, name in enumerate(names):
+        written = [row[at] for row in cells]
+        classes = sorted({*written} - {""})
+        number_of = {one: number for number, one in enumerate(classes)}
+        numbers = np.array([number_of.get(one, -1) for one in written], dtype=np.int32)[rows.targets]
+        there = np.flatnonzero(numbers >= 0)
+        yield name, replace(rows.part(there), classes=classes, targets=numbers[there], warnings=[]), there
+
+
+def usual(targets: np.ndarray, labels: Sequence[str]) -> np.ndarray:
+    """The outputs (C,) that fit the targets (N,) or (N, C) of some rows best, whatever their texts."""
+    if targets.ndim == 2:
+        share = targets.mean(axis=0).clip(1e-3, 1 - 1e-3)
+        return np.log(share / (1 - share))
+    return (
+        np.log(np.bincount(targets.astype(int), minlength=len(labels)) + 1) if labels else targets.mean(keepdims=True)
+    )
+
+
+@torch.no_grad()
+def one_column(model: Any, outputs: slice, column: Mapping[str, Any]) -> Any:
+    """The model of a column alone, as its own task would have made it; all but the last matrix is shared."""
+    alone, head = copy.copy(model), copy.copy(model.head)
+    alone._modules, head._modules, head._buffers = dict(model._modules), dict(head._modules), dict(head._buffers)
+    scale, offset, whole = column.get("spread", 1.0), column.get("mean", 0.0), model.head.out
+    head.out = type(whole)(whole.in_features, outputs.stop - outputs.start, bias=whole.bias is not None)
+    head.out.weight.copy_(whole.weight[outputs] * scale)
+    if whole.bias is not None:
+        head.out.bias.copy_(whole.bias[outputs] * scale + offset)
+    head.set_scale(None, None)
+    alone.head, alone.kept = head, {}
+    entries: dict[str, Any] = {"problem_type": spec(column["task"]).problem}
+    entries |= {"id2label": {str(at): label for at, label in enumerate(column["labels"])}} if column["labels"] else {}
+    keep(alone, **entries)
+    return alone.eval()

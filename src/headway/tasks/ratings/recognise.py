@@ -1,0 +1,77 @@
+"""A text and a level on a scale in every row of a table."""
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from headway.data.open.columns import Column
+from headway.data.open.detected import TABLE, Detected
+from headway.data.records.numbers import numbers
+from headway.tasks.data_facts import DataFacts
+from headway.tasks.recognise import BY_NAMES, TextAndValue
+from headway.tasks.unsupported import FEW_NUMBERS
+
+STARS = re.compile("[★⭐✩✭☆\ufe0f]+|\\*{1,5}")
+"""Levels that are written as so many stars; ☆ is one that is not given, where others are."""
+IN_WORDS = re.compile(r"([1-5](?:[.,]5)?) ?stars?|(10|[0-9](?:[.,][05])?) ?(?:/|out of) ?(5|10)")
+"""Levels that are written with the word or out of a maximum."""
+STEPS = (1, 0.5, 0.25, 0.1)
+
+
+def level(written: str) -> float:
+    """The level that a cell means; NaN where it means none."""
+    cell = written.strip().casefold()
+    if STARS.fullmatch(cell):
+        shown = cell.replace("\ufe0f", "")
+        return float(len(shown.replace("☆", "")) or (len(shown) if set(shown) == {"☆"} else 0))
+    if found := IN_WORDS.fullmatch(cell):
+        cell = (found[1] or found[2]).replace(",", ".")
+    return float(numbers([cell])[0])
+
+
+class TextAndRating(TextAndValue):
+    """A column of texts, and a column of a few levels in a row: called like ratings, or exactly 1 to 5, or stars."""
+
+    roles = "{0!r} is the text, {1!r} its rating"
+
+    def fit(self, facts: DataFacts) -> int | None:
+        fits = facts.shape == TABLE and facts.second is None and len(facts.labels) < 2
+        return BY_NAMES if fits and facts.cached(rated) else None
+
+    def columns(self, facts: DataFacts) -> Detected:
+        if facts.asked is not None or (found := facts.cached(rated)) is None:
+            return super().columns(facts)
+        reasons: list[str] = []
+        text = facts.find_text(reasons)
+        levels = sorted(level(cell) for cell in facts.distinct(found))
+        reasons.append(
+            f"column {found.name!r} holds levels from {levels[0]:g} to {levels[-1]:g}, whose order counts: {self.task} "
+            "(--task classification for classes without order, --task regression for any number)"
+        )
+        return Detected(self.task, text, found.name, reasons)
+
+
+def rated(facts: DataFacts) -> Column | None:
+    """The column of ratings in place of the label."""
+    if facts.label is None:
+        text = facts.possible_text
+        likely = [] if text is None else facts.likely_labels(text)
+        if len(likely) != 1:
+            return None
+        facts = replace(facts, text=text, label=likely[0].name)
+    column = facts.column(facts.label)
+    if column is None or not 3 <= column.distinct <= FEW_NUMBERS:
+        return None
+    written = list(facts.distinct(column))
+    values = sorted({level(cell) for cell in written})
+    if np.isnan(values).any() or len(values) < 3:
+        return None
+    steps = {round(b - a, 6) for a, b in pairwise(values)}
+    in_a_row = min(steps) in STEPS and max(steps) <= 3 * min(steps)
+    called = column.called("rating") or values == [1, 2, 3, 4, 5]
+    return column if (called and in_a_row) or not column.numeric else None
+
+
+RECOGNISER = TextAndRating("ratings")

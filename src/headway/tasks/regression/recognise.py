@@ -1,0 +1,70 @@
+"""A text and a number of many values in every row of a table."""
+
+import numpy as np
+
+from headway.data.open.columns import MOST_LABELS, Column
+from headway.data.open.detected import TABLE, Detected
+from headway.data.records.numbers import Unclear, decimal_mark, numbers
+from headway.tasks.data_facts import DataFacts
+from headway.tasks.recognise import BY_NAMES, TextAndValue
+from headway.tasks.unsupported import FEW_NUMBERS
+
+
+class TextAndNumber(TextAndValue):
+    """A column of texts, and one of numbers: the named ones, or those that are called like them and are no classes."""
+
+    roles = "{0!r} is the text, {1!r} the number to predict"
+
+    def fit(self, facts: DataFacts) -> int | None:
+        fits = facts.shape == TABLE and facts.second is None and len(facts.labels) < 2
+        return BY_NAMES if fits and facts.cached(quantity) else None
+
+    def columns(self, facts: DataFacts) -> Detected:
+        if facts.asked is not None or (found := facts.cached(quantity)) is None:
+            return super().columns(facts)
+        reasons: list[str] = []
+        text = facts.find_text(reasons)
+        reasons.append(
+            f"column {found.name!r} holds {found.distinct:,} distinct numbers in {found.n_rows:,} rows, which are a "
+            f"quantity: {self.task} (--task classification takes numbers that repeat as classes)"
+        )
+        return Detected(self.task, text, found.name, reasons)
+
+
+def quantity(facts: DataFacts) -> Column | None:
+    """A column of many distinct numbers in place of the label."""
+    if facts.label is None and any(
+        column.label_like and (column.called("label") or not column.numeric) for column in facts.columns
+    ):
+        return None
+    for column in facts.columns:
+        if column.name == facts.text or not column.numeric or column.distinct <= FEW_NUMBERS:
+            continue
+        called = column.called("sure label", "quantity") if facts.label is None else column.name == facts.label
+        if called and _measures(column, _values(facts, column)):
+            return column
+    return None
+
+
+def _values(facts: DataFacts, column: Column) -> np.ndarray:
+    """The numbers of a column, without what is none."""
+    cells = list(facts.distinct(column))
+    try:
+        mark = decimal_mark(cells)
+    except Unclear:
+        mark = "."
+    values = numbers(cells, mark)
+    return values[~np.isnan(values)]
+
+
+def _measures(column: Column, values: np.ndarray) -> bool:
+    """Whether numbers measure something.  Whole ones may count classes: those of a label do where they repeat."""
+    if not len(values):
+        return False
+    if bool((values != np.floor(values)).any()) or (column.called("quantity") and column.key not in ("target", "y")):
+        return True
+    counted = values.min() in (0, 1) and column.distinct >= 0.8 * (values.max() + 1)
+    return not counted and (column.distinct > MOST_LABELS or column.n_rows < 5 * column.distinct)
+
+
+RECOGNISER = TextAndNumber("regression")

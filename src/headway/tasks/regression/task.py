@@ -1,0 +1,158 @@
+"""Numbers: an encoder with one output, the number in its own unit.
+
+The head starts at the mean of the training numbers and moves in steps of their spread, so that what is learnt does not
+depend on the unit, and what is saved needs nothing beside its weights.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from headway.data.open.detected import Detected
+from headway.data.records.labels import Labelled
+from headway.data.records.numbers import decimal_mark, numbers
+from headway.errors import InputError
+from headway.hub.kept_entries import kept
+from headway.models.heads import Gives, gives, n_outputs
+from headway.models.transformer import Encoder
+from headway.tasks.answers import Number
+from headway.tasks.base import TextTask
+from headway.tasks.baselines import linear_numbers
+from headway.tasks.checks import Found, Original, differs, magnitude, pipeline_loader, worst
+from headway.tasks.losses import WholeLoss, averages, units
+from headway.tasks.readers import TextPipeline
+from headway.tasks.regression.spec import MEAN_ABSOLUTE_ERROR, SPEC
+from headway.tasks.rows_data import NumberData
+from headway.tasks.task import TaskInputs
+from headway.training.base import Base
+from headway.training.evaluation.intervals import spearman
+from headway.training.plan import Plan
+
+
+class SquaredError(WholeLoss):
+    """The squared error in units of ``spread``, the standard deviation of the training numbers."""
+
+    def __init__(self, spread: float = 1.0):
+        self.spread = spread
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return ((outputs - targets) / self.spread) ** 2
+
+    def means(self, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        return {MEAN_ABSOLUTE_ERROR.key: (outputs - targets).abs()}
+
+    def measured(self, outputs: Tensor, targets: Tensor, each: list[np.ndarray] | None = None) -> dict[str, Any]:
+        """val_loss, mean absolute error, and ``explained``."""
+        part = self.of(outputs, targets)
+        if each is not None:
+            each.append(units(part))
+        return {**averages([part]), **self.explained(outputs, targets)}
+
+    def explained(self, outputs: Tensor, targets: Tensor) -> dict[str, float | None]:
+        """R², 1 minus the squared error over that of the mean of these targets, and Spearman's rank correlation.
+
+        None where all targets, or all outputs, are equal.
+        """
+        error, wanted = (outputs - targets).double(), targets.double()
+        whole = float(((wanted - wanted.mean()) ** 2).sum())
+        ranks = outputs.double().numpy(), wanted.numpy()
+        return {
+            "r2": 1 - float((error**2).sum()) / whole if whole else None,
+            "spearman": spearman(*ranks) if whole and len(outputs.unique()) > 1 else None,
+        }
+
+
+class RegressionData(NumberData):
+    """Texts with a number each."""
+
+    recorded: dict[str, Any]
+    """what stands before the decimals in the files, as the run records it"""
+
+    def checked(self, base: Base) -> Base:
+        if not isinstance(super().checked(base).model, Encoder):
+            raise InputError(
+                f"{base.path}: is a decoder, whose head in transformers has no bias for the mean of the numbers; start "
+                "from an encoder."
+            )
+        return base
+
+    def learn(self, given: TaskInputs, rows: Labelled) -> None:
+        self.recorded = {"decimal": decimal_mark(rows.classes)}
+        values = self.values(rows)
+        if values.min() == values.max():
+            column = given.found.label_column
+            raise InputError(f"{given.source.name}: column {column!r} holds one number only ({values[0]:g}).")
+        model: Any = None if self.base is None else self.base.model
+        fits = gives(model) is Gives.ROW and n_outputs(model) == 1 and kept(model, "problem_type") == SPEC.problem
+        self.new_head = self.base is not None and not fits
+
+    def set_targets(self, train: Labelled, held_out: Labelled) -> None:
+        super().set_targets(train, held_out)
+        learnt = self.train_targets.astype(np.float64)
+        self.mean, self.spread = float(learnt.mean()), float(learnt.std()) or 1.0
+
+    def facts_of(self, rows: Labelled) -> dict[str, Any]:
+        return self.recorded | {"mean": self.mean, "spread": self.spread}
+
+    def measure_baselines(self) -> None:
+        objective, like = self.objective(None), torch.tensor(self.targets)
+        middles = {"mean": self.train_targets.mean(), "median": np.median(self.train_targets)}
+        guesses = {name: np.full(len(like), middle) for name, middle in middles.items()}
+        guesses |= self.linear_guess(linear_numbers)
+        for name, guess in guesses.items():
+            outputs = torch.tensor(guess, dtype=like.dtype)
+            part = objective.of(outputs, like)
+            self.baselines.append({"name": name, **averages([part]), **objective.explained(outputs, like)})
+            self.of_baselines[name] = units(part)
+
+    def objective(self, plan: Plan | None) -> SquaredError:
+        return SquaredError(self.spread)
+
+    def build(self, plan: Plan) -> nn.Module:
+        model: Any = super().build(plan)
+        if self.base is None or self.new_head:
+            with torch.no_grad():
+                model.head.out.weight.mul_(self.spread)
+                model.head.out.bias.mul_(self.spread).add_(self.mean)
+        model.head.out.unit = self.spread
+        return model
+
+
+@torch.no_grad()
+def same_numbers(original: Original, theirs: Any) -> Found:
+    """The number of every text, relative to the largest of them."""
+    ours = torch.tensor([one["value"] for one in original.pipe(list(original.texts))])
+    scores = torch.tensor([answer["score"] for answer in theirs(list(original.texts))])
+    value = worst(0.0, (ours - scores) / magnitude(original.model, ours))
+    return value, differs("gives other numbers", value)
+
+
+class Regression(TextTask):
+    """An encoder with one output for each text."""
+
+    spec, objective = SPEC, SquaredError()
+    pipeline_tag = "text-classification"
+    loader = pipeline_loader(pipeline_tag, same_numbers, truncation=True)
+    data = RegressionData
+
+    def measure(self, pipe: TextPipeline) -> SquaredError:
+        return SquaredError(pipe.recorded.get("spread", 1.0))
+
+    def answers(self, outputs: Tensor) -> list[Any]:
+        return [Number(value=value) for value in outputs.tolist()]
+
+    def decimal(self, written: Sequence[str], known: Any) -> str:
+        """What stands before decimals: the same as in the run's own file.  Raises Unclear."""
+        return getattr(known, "recorded", {}).get("decimal") or decimal_mark(written)
+
+    def meant(self, written: Sequence[str], found: Detected, known: Any = None) -> np.ndarray:
+        return ~np.isnan(numbers(written, self.decimal(written, known)))
+
+    def targets(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
+        return numbers(rows.classes, self.decimal(rows.classes, known)).astype(np.float32)[rows.targets]
+
+
+TASK = Regression()

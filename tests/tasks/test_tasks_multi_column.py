@@ -1,0 +1,238 @@
+"""Several label columns by one model: each learnt, measured, answered and exported as by its own task."""
+
+import csv
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import headway
+from headway.data.open.read import read
+from headway.errors import InputError
+from headway.tasks.detect import detect
+from headway.tasks.multi_column.columns import Classes, ColumnLosses, Part
+from headway.tasks.regression.task import SquaredError
+from headway.workflows.export.export import export
+
+NAMES = ["queue", "stars", "refund", "tags", "price"]
+COLUMNS = ",".join(NAMES)
+TASKS = ["classification", "ratings", "classification", "multi_label", "regression"]
+QUEUES = {"billing": ["invoice", "charge", "card"], "tech": ["crash", "login", "screen"]}
+TAGS = {"vip": "gold", "late": "overdue"}
+TINY: dict[str, Any] = {"d_model": 32, "layers": 1, "heads": 2, "threads": 1, "quiet": True, "layout": "bert"}
+TEXTS = ["invoice charge card gold very very very very", "crash login screen"]
+
+
+def tickets(path: Path, count: int = 400, whole: bool = False, **changed: str) -> Path:
+    """Tickets whose words say everything; of five rows one lacks a queue, and of four one the price."""
+    draw = random.Random(0)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["text", *NAMES])
+        writer.writeheader()
+        for number in range(count):
+            queue, urgency, refund = draw.choice(list(QUEUES)), draw.randint(1, 5), draw.random() < 0.5
+            tags = [tag for tag in TAGS if draw.random() < 0.5]
+            words = draw.sample(QUEUES[queue], 2) + ["very"] * (urgency - 1) + ["refund"] * refund
+            words += [TAGS[tag] for tag in tags] + [f"ticket {number}"]
+            draw.shuffle(words)
+            row = {"text": " ".join(words), "queue": queue, "stars": str(urgency), "refund": str(int(refund))}
+            row |= {"tags": json.dumps(tags), "price": f"{2000 + 100 * urgency + 10 * draw.random():.2f}"}
+            if not whole:
+                row |= {"queue": ""} if number % 5 == 3 else {"price": "n/a"} if number % 4 == 1 else {}
+            writer.writerow(row | (changed if number == 7 else {}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tickets(tmp_path_factory.mktemp("rows") / "rows.csv")
+
+
+@pytest.fixture(scope="module")
+def run(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run; look, but do not write."""
+    out = tmp_path_factory.mktemp("runs") / "columns"
+    headway.train(table, label_column=NAMES, out=out, steps=300, learning_rate=3e-3, **TINY)
+    return out
+
+
+def facts_of(run: Path) -> dict[str, Any]:
+    return json.loads((run / "headway.json").read_text())
+
+
+def test_each_column_is_recognised_by_itself(table: Path):
+    found = detect(read(table), label_column=COLUMNS)
+    assert (found.task, found.text_column, found.label_columns) == ("multi_column", "text", tuple(NAMES))
+    assert (
+        "'queue' classes, 'stars' ratings, 'refund' classes, 'tags' lists of labels, 'price' numbers"
+        in found.reasons[-2]
+    )
+    assert "export --to hf` writes one for each" in found.reasons[-1]
+    flags = detect(read(table), label_column="refund,queue")
+    assert flags.task == "multi_column" and any("--task multi_label" in line for line in flags.reasons)
+    with pytest.raises(InputError, match="'queue' twice"):
+        detect(read(table), label_column="queue,queue")
+    with pytest.raises(InputError, match="name each with --label-column"):
+        detect(read(table), label_column="queue", task="multi_column")
+
+
+def test_a_missing_label_adds_nothing_and_columns_weigh_the_same():
+    parts = [
+        Part("a", "classification", Classes(["x", "y"]), slice(0, 2), slice(0, 1)),
+        Part("b", "regression", SquaredError(), slice(2, 3), slice(1, 2)),
+    ]
+    nan = float("nan")
+    outputs = torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, 3.0], [5.0, 0.0, 9.0], [0.0, 0.0, 0.0]], requires_grad=True)
+    targets = torch.tensor([[0.0, 2.0], [1.0, nan], [nan, 7.0], [nan, 1.0]])
+    losses = ColumnLosses(parts, targets)
+    mean = losses.losses(outputs, targets).mean()
+    assert mean.item() == pytest.approx((np.log(2) + (1 + 4 + 1) / 3) / 2)  # by hand: both labelled means, averaged
+    mean.backward()
+    assert outputs.grad[1, 2] == 0 and (outputs.grad[2:, :2] == 0).all() and outputs.grad[0].all()
+    halves = [losses.losses(outputs[part], targets[part]).sum() for part in (slice(0, 1), slice(1, 4))]
+    assert sum(halves).item() / 4 == pytest.approx(mean.item())  # however rows are put in batches
+    metrics = losses.measured(outputs.detach(), targets)
+    assert metrics["val_loss"] == pytest.approx(mean.item())
+    assert metrics["columns"]["b"]["mean_absolute_error"] == pytest.approx(4 / 3)
+    assert metrics["columns"]["a"]["accuracy"] == 0.5
+
+
+def test_what_is_measured_is_what_answers_and_beats_the_baselines(run: Path, table: Path, in_process: Callable):
+    facts, again, pipe = facts_of(run), headway.evaluate(run), headway.load(run)
+    assert facts["task"] == pipe.task == "multi_column"
+    assert facts["data"]["tasks"] == dict(zip(NAMES, TASKS, strict=True))
+    assert again["val_loss"] == pytest.approx(facts["metrics"]["val_loss"], abs=1e-6)
+    columns, usual, linear = (one["columns"] for one in (again, *facts["baselines"]))
+    assert columns["queue"]["accuracy"] > 0.95 > usual["queue"]["accuracy"]
+    assert columns["stars"]["quadratic_kappa"] > 0.8 and columns["tags"]["micro_f1"] > 0.6 > usual["tags"]["micro_f1"]
+    assert columns["price"]["mean_absolute_error"] < 60 < usual["price"]["mean_absolute_error"]
+    assert linear["queue"]["accuracy"] == 1.0 and "r2" in linear["price"]
+    first, second = pipe(TEXTS)
+    assert (first["queue"]["label"], second["queue"]["label"]) == ("billing", "tech")
+    assert first["stars"]["value"] > second["stars"]["value"] + 2
+    assert first["tags"]["scores"]["vip"] > second["tags"]["scores"]["vip"]
+    assert first["price"]["value"] > second["price"]["value"] + 200
+    frame = pipe.predict(pd.DataFrame({"text": [TEXTS[0], None, TEXTS[1]]}, index=[7, 8, 9]))
+    assert list(frame.index) == [7, 8, 9] and frame["queue"].fillna("none").tolist() == ["billing", "none", "tech"]
+    assert frame["price"][9] == pytest.approx(second["price"]["value"], rel=1e-5)
+    status, out, err = in_process("evaluate", run)
+    assert status == 0 and "  price: mean absolute error" in out, err
+    worst, report = facts["shown"]["worst"][0], (run / "report.html").read_text()
+    assert worst["predicted"].startswith("queue: ") and worst["label"].count(" | ") == len(NAMES) - 1
+    assert "Largest errors" in report and "Metrics by column" in report and "linear model on word" in report
+
+
+def test_a_file_of_answers_has_the_columns(run: Path, tmp_path: Path, in_process: Callable):
+    status, out, _ = in_process("predict", run, *TEXTS)
+    assert status == 0 and out.splitlines()[1].startswith("queue: tech\tstars: 1\trefund: 0\ttags: ")
+    file, to = tickets(tmp_path / "rows.csv", 9), tmp_path / "answers.csv"
+    status, _, err = in_process("predict", run, file, "--to", to)
+    assert status == 0, err
+    with to.open(newline="") as lines:
+        found = list(csv.DictReader(lines))
+    assert {"text", *NAMES, "queue: score: tech", "stars: value", "given: queue", "given: price"} <= set(found[0])
+    assert len(found) == 9 and all(row["queue"] == row["given: queue"] for row in found if row["given: queue"])
+
+
+def test_others_read_each_column(run: Path, tmp_path: Path):
+    transformers = pytest.importorskip("transformers")
+    written = export(run, tmp_path / "hf")
+    assert written.parity.passed, written.parity.problem
+    ours = headway.load(run)(TEXTS)
+    for name in NAMES:
+        pipe = transformers.pipeline("text-classification", str(tmp_path / "hf" / name), device="cpu")
+        for one, other in zip(ours, pipe(TEXTS, top_k=None), strict=True):
+            found = {answer["label"]: answer["score"] for answer in other}
+            wanted = one[name]["scores"] if "scores" in one[name] else {"LABEL_0": one[name]["value"]}
+            assert found == pytest.approx(wanted, rel=1e-5, abs=1e-4), name
+
+
+def test_onnx_has_an_output_for_each_column(run: Path, tmp_path: Path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    written = export(run, tmp_path / "onnx", to="onnx")
+    assert written.parity.passed, written.parity.problem
+    session = onnxruntime.InferenceSession(tmp_path / "onnx" / "model.onnx")
+    assert [output.name for output in session.get_outputs()] == [f"logits.{name}" for name in NAMES]
+    pipe = headway.load(run)
+    ids = np.array([pipe.tokenizer.encode(TEXTS[0], special=True)])
+    given = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+    given |= {"token_type_ids": np.zeros_like(ids)} if len(session.get_inputs()) > 2 else {}
+    price = session.run(["logits.price"], given)[0]
+    assert price[0, 0] == pytest.approx(pipe(TEXTS[0])["price"]["value"], rel=1e-5)
+
+
+@pytest.mark.thorough
+def test_verify_passes(run: Path, in_process: Callable):
+    status, out, err = in_process("verify", run, "--json", "--quiet", "--threads", "1")
+    checks = {check["name"]: check["passed"] for check in json.loads(out.splitlines()[-1])["checks"]}
+    assert status == 0 and all(checks[name] for name in ("batch", "accumulation", "export", "checkpoints", "resume")), (
+        err
+    )
+
+
+def test_from_a_pretrained_model_and_from_its_own_run(run: Path, table: Path, classifier_run: Path, tmp_path: Path):
+    few = {"steps": 4, "threads": 1, "quiet": True, "label_column": NAMES}
+    headway.train(table, from_model=str(classifier_run), out=tmp_path / "new", **few)
+    columns = headway.train(table, from_model=str(run), out=tmp_path / "on", **few)["columns"]
+    assert {name: one["task"] for name, one in columns.items()} == dict(zip(NAMES, TASKS, strict=True))
+    assert columns["price"]["r2"] == facts_of(tmp_path / "on")["metrics"]["columns"]["price"]["r2"]
+    heads = [one["value"] for name in ("new", "on") for one in facts_of(tmp_path / name)["decisions"]]
+    assert "a new one, which starts untrained" in heads and any(one.startswith(f"the one of {run}") for one in heads)
+    columns = [json.loads((place / "config.json").read_text())["columns"] for place in (run, tmp_path / "on")]
+    assert columns[0] == columns[1]
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "a word among numbers": (
+        {"price": "many"},
+        "column 'price' holds 'many', which is no value for regression (row 9)",
+    ),
+    "an infinity": ({"price": "inf"}, "column 'price' holds 'inf', which is no value for regression (row 9)"),
+    "a rating of 0": ({"stars": "0"}, "column 'stars' holds levels from 1 to 5, and others in few rows (row 9)"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_bad_cell_is_one_message(what: str, tmp_path: Path):
+    changed, said = WRONG[what]
+    with pytest.raises(InputError) as raised:
+        headway.train(
+            tickets(tmp_path / "rows.csv", **changed), label_column=NAMES, out=tmp_path / "run", steps=1, **TINY
+        )
+    assert said in str(raised.value) and not (tmp_path / "run").exists()
+
+
+def test_bad_rows_can_be_skipped_and_an_empty_column_is_named(tmp_path: Path):
+    file = tickets(tmp_path / "rows.csv", price="many")
+    headway.train(file, label_column=NAMES, out=tmp_path / "run", steps=1, on_bad_row="skip", **TINY)
+    assert any(
+        "1 row without a value left out (row 9)" in line for line in facts_of(tmp_path / "run")["data"]["warnings"]
+    )
+    lines = file.read_text().splitlines()
+    (tmp_path / "empty.csv").write_text("\n".join([f"{lines[0]},nothing", *(f"{line}," for line in lines[1:])]))
+    with pytest.raises(InputError, match="column 'nothing' holds no label"):
+        headway.train(tmp_path / "empty.csv", label_column=["refund", "nothing"], out=tmp_path / "no", steps=1, **TINY)
+
+
+def test_a_class_that_was_never_learnt_is_named(run: Path, tmp_path: Path):
+    with pytest.raises(InputError, match=r"the label 'sales' is none of the model's \(billing, tech\)"):
+        headway.evaluate(run, tickets(tmp_path / "rows.csv", queue="sales"))
+
+
+def test_a_model_that_does_not_say_its_columns_is_refused(run: Path, tmp_path: Path):
+    import shutil
+
+    shutil.copytree(run, tmp_path / "run")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    for columns in ({"queue": {"task": "classification", "labels": ["a", "b"]}}, ["queue"], {"price": {"labels": []}}):
+        (tmp_path / "run" / "config.json").write_text(json.dumps(config | {"columns": columns}))
+        (tmp_path / "run" / "headway.json").unlink(missing_ok=True)
+        with pytest.raises(InputError, match="columns does not say what"):
+            headway.load(tmp_path / "run")
