@@ -596,6 +596,12 @@ KINDS = {
         REFUSED,
         ("pairs", "--task embedding"),
     ),
+    "three texts": Kind(
+        "three texts: text1, text2, text3",
+        table(lambda d, _: {f"text{number}": d.text() for number in (1, 2, 3)}),
+        ASKED,
+        ("text1", "text3", "--text-column"),
+    ),
     "stsb": Kind(
         "similarity: sentence1, sentence2, score",
         table(lambda d, _: {"sentence1": d.text(), "sentence2": d.text(), "score": round(d.uniform(0, 5), 2)}),
@@ -918,8 +924,8 @@ KINDS = {
                 "species": d.choice(["setosa", "virginica"]),
             }
         ),
-        ASKED,
-        ("--label-column sepal_width",),
+        REFUSED,
+        ("no column holds texts", "species"),
     ),
     "series": Kind(
         "a time series: date, value",

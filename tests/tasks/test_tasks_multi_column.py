@@ -15,8 +15,9 @@ import torch
 import headway
 from headway.data.open.read import read
 from headway.errors import InputError
+from headway.tasks.classes import Classes
 from headway.tasks.detect import detect
-from headway.tasks.multi_column.columns import Classes, ColumnLosses, Part
+from headway.tasks.multi_column.columns import ColumnLosses, Part
 from headway.tasks.regression.task import SquaredError
 from headway.workflows.export.export import export
 

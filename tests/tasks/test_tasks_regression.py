@@ -15,6 +15,7 @@ from headway.data.open.read import read
 from headway.errors import InputError
 from headway.tasks.detect import detect
 from headway.tasks.regression.task import SquaredError
+from headway.tasks.worst_rows import worst_rows
 from headway.workflows.export.export import export
 
 ITEMS = {"table": 120.0, "chair": 40.0, "lamp": 25.0, "sofa": 600.0, "bed": 450.0, "desk": 180.0}
@@ -62,14 +63,13 @@ def test_metrics_are_those_of_scikit_learn_and_scipy():
     assert loss.losses(outputs, wanted).mean().item() == pytest.approx(
         metrics.mean_squared_error(wanted, outputs) / 100
     )
-    assert loss.means(outputs, wanted)["mean_absolute_error"].mean().item() == pytest.approx(
-        metrics.mean_absolute_error(wanted, outputs)
-    )
-    assert loss.explained(outputs, wanted) == pytest.approx(
-        {"r2": metrics.r2_score(wanted, outputs), "spearman": stats.spearmanr(wanted, outputs).statistic}
-    )
-    assert loss.explained(outputs[:1], wanted[:1]) == {"r2": None, "spearman": None}
-    assert loss.explained(torch.full((40,), 50.0), wanted)["spearman"] is None
+    measured = loss.measured(outputs, wanted)
+    assert measured["mean_absolute_error"] == pytest.approx(metrics.mean_absolute_error(wanted, outputs))
+    assert measured["r2"] == pytest.approx(metrics.r2_score(wanted, outputs))
+    assert measured["spearman"] == pytest.approx(stats.spearmanr(wanted, outputs).statistic)
+    alone = loss.measured(outputs[:1], wanted[:1])
+    assert alone["r2"] is None and alone["spearman"] is None
+    assert loss.measured(torch.full((40,), 50.0), wanted)["spearman"] is None
 
 
 def test_what_is_measured_is_what_answers_and_beats_the_baselines(run: Path, prices: Path):
@@ -87,6 +87,23 @@ def test_what_is_measured_is_what_answers_and_beats_the_baselines(run: Path, pri
         pipe("qqq")
     other = headway.evaluate(run, prices)
     assert other["mean_absolute_error"] == pytest.approx(again["mean_absolute_error"], rel=1e-5)
+
+
+def test_looking_for_the_largest_errors_leaves_the_model_as_it_was(
+    prices: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    seen = []
+
+    def in_both_modes(data: Any, model: Any, chosen: Any, texts: Any) -> dict[str, Any]:
+        for mode in (True, False):
+            told = worst_rows(data, model.train(mode), chosen, texts)
+            seen.append((mode, model.training, told))
+        return told
+
+    monkeypatch.setattr("headway.tasks.rows_data.worst_rows", in_both_modes)
+    headway.train(prices, out=tmp_path / "run", steps=2, dropout=0.5, **TINY)
+    assert seen and all(before == after for before, after, _ in seen)
+    assert all(one[2] == other[2] for one, other in zip(seen[::2], seen[1::2], strict=True))  # dropout is off in both
 
 
 def test_the_report_shows_the_largest_errors(run: Path):

@@ -138,7 +138,7 @@ class TextTask(Task):
         return {**metrics, "examples": len(rows)}
 
     def measure(self, pipe: Any) -> RowLoss:
-        """The loss and the metrics of a saved model."""
+        """The loss and the metrics of a pipeline, or of the data of a run."""
         return self.objective
 
     def sample_batch(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[RowLoss, Batch]:

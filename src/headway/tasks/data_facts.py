@@ -1,5 +1,6 @@
 """Data with the facts by which tasks recognise their own, and the columns by rules that all share."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -7,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from headway.data.images.image_table import ImageTable
 from headway.data.open.column_names import PAIRS
-from headway.data.open.columns import Column
+from headway.data.open.columns import TINY, Column
 from headway.data.open.detected import ALIGNED, CONVERSATIONS, IMAGES, TABLE, TEXT
 from headway.data.records.corpus import Corpus
 from headway.data.records.dialogues import Dialogues
@@ -131,6 +132,8 @@ class DataFacts:
         """
         others = [column for column in self.columns if column.name != self.label]
         words = [column for column in others if column.text_like and not column.dates]
+        if len(words) == 1 and _names_classes(words[0]) and all(one.numeric for one in others if one not in words):
+            return []
         named = [column for column in words if column.called("text")]
         unnamed = [column for column in words if not column.called_label]
         nested = any(column.nested for column in others)  # which hold the texts rather than a label does
@@ -250,6 +253,12 @@ class DataFacts:
             )
         first = texts.pop(0) if self.text is None else self.text
         return first, texts.pop(0) if self.second is None else self.second
+
+
+def _names_classes(column: Column) -> bool:
+    """Whether a column of single words that repeat says, beside measurements, to which class a row belongs."""
+    words = not any(map(re.compile(r"\s").search, column.counts or " "))
+    return words and column.label_like and column.n_rows >= TINY and not column.called("text")
 
 
 def _seconds(key: str) -> Iterator[tuple[str, bool]]:

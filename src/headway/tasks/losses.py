@@ -57,20 +57,23 @@ class RowLoss(ABC):
         """The value of each row (B,) for the means, and then for the loss."""
         return {**self.means(outputs, targets), "val_loss": _each(self.losses(outputs, targets), targets)}
 
+    def measured(self, outputs: Tensor, targets: Tensor, each: list[np.ndarray] | None = None) -> dict[str, Any]:
+        """``val_loss`` and the metrics, of the outputs (N, ...) and targets (N, ...) of all rows.
+
+        ``each`` is given what each row came to, float64 (N, 2).
+        """
+        part = self.of(outputs, targets)
+        if each is not None:
+            each.append(units(part))
+        return averages([part])
+
     def cost(self, metrics: dict[str, Any]) -> float:
         """The loss."""
         return float(metrics["val_loss"])
 
 
 class WholeLoss(RowLoss):
-    """A loss for each row whose metrics are of all rows together."""
-
-    @abstractmethod
-    def measured(self, outputs: Tensor, targets: Tensor, each: list[np.ndarray] | None = None) -> dict[str, Any]:
-        """``val_loss`` and the metrics, of the outputs (N, ...) and targets (N, ...) of all rows.
-
-        ``each`` is given what each row came to, float64 (N, 2).
-        """
+    """A loss for each row whose metrics are of all rows together (``measured``)."""
 
     @torch.no_grad()
     def evaluate(

@@ -31,7 +31,6 @@ from headway.tasks.checks import own_model
 from headway.tasks.held_out import Parts, in_parts
 from headway.tasks.inputs import checked_length, cut_warning, usual_longest
 from headway.tasks.labels import head_decision
-from headway.tasks.losses import RowLoss, averages, units
 from headway.tasks.rows import base_vocabulary, encoded_texts
 from headway.tasks.task import SHOWN, FinalMetrics, TaskData, TaskInputs
 from headway.tasks.worst_rows import MOST_LOOKED_AT, worst_rows
@@ -269,14 +268,23 @@ class NumberData(TextData):
         return self.task.targets(rows, self.found, self)
 
     def measure_baselines(self) -> None:
-        """Of a model of one number the mean of the training rows."""
-        targets = torch.tensor(self.targets)
+        for name, guess in self.guesses().items():
+            metrics, self.of_baselines[name] = self.judged(guess)
+            self.baselines.append({"name": name, **metrics})
+
+    def guesses(self) -> dict[str, Any]:
+        """What simple models say of the held-out rows, by their names; of one number the mean of the training rows."""
+        mean = np.full_like(self.targets, self.train_targets.mean())
         try:
-            part = self.task.objective.of(torch.full_like(targets, float(self.train_targets.mean())), targets)
+            self.judged(mean)
         except (RuntimeError, IndexError, ValueError):
-            return  # the loss is of other outputs
-        self.baselines.append({"name": "the mean", **averages([part])})
-        self.of_baselines["the mean"] = units(part)
+            return {}  # the loss is of other outputs
+        return {"the mean": mean}
+
+    def judged(self, guess: Any) -> tuple[dict[str, Any], np.ndarray]:
+        """The metrics of one of the ``guesses``, and what each row came to, float64 (N, 2)."""
+        targets, each = torch.tensor(self.targets), list[np.ndarray]()
+        return self.objective(None).measured(torch.tensor(guess, dtype=targets.dtype), targets, each), each[0]
 
     def linear_guess(self, learnt: Callable[[list[str], np.ndarray, Labelled], np.ndarray]) -> dict[str, np.ndarray]:
         """What a linear model on n-grams says of the held-out rows, by its name; nothing where it would take too long.
@@ -290,8 +298,8 @@ class NumberData(TextData):
             return {}
         return {LINEAR: learnt(list(train.part(sample)), self.train_targets[sample], held_out)}
 
-    def objective(self, plan: Plan | None) -> RowLoss:
-        return self.task.objective
+    def objective(self, plan: Plan | None) -> Any:
+        return self.task.measure(self)
 
     def final_metrics(self, model: nn.Module, limit: float | None) -> FinalMetrics | None:
         return None if self.reads_pairs else super().final_metrics(model, limit)

@@ -13,7 +13,7 @@ from headway.data.batches.batching import TargetKind
 from headway.data.batches.examples import Examples
 from headway.data.records.labels import BETWEEN
 from headway.tasks.base import to_compare
-from headway.tasks.losses import WholeLoss, of_one
+from headway.tasks.losses import of_one
 
 if TYPE_CHECKING:
     from headway.tasks.rows_data import NumberData
@@ -40,7 +40,7 @@ def worst_rows(data: "NumberData", model: nn.Module, chosen: Sequence[int], text
     model.train(was_training)
     both = of_one(model, outputs), torch.tensor(data.targets[chosen])
     worst = (-objective.losses(*both)).argsort(stable=True)[:EACH].tolist()
-    metrics = objective.measured(*both) if isinstance(objective, WholeLoss) else {}
+    metrics = objective.measured(*both)
     alone: Any = copy.copy(model)
     alone.kept = dict(getattr(model, "kept", {}))  # a pipeline adds to it
     facts = {"plan": {"length": data.longest}, "data": data.facts, "metrics": metrics}

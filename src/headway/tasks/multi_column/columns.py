@@ -10,11 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from headway.data.batches.batching import Batch, TargetKind
-from headway.data.batches.examples import Examples
 from headway.data.open.detected import Detected
 from headway.data.records.labels import BETWEEN, Labelled
 from headway.errors import InputError
@@ -23,30 +20,14 @@ from headway.hub.label_columns import slices
 from headway.tasks.answers import Label
 from headway.tasks.base import TextTask
 from headway.tasks.baselines import linear_guess, most_frequent
-from headway.tasks.labels import scores
-from headway.tasks.losses import RowLoss, WholeLoss
+from headway.tasks.classes import ClassData, ClassTask
+from headway.tasks.losses import WholeLoss
 from headway.tasks.readers import LabelReader
 from headway.tasks.registry import spec, task_named
-from headway.tasks.rows_data import NumberData
 from headway.tasks.task import TaskInputs
-from headway.training.plan import Plan
 
 
-class Classes(WholeLoss):
-    """Cross-entropy of one class for each text, with accuracy and macro F1."""
-
-    def __init__(self, labels: Sequence[str]):
-        self.labels = list(labels)
-
-    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(outputs, targets.long(), reduction="none")
-
-    def measured(self, outputs: Tensor, targets: Tensor, each: list[np.ndarray] | None = None) -> dict[str, Any]:
-        guesses, wanted = outputs.argmax(dim=1).numpy(), targets.long().numpy()
-        return {"val_loss": float(self.losses(outputs, targets).mean()), **scores(wanted, guesses, self.labels)}
-
-
-class ClassData(NumberData):
+class ColumnData(ClassData):
     """A column of classes."""
 
     def learn(self, given: TaskInputs, rows: Labelled) -> None:
@@ -60,16 +41,12 @@ class ClassData(NumberData):
             )
         self.labels = rows.classes
 
-    def measure_baselines(self) -> None:
-        learnt, wanted = self.train_targets.astype(int), self.targets.astype(int)
-        guesses = {"majority class": np.full(len(wanted), most_frequent(learnt))}
-        guesses |= self.linear_guess(
-            lambda texts, targets, rows: linear_guess(texts, targets.astype(int).tolist(), rows)
-        )
-        self.baselines = [{"name": name, **scores(wanted, guess, self.labels)} for name, guess in guesses.items()]
+    def guesses(self) -> dict[str, np.ndarray]:
+        def linear(texts: list[str], targets: np.ndarray, rows: Labelled) -> np.ndarray:
+            return linear_guess(texts, targets.astype(int).tolist(), rows)
 
-    def objective(self, plan: Plan | None) -> Classes:
-        return Classes(self.labels)
+        usual = np.full(len(self.targets), most_frequent(self.train_targets.astype(int)))
+        return {"majority class": usual, **self.linear_guess(linear)}
 
 
 class ClassReader(LabelReader[Label]):
@@ -78,29 +55,13 @@ class ClassReader(LabelReader[Label]):
     task = "classification"
 
 
-class ClassColumn(TextTask):
+class ClassColumn(ClassTask):
     """Classification of texts, as far as a column needs it."""
 
-    spec, data, reader = spec(ClassReader.task), ClassData, ClassReader
-
-    def measure(self, pipe: Any) -> Classes:
-        return Classes(pipe.labels)
+    spec, data, reader = spec(ClassReader.task), ColumnData, ClassReader
 
     def meant(self, written: Sequence[str], found: Detected, known: Any = None) -> np.ndarray:
         return np.ones(len(written), dtype=bool)
-
-    def sample_batch(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[RowLoss, Batch]:
-        numbers = np.arange(len(inputs), dtype=np.float32) % len(pipe.labels)
-        return self.measure(pipe), Examples(inputs, numbers, TargetKind.ROW).together()
-
-    def example(self, number: int, pipe: Any) -> str:
-        return str(pipe.labels[number % len(pipe.labels)])
-
-    def targets(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
-        if strange := [one for one in rows.classes if one not in known.labels]:
-            some = ", ".join(known.labels[:20])
-            raise InputError(f"{rows.name}: the label {strange[0]!r} is none of the model's ({some}).")
-        return rows.numbered(known.labels).astype(np.float32)
 
 
 CLASSES = ClassColumn()

@@ -104,7 +104,7 @@ class ColumnsData(NumberData):
             self.warnings += [f"column {name!r}: {line}" for line in column.warnings]
             for found in column.baselines:
                 line = lines[LINEAR] if found["name"] == LINEAR else lines["the usual of each column"]
-                line["columns"].setdefault(name, {key: found[key] for key in found if key not in ("name", "per_class")})
+                line["columns"].setdefault(name, {key: found[key] for key in found if key != "name"})
         self.baselines += [{"name": name, **line} for name, line in lines.items() if line["columns"]]
         self.of_baselines["the usual of each column"] = each[0]
 

@@ -29,7 +29,6 @@ from headway.tasks.readers import LabelReader
 from headway.tasks.rows_data import NumberData
 from headway.tasks.task import TaskInputs
 from headway.text.tokenizer import Tokenizer
-from headway.training.plan import Plan
 
 
 class LabelSets(WholeLoss):
@@ -64,20 +63,20 @@ class SetData(NumberData):
     def facts_of(self, rows: Labelled) -> dict[str, Any]:
         return {"classes": self.counts, **({"lists": self.recorded} if isinstance(self.recorded, str) else {})}
 
-    def measure_baselines(self) -> None:
+    def guesses(self) -> dict[str, Any]:
+        """The scores (N, C) of some models, and the labels that these give, bool (N, C)."""
         wanted = self.targets.astype(np.int64)
         sets, times = np.unique(self.train_targets, axis=0, return_counts=True)
         usual = np.broadcast_to(sets[times.argmax()], wanted.shape)
         guesses = {"no label": (0.0 * wanted, wanted < 0), "most frequent labels": (usual, usual > 0)}
         for name, margins in self.linear_guess(linear_margins).items():
             guesses[name] = margins, margins >= best_thresholds(margins, wanted)
-        for name, (scores, chosen) in guesses.items():
-            metrics = set_scores(wanted, scores, chosen, self.labels)
-            self.baselines.append({"name": name, **{key: metrics[key] for key in metrics if key != "per_class"}})
-            self.of_baselines[name] = set_units(wanted, chosen)
+        return guesses
 
-    def objective(self, plan: Plan | None) -> LabelSets:
-        return LabelSets(self.labels)
+    def judged(self, guess: Any) -> tuple[dict[str, Any], np.ndarray]:
+        wanted, (scores, chosen) = self.targets.astype(np.int64), guess
+        metrics = set_scores(wanted, scores, chosen, self.labels)
+        return {key: metrics[key] for key in metrics if key != "per_class"}, set_units(wanted, chosen)
 
 
 class LabelSetReader(LabelReader[Labels]):
@@ -127,7 +126,7 @@ class MultiLabel(TextTask):
         return LabelSetReader(directory, *parts, facts)
 
     def measure(self, pipe: Any) -> LabelSets:
-        return LabelSets(pipe.labels, pipe.thresholds)
+        return LabelSets(pipe.labels, getattr(pipe, "thresholds", None))
 
     def lists(self, written: Sequence[str], found: Detected, known: Any) -> Lists:
         """How the labels of a file are written: as in the run's own, unless columns are named."""

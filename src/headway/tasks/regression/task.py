@@ -22,8 +22,7 @@ from headway.tasks.answers import Number
 from headway.tasks.base import TextTask
 from headway.tasks.baselines import linear_numbers
 from headway.tasks.checks import Found, Original, differs, magnitude, pipeline_loader, worst
-from headway.tasks.losses import WholeLoss, averages, units
-from headway.tasks.readers import TextPipeline
+from headway.tasks.losses import WholeLoss
 from headway.tasks.regression.spec import MEAN_ABSOLUTE_ERROR, SPEC
 from headway.tasks.rows_data import NumberData
 from headway.tasks.task import TaskInputs
@@ -45,23 +44,18 @@ class SquaredError(WholeLoss):
         return {MEAN_ABSOLUTE_ERROR.key: (outputs - targets).abs()}
 
     def measured(self, outputs: Tensor, targets: Tensor, each: list[np.ndarray] | None = None) -> dict[str, Any]:
-        """val_loss, mean absolute error, and ``explained``."""
-        part = self.of(outputs, targets)
-        if each is not None:
-            each.append(units(part))
-        return {**averages([part]), **self.explained(outputs, targets)}
+        """val_loss, mean absolute error, R² and Spearman's rank correlation.
 
-    def explained(self, outputs: Tensor, targets: Tensor) -> dict[str, float | None]:
-        """R², 1 minus the squared error over that of the mean of these targets, and Spearman's rank correlation.
-
-        None where all targets, or all outputs, are equal.
+        R² is 1 minus the squared error over that of the mean of these targets.  Both are None where all targets, the
+        correlation also where all outputs, are equal.
         """
         error, wanted = (outputs - targets).double(), targets.double()
         whole = float(((wanted - wanted.mean()) ** 2).sum())
-        ranks = outputs.double().numpy(), wanted.numpy()
+        ranked = whole and len(outputs.unique()) > 1
         return {
+            **super().measured(outputs, targets, each),
             "r2": 1 - float((error**2).sum()) / whole if whole else None,
-            "spearman": spearman(*ranks) if whole and len(outputs.unique()) > 1 else None,
+            "spearman": spearman(outputs.double().numpy(), wanted.numpy()) if ranked else None,
         }
 
 
@@ -69,7 +63,7 @@ class RegressionData(NumberData):
     """Texts with a number each."""
 
     recorded: dict[str, Any]
-    """what stands before the decimals in the files, as the run records it"""
+    """what the run records: what stands before decimals, and mean and standard deviation of the training numbers"""
 
     def checked(self, base: Base) -> Base:
         if not isinstance(super().checked(base).model, Encoder):
@@ -92,32 +86,24 @@ class RegressionData(NumberData):
     def set_targets(self, train: Labelled, held_out: Labelled) -> None:
         super().set_targets(train, held_out)
         learnt = self.train_targets.astype(np.float64)
-        self.mean, self.spread = float(learnt.mean()), float(learnt.std()) or 1.0
+        self.recorded |= {"mean": float(learnt.mean()), "spread": float(learnt.std()) or 1.0}
 
     def facts_of(self, rows: Labelled) -> dict[str, Any]:
-        return self.recorded | {"mean": self.mean, "spread": self.spread}
+        return self.recorded
 
-    def measure_baselines(self) -> None:
-        objective, like = self.objective(None), torch.tensor(self.targets)
+    def guesses(self) -> dict[str, Any]:
         middles = {"mean": self.train_targets.mean(), "median": np.median(self.train_targets)}
-        guesses = {name: np.full(len(like), middle) for name, middle in middles.items()}
-        guesses |= self.linear_guess(linear_numbers)
-        for name, guess in guesses.items():
-            outputs = torch.tensor(guess, dtype=like.dtype)
-            part = objective.of(outputs, like)
-            self.baselines.append({"name": name, **averages([part]), **objective.explained(outputs, like)})
-            self.of_baselines[name] = units(part)
-
-    def objective(self, plan: Plan | None) -> SquaredError:
-        return SquaredError(self.spread)
+        guesses = {name: np.full(len(self.targets), middle) for name, middle in middles.items()}
+        return guesses | self.linear_guess(linear_numbers)
 
     def build(self, plan: Plan) -> nn.Module:
         model: Any = super().build(plan)
+        spread = self.recorded["spread"]
         if self.base is None or self.new_head:
             with torch.no_grad():
-                model.head.out.weight.mul_(self.spread)
-                model.head.out.bias.mul_(self.spread).add_(self.mean)
-        model.head.out.unit = self.spread
+                model.head.out.weight.mul_(spread)
+                model.head.out.bias.mul_(spread).add_(self.recorded["mean"])
+        model.head.out.unit = spread
         return model
 
 
@@ -133,12 +119,12 @@ def same_numbers(original: Original, theirs: Any) -> Found:
 class Regression(TextTask):
     """An encoder with one output for each text."""
 
-    spec, objective = SPEC, SquaredError()
+    spec = SPEC
     pipeline_tag = "text-classification"
     loader = pipeline_loader(pipeline_tag, same_numbers, truncation=True)
     data = RegressionData
 
-    def measure(self, pipe: TextPipeline) -> SquaredError:
+    def measure(self, pipe: Any) -> SquaredError:
         return SquaredError(pipe.recorded.get("spread", 1.0))
 
     def answers(self, outputs: Tensor) -> list[Any]:

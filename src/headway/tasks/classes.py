@@ -1,0 +1,83 @@
+"""Tasks whose targets are classes, one for each text: loss and metrics, data, and what cells of a file mean.
+
+Letters: N texts, B texts of a batch, C classes.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor
+
+from headway.data.batches.batching import Batch, TargetKind
+from headway.data.batches.examples import Examples
+from headway.data.open.detected import Detected
+from headway.data.records.labels import Labelled
+from headway.errors import InputError
+from headway.tasks.base import TextTask
+from headway.tasks.labels import scores
+from headway.tasks.losses import RowLoss, WholeLoss
+from headway.tasks.rows_data import NumberData
+
+
+class Classes(WholeLoss):
+    """Cross-entropy, with accuracy and macro F1."""
+
+    def __init__(self, labels: Sequence[str]):
+        self.labels = list(labels)
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs, targets.long(), reduction="none")
+
+    def measured(self, outputs: Tensor, targets: Tensor, each: list[np.ndarray] | None = None) -> dict[str, Any]:
+        """val_loss and the ``scores`` of the likeliest classes."""
+        guesses, wanted = outputs.argmax(dim=1).numpy(), targets.long().numpy()
+        if each is not None:
+            each.append(np.stack([guesses, wanted], axis=1).astype(np.float64))
+        return {"val_loss": float(self.losses(outputs, targets).mean()), **self.scores(wanted, guesses)}
+
+    def scores(self, targets: np.ndarray, guesses: np.ndarray) -> dict[str, Any]:
+        """What is measured of predicted classes (N,), given the true ones (N,)."""
+        return scores(targets, guesses, self.labels)
+
+
+class ClassData(NumberData):
+    """Texts with a class each."""
+
+    def judged(self, guess: np.ndarray) -> tuple[dict[str, Any], np.ndarray]:
+        wanted = self.targets.astype(int)
+        metrics = self.objective(None).scores(wanted, guess)
+        short = {key: value for key, value in metrics.items() if key not in ("per_class", "confusion")}
+        return short, np.stack([guess, wanted], axis=1).astype(np.float64)
+
+
+class ClassTask(TextTask):
+    """A task whose targets are classes."""
+
+    called: ClassVar[str] = "label"
+    """what a class is called"""
+
+    def measure(self, pipe: Any) -> Classes:
+        return Classes(pipe.labels)
+
+    def meaning(self, written: str) -> Hashable:
+        """What a cell, or a label of a model, means; equal for those of one class."""
+        return written
+
+    def targets(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
+        """The number of each row's class, float32 (N,).  Raises InputError for one that the model does not know."""
+        number_of = {self.meaning(label): number for number, label in enumerate(known.labels)}
+        each = [number_of.get(self.meaning(cell), -1) for cell in rows.classes]
+        numbers = np.array(each, dtype=np.float32)[rows.targets]
+        if (numbers < 0).any():
+            strange, some = rows.classes[rows.targets[int(numbers.argmin())]], ", ".join(known.labels[:20])
+            raise InputError(f"{rows.name}: the {self.called} {strange!r} is none of the model's ({some}).")
+        return numbers
+
+    def sample_batch(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[RowLoss, Batch]:
+        numbers = (np.arange(len(inputs)) % len(pipe.labels)).astype(np.float32)
+        return self.measure(pipe), Examples(inputs, numbers, TargetKind.ROW).together()
+
+    def example(self, number: int, pipe: Any) -> str:
+        return str(pipe.labels[number % len(pipe.labels)])
