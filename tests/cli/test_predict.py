@@ -177,3 +177,39 @@ def test_a_verb_for_another_task_names_the_verb_that_fits(
     status, out, err = in_process(verb, "runs/mine", "a text")
     assert (status, out) == (2, "") and f"runs/mine: holds a model for {task}; {verb} needs a" in err
     assert f"Use `headway {fits} runs/mine {registry.spec(task).argument}`." in err and err.count("headway: ") == 1
+
+
+def test_other_columns_keep_their_types(classifier_run: Path, tmp_path: Path, in_process: Callable):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = {
+        **{"text": ["great good", "bad awful"], "n": [1, None], "x": [2.5, 1e-7], "yes": [True, False]},
+        **{"day": ["2024-01-02", ""], "tags": [["a", "b"], []], "large": [2**60 + 1, 3]},
+    }
+    parquet.write_table(arrow.table(rows), tmp_path / "in.parquet")
+
+    def answered(ending: str) -> Path:
+        to = tmp_path / f"out.{ending}"
+        status, _, err = in_process("predict", classifier_run, tmp_path / "in.parquet", "--to", to, "--quiet")
+        assert status == 0, err
+        return to
+
+    table = parquet.read_table(answered("parquet"))
+    kinds = {name: str(table.schema.field(name).type) for name in rows}
+    assert kinds == {
+        **{"text": "string", "n": "int64", "x": "double", "yes": "bool", "day": "string", "tags": "string"},
+        "large": "int64",
+    }
+    same = ("n", "x", "yes", "day", "large")
+    assert {name: table[name].to_pylist() for name in same} == {name: rows[name] for name in same}
+    lines = [json.loads(line) for line in answered("jsonl").read_text().splitlines()]
+    assert [{name: line[name] for name in rows} for line in lines] == [
+        {name: values[at] for name, values in rows.items()} for at in (0, 1)
+    ]
+    calamine = pytest.importorskip("python_calamine")
+    head, *cells = calamine.load_workbook(str(answered("xlsx"))).get_sheet_by_index(0).to_python()
+    sheet = {name: [row[head.index(name)] for row in cells] for name in rows}
+    assert sheet["n"] == [1.0, ""] and sheet["x"] == [2.5, 1e-7] and sheet["yes"] == [True, False]
+    assert sheet["tags"] == ['["a", "b"]', "[]"] and sheet["large"] == ["1152921504606846977", 3.0]
+    with answered("csv").open(newline="") as file:
+        first = next(csv.DictReader(file))
+    assert (first["n"], first["x"], first["yes"], first["large"]) == ("1", "2.5", "true", str(2**60 + 1))

@@ -130,3 +130,20 @@ def test_a_model_is_trained_on_a_sheet_and_its_answers_go_into_one(tmp_path: Pat
 def test_what_a_sheet_cannot_hold_is_named(tmp_path: Path):
     with pytest.raises(InputError, match="row 2: a cell has 40,000 characters"):
         write_excel(tmp_path / "a.xlsx", ["text"], [["x" * 40_000]])
+
+
+def test_empty_rows_and_columns_may_stand_before_the_table(tmp_path: Path):
+    with xlsxwriter.Workbook(str(tmp_path / "t.xlsx")) as book:
+        sheet = book.add_worksheet()
+        sheet.write_row(3, 2, ["text", "label"])
+        for number in range(30):
+            sheet.write_row(4 + number, 2, [f"words number {number}", "ab"[number % 2]])
+        sheet.write(10, 4, "beyond")
+    with pytest.raises(InputError, match="row 11: has a cell beyond the 2 columns"):
+        read([tmp_path / "t.xlsx"])
+    with xlsxwriter.Workbook(str(tmp_path / "t.xlsx")) as book:
+        sheet = book.add_worksheet()
+        sheet.write_row(3, 2, ["text", "", "label"])
+        sheet.write_row(4, 2, ["words", "b", "a"])
+    with pytest.raises(InputError, match="cell D4 has no name for its column"):
+        read([tmp_path / "t.xlsx"])

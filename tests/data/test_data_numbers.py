@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from headway.data.records.numbers import Unclear, decimal_mark, numbers
+from headway.data.open.columns import NUMBER
+from headway.data.records.numbers import Unclear, Written, numbers
 
 
 @pytest.mark.parametrize(
@@ -26,7 +27,7 @@ from headway.data.records.numbers import Unclear, decimal_mark, numbers
     ],
 )
 def test_a_column_shows_how_its_numbers_are_written(cells: list[str], mark: str, values: list[float]):
-    assert decimal_mark(cells) == mark
+    assert Written.of(cells).decimal == mark
     assert numbers(cells, mark).tolist() == values
 
 
@@ -47,4 +48,28 @@ def test_what_is_no_number_is_none():
 )
 def test_what_could_mean_two_things_is_refused(cells: list[str], said: str):
     with pytest.raises(Unclear, match=said):
-        decimal_mark(cells)
+        Written.of(cells)
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["1\u00a0299,00 €", "7,50 €"], [1299, 7.5]),
+        (["1\u202f299,00", "0,5"], [1299, 0.5]),
+        (["USD 62.47", "USD 1,299.00"], [62.47, 1299]),
+        (["₹6247", "₹12"], [6247, 12]),
+        (["1’299.50 CHF", "−5 CHF"], [1299.5, -5]),
+    ],
+)
+def test_blanks_and_currencies_of_many_places_are_read(cells: list[str], values: list[float]):
+    assert all(map(NUMBER.fullmatch, cells))
+    assert numbers(cells, Written.of(cells).decimal).tolist() == values
+
+
+def test_what_a_file_does_not_show_is_as_in_that_of_the_run():
+    german = Written.of(["1.234,50 €", "7 €"])
+    assert german == Written(",", "€")
+    assert Written.of(["1.234", "950"], german).decimal == ","
+    assert Written.of(["62.47", "189.271"], german).decimal == "."
+    with pytest.raises(Unclear, match="\\$5 is not in €, as the numbers of the model are"):
+        Written.of(["$5"], german)

@@ -52,10 +52,31 @@ def test_the_column_of_texts_is_that_of_the_run_the_only_one_or_asked_for(classi
         pipe.predict(frame)
     with pytest.raises(InputError, match="there is no column 'body'"):
         pipe.predict(frame, text_column="body")
-    assert len(pipe.predict(frame, text_column="title")) == len(pipe.predict(frame[["review", "n"]])) == 1
+    with pytest.warns(UserWarning, match="'review' is taken as the text"):
+        assert len(pipe.predict(frame, text_column="title")) == len(pipe.predict(frame[["review", "n"]])) == 1
     with pytest.raises(InputError, match="not list"):
         pipe.predict(["a text"])
     assert list(pipe.predict(frame.iloc[:0], text_column="title").columns)[:4] == ["review", "title", "n", "label"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_answered_frame_can_be_answered_again(kind: str, classifier_run: Path):
+    pipe = headway.load(classifier_run)
+    once = pipe.predict(KINDS[kind]())
+    again = pipe.predict(once)
+    assert values(again, "predicted: label") == values(once, "predicted: label")
+    assert values(again, "predicted: predicted: label") == values(once, "predicted: label")
+    assert values(again, "predicted: score") == values(once, "score")
+
+
+def test_a_text_that_is_not_known_gets_null(classifier_run: Path):
+    found = headway.load(classifier_run).predict(pandas.DataFrame({"text": ["日本", "great good", None]}))
+    assert found["label"].isna().tolist() == [True, False, True]
+
+
+def test_another_column_in_place_of_that_of_the_run_is_named(classifier_run: Path):
+    with pytest.warns(UserWarning, match="a pandas frame has no column 'text': 'name' is taken as the text"):
+        headway.load(classifier_run).predict(pandas.DataFrame({"name": ["great good"], "n": [1]}))
 
 
 def test_several_answers_to_a_text_are_a_list(tmp_path: Path):

@@ -196,7 +196,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "column 'price' holds 'many', which is no value for regression (row 9)",
     ),
     "an infinity": ({"price": "inf"}, "column 'price' holds 'inf', which is no value for regression (row 9)"),
-    "a rating of 0": ({"stars": "0"}, "column 'stars' holds levels from 1 to 5, and others in few rows (row 9)"),
+    "a rating of 0": ({"stars": "0"}, "column 'stars' holds '0', which is no value for ratings: a level is"),
 }
 
 
@@ -223,7 +223,9 @@ def test_bad_rows_can_be_skipped_and_an_empty_column_is_named(tmp_path: Path):
 
 
 def test_a_class_that_was_never_learnt_is_named(run: Path, tmp_path: Path):
-    with pytest.raises(InputError, match=r"the label 'sales' is none of the model's \(billing, tech\)"):
+    with pytest.raises(
+        InputError, match=r"'sales', which is no value for classification: the model's are billing, tech \(row 9\)"
+    ):
         headway.evaluate(run, tickets(tmp_path / "rows.csv", queue="sales"))
 
 

@@ -147,9 +147,9 @@ def test_levels_in_stars_are_learnt_as_numbers(tmp_path: Path):
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "words": ({"stars": "many"}, "'many', which is no value for ratings (row 9)"),
-    "a 0": ({"stars": "0"}, "holds levels from 1 to 5, and others in few rows (row 9)"),
-    "a 6": ({"stars": "6"}, "holds levels from 1 to 5, and others in few rows (row 9)"),
+    "words": ({"stars": "many"}, "'many', which is no value for ratings: a level is a number or stars"),
+    "a 0": ({"stars": "0"}, "holds '0', which is no value for ratings: a level is a number or stars, and"),
+    "a 6": ({"stars": "6"}, "and one of 1 to 5 where nearly all are (row 9)"),
     "one level": ({"write": lambda n: "4"}, "column 'stars' holds one level only"),
     "a hole": ({"stars": ""}, "1 row has no label"),
     "two scales": (
@@ -167,6 +167,17 @@ def test_bad_levels_are_one_message(what: str, tmp_path: Path):
     assert said in str(raised.value) and not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("cell", ["0", "6", "five", "★★★½?", "n/a", ""])
+def test_bad_levels_can_be_skipped(cell: str, run: Path, tmp_path: Path):
+    data = reviews(tmp_path / "rows.csv", stars=cell)
+    headway.train(data, out=tmp_path / "run", steps=1, on_bad_row="skip", **TINY)
+    facts = json.loads((tmp_path / "run" / "headway.json").read_text())
+    assert facts["task"] == "ratings" and facts["labels"] == ["1", "2", "3", "4", "5"]
+    assert headway.evaluate(run, data, on_bad_row="skip")["examples"] == 299
+
+
 def test_a_level_that_was_never_learnt_is_named(run: Path, tmp_path: Path):
-    with pytest.raises(InputError, match=r"the level '6' is none of the model's \(1, 2, 3, 4, 5\)"):
+    with pytest.raises(
+        InputError, match=r"'6', which is no value for ratings: the model's are 1, 2, 3, 4, 5 \(row 9\)"
+    ):
         headway.evaluate(run, reviews(tmp_path / "rows.csv", stars="6"))

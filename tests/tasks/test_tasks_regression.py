@@ -83,8 +83,8 @@ def test_what_is_measured_is_what_answers_and_beats_the_baselines(run: Path, pri
     sofa, lamp = pipe(["large oak sofa for sale", "used lamp for sale"])
     assert set(sofa) == {"value"} and sofa["value"] > max(400, 4 * lamp["value"])
     assert pipe("used lamp for sale")["value"] == pytest.approx(lamp["value"], rel=1e-5)
-    with pytest.warns(UserWarning, match="no token that the model knows: such an answer means nothing"):
-        pipe("qqq")
+    with pytest.warns(UserWarning, match="no token that the model knows: no number is given"):
+        assert pipe("qqq") == {"value": None, "known": 0.0}
     other = headway.evaluate(run, prices)
     assert other["mean_absolute_error"] == pytest.approx(again["mean_absolute_error"], rel=1e-5)
 
@@ -158,7 +158,7 @@ def test_the_command_answers(run: Path, tmp_path: Path, in_process: Callable):
     assert status == 0, err
     with to.open(newline="") as lines:
         table = list(csv.DictReader(lines))
-    assert list(table[0]) == ["text", "value", "description", "price"] and len(table) == 9
+    assert list(table[0]) == ["text", "value", "known", "description", "price"] and len(table) == 9
     status, out, _ = in_process("predict", run, "large oak table for sale", "--json")
     assert status == 0 and list(json.loads(out)["results"][0]) == ["value"]
 
@@ -249,3 +249,38 @@ def test_rows_without_a_number_can_be_left_out(tmp_path: Path):
     headway.train(file, task="regression", on_bad_row="skip", out=tmp_path / "run", steps=1, **TINY)
     facts = json.loads((tmp_path / "run" / "headway.json").read_text())["data"]
     assert any("1 row without a value left out" in line for line in facts["warnings"])
+
+
+def test_numbers_that_are_numbers_need_no_decimal_mark(tmp_path: Path):
+    """The run's own file has decimal commas; frames, Parquet and JSON hold numbers, which mean themselves."""
+    pandas = pytest.importorskip("pandas")
+    run = tmp_path / "run"
+    headway.train(
+        offers(tmp_path / "t.csv", lambda price: f"{price:.2f} €".replace(".", ",")), out=run, steps=2, **TINY
+    )
+    texts = [f"large oak {item} for sale" for item in ITEMS]
+    answers = [one["value"] for one in headway.load(run)(texts)]
+    for prices in ([189.271 + at for at in range(6)], [189.25 + at for at in range(6)], [float(at) for at in range(6)]):
+        frame = pandas.DataFrame({"description": texts, "price": prices})
+        frame.to_parquet(tmp_path / "t.parquet")
+        frame.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
+        wanted = sum(abs(one - price) for one, price in zip(answers, prices, strict=True)) / 6
+        for data in (frame, tmp_path / "t.parquet", tmp_path / "t.jsonl"):
+            assert headway.evaluate(run, data)["mean_absolute_error"] == pytest.approx(wanted, rel=1e-4)
+    (tmp_path / "euro.csv").write_text("description,price\n" + "".join(f"{text},1.234\n" for text in texts))
+    wanted = sum(abs(one - 1234) for one in answers) / 6
+    assert headway.evaluate(run, tmp_path / "euro.csv")["mean_absolute_error"] == pytest.approx(wanted, rel=1e-4)
+    (tmp_path / "dollar.csv").write_text("description,price\n" + "".join(f"{text},$5\n" for text in texts))
+    with pytest.raises(InputError, match=r"column 'price': \$5 is not in €, as the numbers of the model are"):
+        headway.evaluate(run, tmp_path / "dollar.csv")
+
+
+@pytest.mark.parametrize("cell", ["on request", "inf", "(5,00)", "12 or 13"])
+def test_a_cell_that_is_no_number_is_named_with_its_row(cell: str, tmp_path: Path):
+    data = offers(tmp_path / "t.csv", price=cell)
+    with pytest.raises(InputError) as raised:
+        headway.train(data, out=tmp_path / "run", steps=1, **TINY)
+    assert f"holds {cell!r}, which is no value for regression (row 9)" in str(raised.value)
+    headway.train(data, out=tmp_path / "run", steps=1, on_bad_row="skip", **TINY)
+    facts = json.loads((tmp_path / "run" / "headway.json").read_text())
+    assert facts["task"] == "regression" and "1 row without a value left out (row 9)" in facts["data"]["warnings"]

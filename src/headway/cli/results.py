@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import time
 import warnings
@@ -13,6 +14,7 @@ from typing import Any
 from headway.cli.common import interruptible, is_file, show_lines
 from headway.cli.inputs import CHARACTERS, Texts, pieces
 from headway.cli.output_file import OutputFile, write_output
+from headway.data.records.chunks import Native
 from headway.errors import InputError
 from headway.io.atomic_write import write_whole
 from headway.io.csv_text import as_csv
@@ -150,10 +152,19 @@ class ResultsFile:
             return as_bytes("".join(f"{use.line(one)}\n" for one in found))
         return use.content(found)
 
-    def _others_of(self, number: int) -> dict[str, str]:
+    def _others_of(self, number: int) -> dict[str, Any]:
         """The other columns of a text of the present piece, by its number from 0."""
         row = {} if self.texts is None or not self.others else self.texts.row(number)
-        return {name: row[column] for name, column in self.others.items()}
+        return {name: self._typed(row[column]) for name, column in self.others.items()}
+
+    def _typed(self, cell: str) -> Any:
+        """A cell as the value that it is in its own file, where the file of results has types as well."""
+        if self.ending in DELIMITERS or not isinstance(cell, Native):
+            return cell
+        value = cell.value
+        nested = isinstance(value, list | dict) and self.ending != ".jsonl"
+        fits = not nested and not (isinstance(value, float) and math.isinf(value))
+        return value if fits else str(cell)
 
 
 def all_results(use: Command, verb: str, to: str | None, *, as_json: bool, quiet: bool) -> tuple[Command, list[Any]]:

@@ -46,8 +46,10 @@ class Rating(TypedDict):
 class Number(TypedDict):
     """A number for a text."""
 
-    value: float
-    """in the unit of the numbers that were learnt"""
+    value: float | None
+    """in the unit of the numbers that were learnt; None where no token of a text is known"""
+    known: NotRequired[float]
+    """the share of known tokens of a text, where it is below half"""
 
 
 class Span(TypedDict):

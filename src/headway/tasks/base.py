@@ -177,12 +177,16 @@ class TextTask(Task):
         """The target of each row, float32 (N,) or (N, C); a pipeline or the data of a run may be ``known``."""
         return np.array([self.value(written) for written in rows.classes], dtype=np.float32)[rows.targets]
 
-    def meant(self, written: Sequence[str], found: Detected, known: Any = None) -> np.ndarray:
-        """Whether each distinct cell means a target, bool (D,); the cells of several columns are one (``BETWEEN``).
+    def meant(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
+        """Whether each distinct cell of ``rows.classes`` means a target, bool (D,); those of several columns are one.
 
         Raises ValueError, with what is wrong, where cells together could mean two things.
         """
-        return np.array([not math.isnan(self.value(cell)) for cell in written], dtype=bool)
+        return np.array([not math.isnan(self.value(cell)) for cell in rows.classes], dtype=bool)
+
+    def expected(self, known: Any) -> str:
+        """What a message about a cell without a target says of those that have one."""
+        return ""
 
     def rows_of(self, table: Table, found: Detected, options: TrainOptions, known: Any = None) -> Labelled:
         """The rows that have a text, or two, and a value; other rows raise InputError."""
@@ -196,15 +200,16 @@ class TextTask(Task):
         """Those of the rows whose cell means a target; with another ``policy`` than "skip" others raise InputError."""
         table, named = rows.table, " or ".join(map(repr, found.label_columns or (found.label_column,)))
         try:
-            missing = ~self.meant(rows.classes, found, known)[rows.targets]
+            missing = ~self.meant(rows, found, known)[rows.targets]
         except ValueError as error:
             raise InputError(f"{table.name}: column {named}: {error}.") from None
         wrong = np.flatnonzero(missing)
         if len(wrong) and policy != "skip":
             written = " and ".join(shown(cell) for cell in rows.classes[rows.targets[wrong[0]]].split(BETWEEN))
+            what = f"which is no value for {self.spec.name}{self.expected(known)}"
             raise InputError(
-                f"{table.name}: column {named} holds {written}, which is no value for {self.spec.name} "
-                f"({table.places(rows.index[wrong].tolist())}). Correct it, or pass --on-bad-row skip."
+                f"{table.name}: column {named} holds {written}, {what} ({table.places(rows.index[wrong].tolist())}). "
+                "Correct it, or pass --on-bad-row skip."
             )
         if len(wrong):
             left_out = (

@@ -4,7 +4,7 @@ Letters: N texts, B texts of a batch, C classes.
 """
 
 from collections.abc import Hashable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch.nn.functional as F
@@ -14,7 +14,6 @@ from headway.data.batches.batching import Batch, TargetKind
 from headway.data.batches.examples import Examples
 from headway.data.open.detected import Detected
 from headway.data.records.labels import Labelled
-from headway.errors import InputError
 from headway.tasks.base import TextTask
 from headway.tasks.labels import scores
 from headway.tasks.losses import RowLoss, WholeLoss
@@ -55,9 +54,6 @@ class ClassData(NumberData):
 class ClassTask(TextTask):
     """A task whose targets are classes."""
 
-    called: ClassVar[str] = "label"
-    """what a class is called"""
-
     def measure(self, pipe: Any) -> Classes:
         return Classes(pipe.labels)
 
@@ -65,15 +61,22 @@ class ClassTask(TextTask):
         """What a cell, or a label of a model, means; equal for those of one class."""
         return written
 
+    def meant(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
+        if known is None:
+            return np.ones(len(rows.classes), dtype=bool)
+        labels = {*map(self.meaning, known.labels)}
+        return np.array([self.meaning(cell) in labels for cell in rows.classes], dtype=bool)
+
+    def expected(self, known: Any) -> str:
+        if known is None:
+            return ""
+        return f": the model's are {', '.join(known.labels[:20])}{', ...' * (len(known.labels) > 20)}"
+
     def targets(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
-        """The number of each row's class, float32 (N,).  Raises InputError for one that the model does not know."""
+        """The number of each row's class, float32 (N,)."""
         number_of = {self.meaning(label): number for number, label in enumerate(known.labels)}
-        each = [number_of.get(self.meaning(cell), -1) for cell in rows.classes]
-        numbers = np.array(each, dtype=np.float32)[rows.targets]
-        if (numbers < 0).any():
-            strange, some = rows.classes[rows.targets[int(numbers.argmin())]], ", ".join(known.labels[:20])
-            raise InputError(f"{rows.name}: the {self.called} {strange!r} is none of the model's ({some}).")
-        return numbers
+        numbers = [number_of.get(self.meaning(cell), -1) for cell in rows.classes]
+        return np.array(numbers, dtype=np.float32)[rows.targets]
 
     def sample_batch(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[RowLoss, Batch]:
         numbers = (np.arange(len(inputs)) % len(pipe.labels)).astype(np.float32)

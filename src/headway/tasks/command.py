@@ -155,9 +155,10 @@ class Command:
     def lines(self, start: int, found: Sequence[Any]) -> Iterable[str]:
         """Answers as readable lines, from input number ``start`` (from 0)."""
         for number, one in enumerate(found, start):
-            parts = one.values() if self.typed else [one]
-            value = "\t".join(f"{part:.6g}" if isinstance(part, float) else field_of(str(part)) for part in parts)
-            yield f"{value}\t{field_of(self.inputs.values[number])}"
+            parts = [part for name, part in one.items() if name != "known"] if self.typed else [one]
+            value = "\t".join(_field(part) for part in parts)
+            known = f"\tknown {one['known']:.2f}" if self.typed and "known" in one else ""
+            yield f"{value}\t{field_of(self.inputs.values[number])}{known}"
 
     def objects(self, number: int, one: Any) -> Iterable[dict[str, Any]]:
         """The answer to an input for a .jsonl file: an object for each line."""
@@ -166,7 +167,7 @@ class Command:
     def rows(self, number: int, one: Any) -> Iterable[Iterable[Any]]:
         """The same for a table: a row of as many values as there are ``columns``."""
         for each in self.objects(number, one):
-            yield list(each.values())
+            yield [each.get(name) for name in self.columns] if self.typed else list(each.values())
 
     def line(self, one: Any) -> str:
         """The same for a .txt file."""
@@ -191,6 +192,13 @@ class Command:
     def count(self) -> str:
         """The number of results."""
         return f"{len(self.inputs.values):,} results"
+
+
+def _field(part: Any) -> str:
+    """A part of an answer on a line."""
+    if isinstance(part, float):
+        return f"{part:.6g}" if abs(part) < 1e6 else f"{part:.0f}"
+    return "" if part is None else field_of(str(part))
 
 
 def plain_command(spec: TaskSpec, **told: Any) -> type[Command]:
@@ -239,7 +247,7 @@ class LabelCommand(Command):
         yield {self.inputs.what: self.inputs.values[number], **one}
 
     def rows(self, number: int, one: dict[str, Any]) -> Iterator[list[Any]]:
-        best = ";".join(one["labels"]) if "labels" in one else one["label"] or ""
+        best = (";".join(one["labels"]) if one["scores"] else None) if "labels" in one else one["label"]
         scores = [one[name] for name in ("score", "value") if name in one]
         scores += [one["scores"].get(label) for label in self.pipe.labels]
         scores += [one.get("known", None if one["scores"] else 0.0)] if self.spec.reads == "text" else []

@@ -227,8 +227,8 @@ class DataFacts:
         if len(found) > 1:
             names = some([repr(column.name) for column in found])
             raise self.error(
-                f"several columns could be the label: {names}. Choose one with --label-column, or use --task "
-                "language_modeling."
+                f"several columns could be the label: {names}. Choose one with --label-column, or several "
+                "to learn together, each with --label-column; or use --task language_modeling."
             )
         for best in found:
             reasons.append(

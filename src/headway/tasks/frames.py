@@ -1,5 +1,6 @@
 """Answers to data frames: pandas, polars, pyarrow and datasets, each given back as it came, with columns of answers."""
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -34,9 +35,11 @@ class FrameAnswers:
                 "predict takes a pandas or polars frame, a pyarrow Table or a datasets.Dataset, "
                 f"not {type(frame).__name__}."
             )
-        columns = _answered(self, held, _text_column(self, held, text_column))
-        taken = set(held.columns)
-        named = {(f"predicted: {name}" if name in taken else name): values for name, values in columns.items()}
+        named: dict[str, list[Any]] = {}
+        for name, values in _answered(self, held, _text_column(self, held, text_column)).items():
+            while name in held.columns or name in named:
+                name = f"predicted: {name}"
+            named[name] = values
         return _with_columns(frame, named)
 
 
@@ -51,6 +54,10 @@ def _text_column(pipe: FrameAnswers, held: Any, asked: str | None) -> str:
     if named is None or not set(_names(named, held)) <= set(held.columns):
         what = f"there is no column {asked!r}" if asked else "which column holds the texts is not clear"
         raise InputError(f"{held.what}: {what}; pass text_column. Its columns are {some(held.columns)}.")
+    if known is not None and asked is None and named != known:
+        warnings.warn(
+            f"{held.what} has no column {known!r}: {named!r} is taken as the text (text_column)", stacklevel=3
+        )
     return named
 
 

@@ -126,6 +126,9 @@ class LabelReader(TextReader, Generic[Answer]):
 class TextPipeline(TextReader):
     """The model of a task of texts, its tokenizer and its answers."""
 
+    nothing = "such an answer means nothing"
+    """what a warning says of a text without a token that the model knows"""
+
     def __init__(self, task: "TextTask", model: nn.Module, tokenizer: Tokenizer, facts: dict[str, Any]):
         super().__init__(model, tokenizer, facts.get("plan", {}).get("length"))
         self.task, self.reads_pairs, self.recorded = task.spec.name, task.reads_pairs, facts.get("data", {})
@@ -137,10 +140,10 @@ class TextPipeline(TextReader):
         An input is a text, or a tuple of two.
         """
         rows, borders, alone = self.rows(text)
-        known_shares(self.tokenizer, rows, "such an answer means nothing")
-        answers = self.answers_of(self.outputs(rows, borders)) if rows else []
+        known = known_shares(self.tokenizer, rows, self.nothing)
+        answers = self.answers_of(self.outputs(rows, borders), known) if rows else []
         return answers[0] if alone else answers
 
-    def answers_of(self, outputs: Tensor, known: Sequence[float] = ()) -> list[Any]:
-        """The answers to the outputs (N, ...) for some texts."""
+    def answers_of(self, outputs: Tensor, known: Sequence[float]) -> list[Any]:
+        """The answers to the outputs (N, ...) for some texts, of whose tokens these shares are known."""
         return self._answers(of_one(self.model, outputs))

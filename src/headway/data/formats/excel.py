@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import dropwhile, islice
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ MOST = 1 << 30
 BLOCK = 1 << 20
 UNSAVED = re.compile(rb'<c r="([A-Z]+[0-9]+)"[^>]*><f[^>]*(?:/>|>[^<]*</f>)(?:<v */>|<v></v>)?</c>')
 """A cell with a formula and without a value."""
+EXACT = 2**53
+"""Whole numbers below are held exactly, as real ones; others are written as texts."""
 MOST_ROWS, MOST_CHARACTERS = 1_048_576, 32_767
 """Rows of a sheet of .xlsx, and characters of a cell."""
 
@@ -60,13 +62,14 @@ def open_excel(path: Path, bad: BadRows, tally: Tally | None) -> OpenTable:
     if merged := getattr(sheet, "merged_cell_ranges", None):
         (row, column), _ = merged[0]
         raise InputError(f"{path}, row {row + 1}: cells are merged from {_letters(column)}{row + 1} on; unmerge them.")
-    top, left = sheet.start or (0, 0)
-    rows = enumerate(sheet.iter_rows(), top + 1)
-    header = [text_of(_plain(cell)).strip() for cell in next(rows)[1]]
+    left = (sheet.start or (0, 0))[1]  # the rows begin with the first one, their cells with the first that is filled
+    rows = dropwhile(lambda row: not any(cell != "" for cell in row[1]), enumerate(sheet.iter_rows(), 1))
+    top, first = next(rows)
+    header = [text_of(_plain(cell)).strip() for cell in first]
     while header and not header[-1]:
         header.pop()
     if "" in header:
-        cell = f"{_letters(left + header.index(''))}{top + 1}"
+        cell = f"{_letters(left + header.index(''))}{top}"
         raise InputError(f"{path}: cell {cell} has no name for its column; the first row names the columns.")
     if (twice := occurs_twice(header)) is not None:
         raise InputError(f"{path}: has two columns {twice!r}; every column needs its own name.")
@@ -127,7 +130,7 @@ def _chunks(
 
 def _plain(cell: Any) -> Any:
     """A cell as text or number; whole numbers are stored as real ones."""
-    if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < EXACT:
         return int(cell)
     return cell.isoformat() if hasattr(cell, "isoformat") else str(cell) if hasattr(cell, "total_seconds") else cell
 
@@ -166,7 +169,9 @@ def write_excel(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
 def _write_row(path: Path, sheet: Any, number: int, row: Sequence[Any]) -> None:
     for at, value in enumerate(row):
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if isinstance(value, bool):
+            sheet.write_boolean(number, at, value)
+        elif isinstance(value, int | float) and abs(value) < EXACT:
             sheet.write_number(number, at, value)
         elif value not in (None, ""):
             text = str(value)

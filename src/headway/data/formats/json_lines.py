@@ -1,15 +1,17 @@
 """JSON Lines, one object per line, or one JSON list of objects: the same keys in each, of one type."""
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import chain
 from pathlib import Path
 from typing import Any, Never
 
 from headway.data.open.files import longest_list
-from headway.data.records.chunks import chunked
+from headway.data.records.chunks import Native, chunked
 from headway.data.records.rows import BadRows, OpenTable, shorten
 from headway.errors import InputError
 
@@ -227,20 +229,21 @@ def _values(
 
 
 def text_of(value: object) -> str:
-    """A value of a file, or of data in memory, as a cell of a table."""
+    """A value of a file, or of data in memory, as a cell of a table: a ``Native`` one where it is no text."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, _Number):
-        return value.text
+        return Native(value.text)
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False, default=_in_json)
+        return Native(json.dumps(value, ensure_ascii=False, default=_in_json))
     if value is None or value != value:
-        return ""
+        return Native()
     if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
+        return Native("true" if value else "false")
+    written = str(value)
+    return Native(written) if isinstance(value, int | float | Decimal) and math.isfinite(value) else written
 
 
 def _in_json(value: object) -> Any:

@@ -87,26 +87,33 @@ def opened(
 
 
 def write_parquet(path: Path, columns: Sequence[str], rows: Callable[[], Iterable[Sequence[Any]]]) -> None:
-    """Write rows, which are read twice; a column is of numbers where all values that are not None are.
+    """Write rows, which are read twice; a column is of numbers, or true and false, where all that is not None is.
 
     Raises InputError where pyarrow is not installed.
     """
     library = pyarrow()
-    numeric = [True] * len(columns)
+    types = {bool: library.bool_(), int: library.int64(), float: library.float64(), str: library.string()}
+    held: list[set[Any]] = [set() for _ in columns]
     for row in rows():
-        numeric = [was and isinstance(value, int | float | None) for was, value in zip(numeric, row, strict=True)]
-    kinds = [library.float64() if every else library.string() for every in numeric]
-    schema = library.schema(list(zip(columns, kinds, strict=True)))
+        for kinds, value in zip(held, row, strict=True):
+            kinds.add(str if type(value) is int and abs(value) >= 2**63 else type(value))
+    chosen = [_one_type(kinds - {type(None)}) for kinds in held]
+    schema = library.schema([(name, types[kind]) for name, kind in zip(columns, chosen, strict=True)])
     left = iter(rows())
     with library.parquet.ParquetWriter(path, schema) as writer:
         while part := list(islice(left, BATCH)):
             values = [
                 [None if value is None else kind(value) for value in column]
-                for kind, column in zip(
-                    (float if every else str for every in numeric), zip(*part, strict=True), strict=True
-                )
+                for kind, column in zip(chosen, zip(*part, strict=True), strict=True)
             ]
             writer.write_table(library.table(values, schema=schema))
+
+
+def _one_type(kinds: set[Any]) -> Any:
+    """The type that holds the values of a column."""
+    if len(kinds) == 1 and kinds <= {bool, int}:
+        return next(iter(kinds))
+    return float if kinds <= {int, float} else str
 
 
 def _check_ends(name: str | Path, file: IO[bytes]) -> None:

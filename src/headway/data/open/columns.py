@@ -11,6 +11,8 @@ from functools import cached_property
 import numpy as np
 
 from headway.data.open.column_names import NAMES
+from headway.data.records.chunks import Native
+from headway.data.records.label_typing import Merging
 
 MOST_LABELS = 100
 """A column with more distinct values is a label only when it is named."""
@@ -18,8 +20,21 @@ MOST_LABELS = 100
 MOST_COUNTED = 1000
 """Distinct values of a column that are held to count how often each occurs."""
 
-NUMBER = re.compile(r"[-+]?([$€£¥] ?)?[\d.,]*\d([eE][-+]?\d+)?( ?[$€£¥%])?")
+CURRENCY = "[$€£¥₹]|EUR|USD|GBP|CHF|JPY|INR|CNY|CAD|AUD|SEK|NOK|DKK|PLN|kr|zł"
+BLANK = " \u00a0\u2009\u202f"
+"""The blanks that may stand between thousands, and beside a currency."""
+NUMBER = re.compile(
+    rf"[-+−]?[{BLANK}]?({CURRENCY})?[{BLANK}]?"
+    rf"(\d{{1,3}}([{BLANK}'’]\d{{3}})+([.,]\d+)?|[\d.,]*\d([eE][-+]?\d+)?)"
+    rf"[{BLANK}]?({CURRENCY}|%)?"
+)
 """What is written like a number, an amount of money or a percentage."""
+
+NEARLY_ALL = 0.95
+"""The share of numbers from which what is none is a mistake."""
+
+FIRST = 10_000
+"""Values after which it is known whether a column could be one of numbers."""
 
 TINY = 10
 """In a table of fewer rows nothing has to repeat: a column that is called like a label may be one."""
@@ -50,6 +65,10 @@ class Column:
     """whether all values that are not blank are written like lists or objects of JSON"""
     dates: bool = False
     """whether all of them are days"""
+    mostly_numeric: bool = False
+    """whether nearly all of them are numbers, without those that mean a missing label"""
+    native: bool = False
+    """whether no value is a text in its file or frame"""
 
     @cached_property
     def key(self) -> str:
@@ -75,8 +94,8 @@ class Column:
 
     @property
     def label_like(self) -> bool:
-        """Few values, and more than one, which are no lists or objects."""
-        return self.few and self.distinct > 1 and not self.nested
+        """Few values, and more than one, which are no lists, objects or days."""
+        return self.few and self.distinct > 1 and not self.nested and not self.dates
 
     @property
     def text_like(self) -> bool:
@@ -91,7 +110,8 @@ class Judging:
     """
 
     def __init__(self, name: str):
-        self.name, self.numeric, self.nested, self.dates = name, True, True, True
+        self.name, self.numeric, self.nested, self.dates, self.native = name, True, True, True, True
+        self._numbers = self._missing = 0
         self._counts: Counter[str] | None = Counter()
         self._hashes = array("q")
         self._rows = self._filled = self._characters = 0
@@ -104,7 +124,12 @@ class Judging:
             self._first_blank = self._rows + next(at for at, value in enumerate(values) if not value.strip())
         self._rows, self._filled = self._rows + len(values), self._filled + len(filled)
         self._characters += sum(map(len, filled))
-        self.numeric = self.numeric and all(map(NUMBER.fullmatch, filled))
+        self.native = self.native and {*map(type, values)} <= {Native}
+        if self._filled <= FIRST or self._numbers > self._filled // 2:  # where many are none, they are no mistakes
+            others = [value for value in filled if not NUMBER.fullmatch(value)]
+            self._numbers += len(filled) - len(others)
+            self._missing += sum(map(Merging().is_missing, others))
+            self.numeric = self.numeric and not others
         self.nested = self.nested and all(value[0] + value[-1] in ("[]", "{}") for value in filled)
         self.dates = self.dates and all(map(DATE.fullmatch, filled))
         if self._counts is not None:
@@ -127,7 +152,8 @@ class Judging:
         else:
             distinct = len(self._counts)
         mean, n_blank, filled = self._characters / max(1, self._filled), self._rows - self._filled, self._filled > 0
-        kinds = [filled and kind for kind in (self.numeric, self.nested, self.dates)]
+        mostly = self._numbers >= NEARLY_ALL * (self._filled - self._missing)
+        kinds = [filled and kind for kind in (self.numeric, self.nested, self.dates, mostly, self.native)]
         facts = (self.name, distinct, mean, kinds[0], self._rows, self._counts, n_blank, self._first_blank)
         return Column(*facts, *kinds[1:])
 

@@ -1,10 +1,11 @@
 """Chunks of rows of a table, column by column, and the line numbers of rows."""
 
+import json
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, overload
 
 from headway.data.open.files import split_lines
 
@@ -12,6 +13,17 @@ ROWS = 8192
 """Rows of a chunk at most, where rows come one by one."""
 CHARACTERS = 4 << 20
 """Characters of such a chunk, about."""
+
+
+class Native(str):
+    """A cell that is a number, true, false, a list or an object in its file or frame, as JSON; "" is null."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> Any:
+        """The value itself."""
+        return json.loads(self) if self else None
 
 
 @dataclass(frozen=True)

@@ -193,7 +193,8 @@ def labelled(
     if on_bad_row == "error":
         if len(rows.empty) > SKIP_SHARE * rows.count:
             _refuse(table, rows.empty, "empty text", f"column {' or '.join(map(repr, columns))}")
-        _refuse(table, rows.missing, "no label", f"column {' or '.join(map(repr, label_columns))}", words)
+        where = "any of the columns" if partly else "column"
+        _refuse(table, rows.missing, "no label", f"{where} {' or '.join(map(repr, label_columns))}", words, as_labels)
         check_skipped(table.name, len(bad), len(rows.index), "without text or label")
     counts: Counter[str] = Counter()
     for label, count in rows.counts().items():
@@ -208,7 +209,7 @@ def labelled(
         _check_numbers(found, label_columns[0])
     warnings = []
     if bad:
-        read = f"; {words} there is read as no label without --labels-as-text" if words else ""
+        read = f"; {words} there is read as no label{' without --labels-as-text' * as_labels}" if words else ""
         warnings.append(f"{counted(len(bad), 'row')} without text or label left out ({table.places(bad)}){read}")
     if rows.n_blank:
         warnings.append(f"{counted(rows.n_blank, 'row')} without anything in any column left out")
@@ -217,14 +218,14 @@ def labelled(
     return replace(found, warnings=warnings)
 
 
-def _refuse(table: Table, rows: Sequence[int], what: str, where: str, words: str = "") -> None:
-    """Raise InputError for rows with empty cells, or with ``words`` that mean a missing label."""
+def _refuse(table: Table, rows: Sequence[int], what: str, where: str, words: str = "", as_labels: bool = False) -> None:
+    """Raise InputError for rows with empty cells, or with ``words`` that mean a missing label, or a class."""
     if rows:
         have = "row has" if len(rows) == 1 else "rows have"
         raise InputError(
             f"{table.name}: {len(rows):,} {have} {what} in {where} ({table.places(rows)})"
             f"{f'; {words} there is read as {what}' if words else ''}. Fill them in, or pass --on-bad-row skip"
-            f"{', or --labels-as-text to make classes of them' if words else ''}."
+            f"{', or --labels-as-text to make classes of them' if words and as_labels else ''}."
         )
 
 

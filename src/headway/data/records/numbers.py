@@ -6,10 +6,16 @@ What a cell means depends on the others: 1,5 is one and a half, and 1,250 is tha
 import math
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
-CELL = re.compile(r"([-+−]?) ?([$€£¥]?) ?([\d.,'  ]*\d(?:[eE][-+]?\d+)?) ?([$€£¥%]?)")
+from headway.data.open.columns import BLANK, CURRENCY
+
+CELL = re.compile(
+    rf"([-+−]?)[{BLANK}]?({CURRENCY})?[{BLANK}]?([\d.,'’{BLANK}]*\d(?:[eE][-+]?\d+)?)[{BLANK}]?({CURRENCY}|%)?"
+)
+"""A sign, a currency, digits with their marks, and a currency or a percent sign."""
 GROUPS = {mark: re.compile(rf"\d{{1,3}}(?:{re.escape(mark)}\d{{3}})+") for mark in ".,"}
 """Whole numbers whose thousands are set apart by a mark."""
 
@@ -18,31 +24,47 @@ class Unclear(ValueError):
     """A column whose numbers could mean two things; the message says which."""
 
 
-def decimal_mark(cells: Iterable[str]) -> str:
-    """What stands before the decimals in a column, "." or ",".  Raises Unclear."""
-    shown, units, unclear, whole = dict[str, str](), dict[str, str](), dict[str, str](), False
-    for cell in cells:
-        if (found := CELL.fullmatch(cell.strip())) is None:
-            continue
-        units |= {unit: cell for unit in (found[2], found[4]) if unit}
-        written = _spaceless(found[3])
-        mark = _mark(written, money=(found[2] or found[4]) not in ("", "%"))
-        whole = whole or not {".", ","} & set(written)
-        if mark:
-            shown.setdefault(mark, cell)
-        elif "," in written or "." in written:
-            unclear.setdefault("," if "," in written else ".", cell)
-    if len(units) > 1:
-        raise Unclear(
-            f"the numbers are in {' and in '.join(units)} ({', '.join(units.values())}); write all in one unit"
-        )
-    if len(shown) > 1:
-        raise Unclear(f"decimals are written in two ways ({shown['.']} and {shown[',']}); write them in one")
-    for mark, cell in unclear.items() if not shown else ():
-        if mark == "," or whole:  # with points in every cell they are decimals, as programs write them
-            decimal = cell.replace(mark, ".")
-            raise Unclear(f"{cell} could be {cell.replace(mark, '')} or {decimal} as a decimal; write one of these")
-    return next(iter(shown), ".")
+@dataclass(frozen=True)
+class Written:
+    """How the numbers of a column are written."""
+
+    decimal: str = "."
+    """what stands before the decimals, "." or ","; what is unclear by itself is read so"""
+    unit: str = ""
+    """the currency or the percent sign beside them"""
+
+    @classmethod
+    def of(cls, cells: Iterable[str], known: "Written | None" = None) -> "Written":
+        """That of a column, where it does not show it the one that is ``known``.
+
+        Raises Unclear for numbers that could mean two things, or in another unit than the known ones.
+        """
+        shown, units, unclear, whole = dict[str, str](), dict[str, str](), dict[str, str](), False
+        for cell in cells:
+            if (found := CELL.fullmatch(cell.strip())) is None:
+                continue
+            units |= {unit: cell for unit in (found[2], found[4]) if unit}
+            written = _spaceless(found[3])
+            mark = _mark(written, money=(found[2] or found[4]) not in (None, "%"))
+            whole = whole or not {".", ","} & set(written)
+            if mark:
+                shown.setdefault(mark, cell)
+            elif "," in written or "." in written:
+                unclear.setdefault("," if "," in written else ".", cell)
+        if len(units) > 1:
+            raise Unclear(
+                f"the numbers are in {' and in '.join(units)} ({', '.join(units.values())}); write all in one unit"
+            )
+        if known is not None and known.unit and units and known.unit not in units:
+            raise Unclear(f"{next(iter(units.values()))} is not in {known.unit}, as the numbers of the model are")
+        if len(shown) > 1:
+            raise Unclear(f"decimals are written in two ways ({shown['.']} and {shown[',']}); write them in one")
+        for mark, cell in unclear.items() if not shown and known is None else ():
+            if mark == "," or whole:  # with points in every cell they are decimals, as programs write them
+                decimal = cell.replace(mark, ".")
+                raise Unclear(f"{cell} could be {cell.replace(mark, '')} or {decimal} as a decimal; write one of these")
+        usual = "." if known is None else known.decimal
+        return cls(next(iter(shown), usual), next(iter(units), ""))
 
 
 def _mark(written: str, *, money: bool) -> str:
@@ -80,4 +102,4 @@ def _number(cell: str, decimal: str) -> float:
 
 def _spaceless(written: str) -> str:
     """Digits without blanks and apostrophes between thousands."""
-    return re.sub(r"(?<=\d)['  ](?=\d{3}(?:\D|$))", "", written)
+    return re.sub(rf"(?<=\d)['’{BLANK}](?=\d{{3}}(?:\D|$))", "", written)

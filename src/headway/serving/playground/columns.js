@@ -8,8 +8,8 @@ import { asking, guide, modelChoice, textOf } from "./form.js";
 /** What is said of a column, and how sure the model is of it. */
 function said(answer) {
   if (answer.labels) return [answer.labels.map((label) => `${label} (${percent(answer.scores[label])})`).join(", ") || "none", ""];
+  if ((answer.label ?? answer.value ?? null) === null) return ["no token of the text is known", ""];
   if (!answer.scores) return [answer.value.toPrecision(6), ""];
-  if (answer.label === null) return ["no token of the text is known", ""];
   const mean = answer.value === undefined ? "" : `, ${answer.value.toFixed(2)} on average`;
   return [answer.label, `${percent(answer.scores[answer.label])}${mean}`];
 }

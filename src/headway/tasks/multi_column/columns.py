@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.data.open.detected import Detected
 from headway.data.records.labels import BETWEEN, Labelled
 from headway.errors import InputError
 from headway.hub.kept_entries import keep
@@ -59,9 +58,6 @@ class ClassColumn(ClassTask):
     """Classification of texts, as far as a column needs it."""
 
     spec, data, reader = spec(ClassReader.task), ColumnData, ClassReader
-
-    def meant(self, written: Sequence[str], found: Detected, known: Any = None) -> np.ndarray:
-        return np.ones(len(written), dtype=bool)
 
 
 CLASSES = ClassColumn()

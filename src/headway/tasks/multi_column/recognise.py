@@ -1,19 +1,12 @@
 """A text and several columns to learn in every row of a table."""
 
-from dataclasses import dataclass
-from itertools import islice
-
-from headway.data.open.columns import NUMBER, Column, Judging
 from headway.data.open.detected import TABLE, TEXT, Detected
-from headway.data.records.label_typing import Merging
 from headway.errors import InputError
 from headway.tasks import registry
 from headway.tasks.data_facts import TEXT_AND_LABEL, DataFacts
 from headway.tasks.recognise import BY_VALUES, Recogniser
 from headway.tasks.unsupported import check_plain_labels
 
-NEARLY_ALL, AT_ONCE = 0.95, 10_000
-"""The share of numbers from which a cell that is none is a mistake, and the cells that are held at once."""
 TASKS = ("multi_label", "ratings", "regression")
 """The tasks of columns, in the order in which they are asked; a column that none of them recognises holds classes."""
 HOLDS = {
@@ -56,30 +49,10 @@ class LabelColumns(Recogniser):
 CLASSES = {"classification"}
 
 
-@dataclass(frozen=True)
-class ColumnFacts(DataFacts):
-    """The facts of a table for one label column, which is judged by what is filled in it."""
-
-    judged: Column | None = None
-
-    @property
-    def columns(self) -> list[Column]:
-        return [self.judged if self.judged and one.name == self.label else one for one in super().columns]
-
-
 def task_of(facts: DataFacts, text: str, column: str) -> str:
     """The task of a label column by itself; where nearly all cells are numbers, others are mistakes."""
     check_plain_labels(facts, column)
-    filled, numbers, counts = Judging(column), Judging(column), [0, 0]
-    missing, cells = Merging().is_missing, iter(facts.values(column))
-    for part in iter(lambda: list(islice(cells, AT_ONCE)), []):
-        there = [cell for cell in part if not missing(cell)]
-        numeric = [cell for cell in there if NUMBER.fullmatch(cell.strip())]
-        filled.add(there)
-        numbers.add(numeric)
-        counts = [counts[0] + len(there), counts[1] + len(numeric)]
-    judged = (numbers if counts[1] >= NEARLY_ALL * counts[0] else filled).column()
-    alone = ColumnFacts(facts.source, text, column, judged=judged)
+    alone = DataFacts(facts.source, text, column)
     return next((name for name in TASKS if registry.recogniser(name).fit(alone)), "classification")
 
 

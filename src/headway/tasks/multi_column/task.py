@@ -162,7 +162,7 @@ class ColumnsReader(TextReader):
     def __call__(self, text: Any) -> Any:
         """The answer to a text, or a list of them, in order: {column: what its own task answers}."""
         rows, _, alone = self.rows(text)
-        known = known_shares(self.tokenizer, rows, "such an answer means nothing")
+        known = known_shares(self.tokenizer, rows, "nothing is predicted")
         answers = self.answers_of(self.outputs(rows), known) if rows else []
         return answers[0] if alone else answers
 

@@ -132,8 +132,8 @@ class MultiLabel(TextTask):
         """How the labels of a file are written: as in the run's own, unless columns are named."""
         return Lists.of(written, found.label_columns, getattr(known, "recorded", None))
 
-    def meant(self, written: Sequence[str], found: Detected, known: Any = None) -> np.ndarray:
-        return self.lists(written, found, known).means(written)
+    def meant(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
+        return self.lists(rows.classes, found, known).means(rows.classes)
 
     def targets(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
         return self.lists(rows.classes, found, known).targets(rows, known.labels)

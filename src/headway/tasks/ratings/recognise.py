@@ -1,22 +1,27 @@
 """A text and a level on a scale in every row of a table."""
 
+import math
 import re
 from dataclasses import replace
 from itertools import pairwise
 
-import numpy as np
-
-from headway.data.open.columns import Column
+from headway.data.open.columns import NEARLY_ALL, Column
 from headway.data.open.detected import TABLE, Detected
+from headway.data.records.label_typing import Merging
 from headway.data.records.numbers import numbers
 from headway.tasks.data_facts import DataFacts
 from headway.tasks.recognise import BY_NAMES, TextAndValue
 from headway.tasks.unsupported import FEW_NUMBERS
 
-STARS = re.compile("[★⭐✩✭☆\ufe0f]+|\\*{1,5}")
+STARS = re.compile("[★⭐✩✭☆\ufe0f]+|[★⭐\ufe0f]+½|\\*{1,5}")
 """Levels that are written as so many stars; ☆ is one that is not given, where others are."""
-IN_WORDS = re.compile(r"([1-5](?:[.,]5)?) ?stars?|(10|[0-9](?:[.,][05])?) ?(?:/|out of) ?(5|10)")
+IN_WORDS = re.compile(
+    r"([1-5](?:[.,]5)?) ?(?:stars?|sterne?|étoiles?|estrellas?|stell[ae])"
+    r"|(10|[0-9](?:[.,][05])?) ?(?:/|out of|von|sur) ?(5|10)"
+)
 """Levels that are written with the word or out of a maximum."""
+POINTED = re.compile(r"\d{1,2},\d{1,2}")
+"""A level with a decimal comma."""
 STEPS = (1, 0.5, 0.25, 0.1)
 
 
@@ -25,10 +30,12 @@ def level(written: str) -> float:
     cell = written.strip().casefold()
     if STARS.fullmatch(cell):
         shown = cell.replace("\ufe0f", "")
+        if shown.endswith("½"):
+            return len(shown) - 0.5
         return float(len(shown.replace("☆", "")) or (len(shown) if set(shown) == {"☆"} else 0))
     if found := IN_WORDS.fullmatch(cell):
         cell = (found[1] or found[2]).replace(",", ".")
-    return float(numbers([cell])[0])
+    return float(numbers([cell if POINTED.fullmatch(cell) is None else cell.replace(",", ".")])[0])
 
 
 class TextAndRating(TextAndValue):
@@ -45,7 +52,7 @@ class TextAndRating(TextAndValue):
             return super().columns(facts)
         reasons: list[str] = []
         text = facts.find_text(reasons)
-        levels = sorted(level(cell) for cell in facts.distinct(found))
+        levels = sorted(levels_in({cell: level(cell) for cell in facts.distinct(found)}).values())
         reasons.append(
             f"column {found.name!r} holds levels from {levels[0]:g} to {levels[-1]:g}, whose order counts: {self.task} "
             "(--task classification for classes without order, --task regression for any number)"
@@ -64,14 +71,25 @@ def rated(facts: DataFacts) -> Column | None:
     column = facts.column(facts.label)
     if column is None or not 3 <= column.distinct <= FEW_NUMBERS:
         return None
-    written = list(facts.distinct(column))
-    values = sorted({level(cell) for cell in written})
-    if np.isnan(values).any() or len(values) < 3:
+    if column.counts is None:
+        return None
+    is_missing = Merging().is_missing
+    found = {cell: level(cell) for cell in column.counts if not is_missing(cell)}
+    good, count = (sum(column.counts[cell] for cell in part) for part in (levels_in(found), found))
+    if good < NEARLY_ALL * count:  # what is none beside them is a mistake, which reading the rows names
+        return None
+    values = sorted({*levels_in(found).values()})
+    if len(values) < 3:
         return None
     steps = {round(b - a, 6) for a, b in pairwise(values)}
     in_a_row = min(steps) in STEPS and max(steps) <= 3 * min(steps)
     called = column.called("rating") or values == [1, 2, 3, 4, 5]
-    return column if (called and in_a_row) or not column.numeric else None
+    return column if (called and in_a_row) or not column.mostly_numeric else None
+
+
+def levels_in(found: dict[str, float]) -> dict[str, float]:
+    """Those of the cells that mean a level."""
+    return {cell: value for cell, value in found.items() if not math.isnan(value)}
 
 
 RECOGNISER = TextAndRating("ratings")

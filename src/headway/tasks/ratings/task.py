@@ -63,13 +63,6 @@ class RatedData(ClassData):
         levels, counts = np.unique(values, return_counts=True)
         if len(levels) < 2:
             raise InputError(f"{given.source.name}: column {given.found.label_column!r} holds one level only.")
-        odd = ~np.isin(values, list(USUAL))
-        if set(levels) > USUAL and odd.sum() <= FEW * len(values):
-            places = given.source.places(rows.index[odd].tolist())  # type: ignore[union-attr]
-            raise InputError(
-                f"{given.source.name}: column {given.found.label_column!r} holds levels from 1 to 5, and others in few "
-                f"rows ({places}). Correct or remove these, or use --task classification."
-            )
         self.counts = {f"{value:g}": int(count) for value, count in zip(levels, counts, strict=True)}
         self.labels, self.new_head = continued_classes(given, list(self.counts), Gives.ROW)
         if np.isnan([level(label) for label in self.labels]).any():  # a base that has other classes too
@@ -109,22 +102,30 @@ class Ratings(ClassTask):
     pipeline_tag = "text-classification"
     loader = pipeline_loader(pipeline_tag, label_scores, truncation=True)
     needs = "a table of texts with a level each"
-    data, reader, called = RatedData, Rater, "level"
+    data, reader = RatedData, Rater
+
+    def expected(self, known: Any) -> str:
+        usual = ": a level is a number or stars, and one of 1 to 5 where nearly all are"
+        return usual if known is None else super().expected(known)
 
     def measure(self, pipe: Any) -> OrderedLevels:
         return OrderedLevels(pipe.labels)
 
-    def value(self, written: str) -> float:
-        return level(written)
-
     def meaning(self, written: str) -> float:
         return level(written)
 
-    def meant(self, written: Sequence[str], found: Detected, known: Any = None) -> np.ndarray:
-        worded = [one for cell in written if (one := IN_WORDS.fullmatch(cell.strip().casefold()))]
+    def meant(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
+        worded = [one for cell in rows.classes if (one := IN_WORDS.fullmatch(cell.strip().casefold()))]
         if len({one[3] for one in worded} - {None}) > 1:
             raise ValueError("ratings are out of 5 and out of 10; write all out of one of these")
-        return super().meant(written, found, known)
+        if known is not None:
+            return super().meant(rows, found, known)
+        values = np.array([level(cell) for cell in rows.classes])
+        counts = np.bincount(rows.targets, minlength=len(values))
+        levels = ~np.isnan(values)
+        odd = levels & ~np.isin(values, list(USUAL))
+        few = {*values[levels]} > USUAL and counts[odd].sum() <= FEW * len(rows)
+        return levels & ~odd if few else levels
 
 
 TASK = Ratings()

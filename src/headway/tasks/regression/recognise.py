@@ -4,7 +4,7 @@ import numpy as np
 
 from headway.data.open.columns import MOST_LABELS, Column
 from headway.data.open.detected import TABLE, Detected
-from headway.data.records.numbers import Unclear, decimal_mark, numbers
+from headway.data.records.numbers import Unclear, Written, numbers
 from headway.tasks.data_facts import DataFacts
 from headway.tasks.recognise import BY_NAMES, TextAndValue
 from headway.tasks.unsupported import FEW_NUMBERS
@@ -33,12 +33,11 @@ class TextAndNumber(TextAndValue):
 
 def quantity(facts: DataFacts) -> Column | None:
     """A column of many distinct numbers in place of the label."""
-    if facts.label is None and any(
-        column.label_like and (column.called("label") or not column.numeric) for column in facts.columns
-    ):
+    classes = (one for one in facts.columns if one.label_like and one.name != facts.text and not one.called("text"))
+    if facts.label is None and any(one.called("label") or not one.mostly_numeric for one in classes):
         return None
     for column in facts.columns:
-        if column.name == facts.text or not column.numeric or column.distinct <= FEW_NUMBERS:
+        if column.name == facts.text or not column.mostly_numeric or column.distinct <= FEW_NUMBERS:
             continue
         called = column.called("sure label", "quantity") if facts.label is None else column.name == facts.label
         if called and _measures(column, _values(facts, column)):
@@ -50,10 +49,10 @@ def _values(facts: DataFacts, column: Column) -> np.ndarray:
     """The numbers of a column, without what is none."""
     cells = list(facts.distinct(column))
     try:
-        mark = decimal_mark(cells)
+        written = Written.of(cells)
     except Unclear:
-        mark = "."
-    values = numbers(cells, mark)
+        written = Written()
+    values = numbers(cells, written.decimal)
     return values[~np.isnan(values)]
 
 

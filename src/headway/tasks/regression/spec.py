@@ -26,6 +26,4 @@ SPEC = TaskSpec(
 )
 
 
-COMMAND = plain_command(
-    SPEC, answers=Number, needs="a model that predicts a number", keeps_columns=True, blank_means_nothing=True
-)
+COMMAND = plain_command(SPEC, answers=Number, needs="a model that predicts a number", keeps_columns=True)

@@ -5,6 +5,7 @@ depend on the unit, and what is saved needs nothing beside its weights.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from headway.data.open.detected import Detected
 from headway.data.records.labels import Labelled
-from headway.data.records.numbers import decimal_mark, numbers
+from headway.data.records.numbers import Written, numbers
 from headway.errors import InputError
 from headway.hub.kept_entries import kept
 from headway.models.heads import Gives, gives, n_outputs
@@ -22,10 +23,13 @@ from headway.tasks.answers import Number
 from headway.tasks.base import TextTask
 from headway.tasks.baselines import linear_numbers
 from headway.tasks.checks import Found, Original, differs, magnitude, pipeline_loader, worst
+from headway.tasks.labels import HALF
 from headway.tasks.losses import WholeLoss
+from headway.tasks.readers import TextPipeline
 from headway.tasks.regression.spec import MEAN_ABSOLUTE_ERROR, SPEC
 from headway.tasks.rows_data import NumberData
 from headway.tasks.task import TaskInputs
+from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base
 from headway.training.evaluation.intervals import spearman
 from headway.training.plan import Plan
@@ -74,7 +78,8 @@ class RegressionData(NumberData):
         return base
 
     def learn(self, given: TaskInputs, rows: Labelled) -> None:
-        self.recorded = {"decimal": decimal_mark(rows.classes)}
+        written = TASK.written(rows, given.found)
+        self.recorded = {"decimal": written.decimal} | ({"unit": written.unit} if written.unit else {})
         values = self.values(rows)
         if values.min() == values.max():
             column = given.found.label_column
@@ -116,6 +121,21 @@ def same_numbers(original: Original, theirs: Any) -> Found:
     return value, differs("gives other numbers", value)
 
 
+class NumberReader(TextPipeline):
+    """A model that answers {"value"}, in the unit of the numbers that were learnt.
+
+    Of a long text the beginning is read, with a warning.  Without a token that the model knows, the value is None;
+    where it knows less than half of the tokens, ``known`` is their share.
+    """
+
+    nothing = "no number is given"
+
+    def answers_of(self, outputs: Tensor, known: Sequence[float]) -> list[Number]:
+        values = [value if share else None for value, share in zip(outputs.reshape(-1).tolist(), known, strict=True)]
+        few = ({"known": share} if share < HALF else {} for share in known)
+        return [Number(value=value, **more) for value, more in zip(values, few, strict=True)]  # type: ignore[typeddict-item]
+
+
 class Regression(TextTask):
     """An encoder with one output for each text."""
 
@@ -127,18 +147,21 @@ class Regression(TextTask):
     def measure(self, pipe: Any) -> SquaredError:
         return SquaredError(pipe.recorded.get("spread", 1.0))
 
-    def answers(self, outputs: Tensor) -> list[Any]:
-        return [Number(value=value) for value in outputs.tolist()]
+    def reading(self, directory: Path, parts: tuple[Any, Tokenizer, list[str]], facts: dict[str, Any]) -> NumberReader:
+        return NumberReader(self, *parts[:2], facts)
 
-    def decimal(self, written: Sequence[str], known: Any) -> str:
-        """What stands before decimals: the same as in the run's own file.  Raises Unclear."""
-        return getattr(known, "recorded", {}).get("decimal") or decimal_mark(written)
+    def written(self, rows: Labelled, found: Detected, known: Any = None) -> Written:
+        """How the numbers of a file are written: what it does not show is as in the run's own.  Raises Unclear."""
+        if any(column.native for column in rows.table.judged(found.label_column or "")):
+            return Written()
+        of_run = getattr(known, "recorded", None)
+        return Written.of(rows.classes, None if of_run is None else Written(of_run["decimal"], of_run.get("unit", "")))
 
-    def meant(self, written: Sequence[str], found: Detected, known: Any = None) -> np.ndarray:
-        return ~np.isnan(numbers(written, self.decimal(written, known)))
+    def meant(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
+        return ~np.isnan(numbers(rows.classes, self.written(rows, found, known).decimal))
 
     def targets(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
-        return numbers(rows.classes, self.decimal(rows.classes, known)).astype(np.float32)[rows.targets]
+        return numbers(rows.classes, self.written(rows, found, known).decimal).astype(np.float32)[rows.targets]
 
 
 TASK = Regression()
