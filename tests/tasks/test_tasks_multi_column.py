@@ -5,6 +5,7 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from headway.data.open.read import read
 from headway.errors import InputError
 from headway.tasks.classes import Classes
 from headway.tasks.detect import detect
-from headway.tasks.multi_column.columns import ColumnLosses, Part
+from headway.tasks.multi_column.columns import ColumnLosses, Part, usual
+from headway.tasks.multi_label.task import LabelSets
 from headway.tasks.regression.task import SquaredError
 from headway.workflows.export.export import export
 
@@ -102,6 +104,28 @@ def test_a_missing_label_adds_nothing_and_columns_weigh_the_same():
     assert metrics["val_loss"] == pytest.approx(mean.item())
     assert metrics["columns"]["b"]["mean_absolute_error"] == pytest.approx(4 / 3)
     assert metrics["columns"]["a"]["accuracy"] == 0.5
+
+
+def test_all_columns_push_equally_when_training_begins():
+    draw = torch.Generator().manual_seed(0)
+    tags = (torch.rand(300, 4, generator=draw) < torch.tensor([0.5, 0.4, 0.3, 0.1])).float()
+    classes, numbers = torch.randint(3, (300, 1), generator=draw).float(), 50 + 20 * torch.randn(300, 1, generator=draw)
+    spread = float(numbers.std())
+    parts = [
+        Part("a", "classification", Classes(["x", "y", "z"]), slice(0, 3), slice(0, 1)),
+        Part("b", "multi_label", LabelSets(["p", "q", "r", "s"]), slice(3, 7), slice(1, 5)),
+        Part("c", "regression", SquaredError(spread), slice(7, 8), slice(5, 6)),
+    ]
+    targets = torch.cat([classes, tags, numbers], dim=1)
+    each = (usual(part.squeeze(1).numpy(), width) for part, width in ((classes, 3), (tags, 4), (numbers, 1)))
+    outputs = torch.cat([torch.tensor(one, dtype=torch.float32) for one in each]).repeat(300, 1).requires_grad_()
+    losses, batch = ColumnLosses(parts, targets), SimpleNamespace(read=(outputs,), targets=targets)
+    loss, count, shown = losses.loss(torch.nn.Identity(), batch)
+    loss.backward()
+    push = [outputs.grad[:, part.outputs].square().sum(dim=1).mean().sqrt().item() for part in parts]
+    assert [push[1], push[2] * spread] == pytest.approx([push[0]] * 2, rel=1e-4)
+    assert shown.item() == pytest.approx(losses.losses(outputs, targets).sum().item()) and count == 300
+    assert loss.item() != pytest.approx(shown.item(), rel=0.05)
 
 
 def test_what_is_measured_is_what_answers_and_beats_the_baselines(run: Path, table: Path, in_process: Callable):

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from headway.cli.common import THREADS, Answer, aligned, interruptible, resumable, set_threads, verb
+from headway.cli.common import SEVERAL, THREADS, Answer, aligned, interruptible, resumable, set_threads, verb
 from headway.cli.train import default_out
 
 FEW = click.IntRange(1, 1000)
@@ -30,8 +30,9 @@ FEW = click.IntRange(1, 1000)
 @click.option("--out", help="Directory of the comparison.  [default: runs/ and the input's name]")
 @click.option("--seed", default=0, show_default=True, help="First seed; it also determines the held-out rows.")
 @click.option("--task", help="Task, if not detected correctly.")
-@click.option("--text-column", help="Text column.")
-@click.option("--label-column", help="Label column.")
+@click.option("--text-column", **SEVERAL, help="Text column; several are joined.")
+@click.option("--label-column", **SEVERAL, help="Label column; several are learnt together.")
+@click.option("--on-bad-row", help="What to do with a malformed row: error or skip.")
 @click.option("--merge-labels", help="Merge labels that differ only in spelling: all, or a file of pairs.")
 @click.option("--tokenizer", help="Tokenizer; a pretrained MODEL keeps its own.")
 @click.option("--length", type=int, help="Maximum sequence length in tokens.")

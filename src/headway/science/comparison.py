@@ -231,8 +231,13 @@ def fitting(model: Candidate, task: TaskSpec) -> Candidate:
 
     Raises InputError for a model of another kind there.
     """
+    if "config_overrides" in model.options and "config_overrides" not in task.options:
+        raise InputError(f"--vary: a Transformer for {task.name} has no such variants; it can be heads.")
     if "model" in task.options or "model" not in model.options:
         return model
     if model.options["model"] != "transformer":
-        raise InputError(f"--models: {task.name} has no model {model.name}.")
+        raise InputError(
+            f"--models: {task.name} has no model {model.name}; name transformer, and pretrained models by their "
+            "directory or hub id."
+        )
     return replace(model, options={})

@@ -44,9 +44,10 @@ def as_list(inputs: Any, is_one: Callable[[Any], bool], expected: str) -> tuple[
     columns = getattr(inputs, "column_names", None) or getattr(inputs, "columns", None)
     if columns is not None:
         names = list(map(str, columns)) or ["text"]
+        column = "'text'" if "text" in names else repr(names[0]) if len(names) == 1 else "NAME"
         raise InputError(
             f"the input is {what} with the columns {', '.join(names)}; expected {expected}, or several of them. "
-            f"Pass one column: frame[{'text' if 'text' in names else names[0]!r}]."
+            f"Pass one column: frame[{column}]."
         )
     if isinstance(inputs, WITHOUT_ORDER) or not isinstance(inputs, Iterable) or getattr(inputs, "ndim", 1) == 0:
         raise InputError(

@@ -38,8 +38,8 @@ class RowLoss(ABC):
         """
         return {}
 
-    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
-        """The sum over the rows, and their number."""
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Any, ...]:
+        """The sum over the rows, and their number (``Objective.loss``)."""
         losses = self.losses(of_one(model, model(*batch.read).float()), batch.targets)
         return _each(losses, batch.targets).sum(), len(batch.targets)
 

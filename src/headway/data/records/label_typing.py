@@ -3,8 +3,9 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,14 @@ def _listed(words: Sequence[str]) -> str:
     return ", ".join(words[:SHOWN]) + more
 
 
+def value_of(label: str) -> Hashable:
+    """What is equal for labels that are one value written in two ways: 1 and 1.0, true and True."""
+    if (word := label.casefold()) in ("true", "false"):
+        return word
+    number = re.fullmatch(r"-?\d{1,15}(\.\d{1,15})?", label)
+    return composed(label) if number is None else Decimal(label)
+
+
 @dataclass(frozen=True)
 class Merging:
     """How labels are read and joined, as a run records it."""
@@ -158,7 +167,10 @@ class Merging:
     def merged(self, labels: Sequence[str], classes: Sequence[str] = ()) -> list[str]:
         """The labels after joining; ``classes`` are those of the run."""
         ours = {composed(one): one for one in classes} | {one: one for one in classes}
-        labels = [label if self.as_text else label.strip() for label in labels]
+        if not self.as_text:
+            labels = [label.strip() for label in labels]
+            same = {value_of(one): one for one in classes}
+            ours = {label: same[value_of(label)] for label in labels if value_of(label) in same} | ours
         labels = [ours.get(label) or ours.get(composed(label), composed(label)) for label in labels]
         known = {typing_key(label): label for label in (*self.pairs.values(), *classes)}
         known |= {typing_key(found): meant for found, meant in self.pairs.items()}

@@ -102,7 +102,8 @@ class ClassificationData(TextData):
         if not self.options.given(("frozen", "contrastive")):
             self.labels, self.new_head = continued_classes(given, rows.classes, Gives.ROW)
         if isinstance(held_out, Table):
-            other = labelled(held_out, *columns, on_bad_row=self.options.data.on_bad_row, merging=merged)
+            policy = self.options.data.on_bad_row
+            other = labelled(held_out, *columns, on_bad_row=policy, merging=merged, classes=rows.classes)
             check_labels(self.labels, other, other.name)
         return rows, other
 

@@ -4,14 +4,16 @@ Letters: N texts, B texts of a batch, C outputs, K columns.
 """
 
 import copy
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from headway.data.batches.batching import Batch
 from headway.data.records.labels import BETWEEN, Labelled
 from headway.errors import InputError
 from headway.hub.kept_entries import keep
@@ -24,6 +26,9 @@ from headway.tasks.losses import WholeLoss
 from headway.tasks.readers import LabelReader
 from headway.tasks.registry import spec, task_named
 from headway.tasks.task import TaskInputs
+
+MOST_PUSHED = 10_000
+"""About how many rows say how much a column pushes."""
 
 
 class ColumnData(ClassData):
@@ -98,13 +103,16 @@ class ColumnLosses(WholeLoss):
     """The mean over the columns of the mean loss of the rows that have a label there.
 
     So that a batch need not know the others, each row has the loss of its labels, times ``weights`` (K,): all rows by
-    the labelled ones, by the columns.
+    the labelled ones, by the columns.  What is minimised also has each loss over its ``push``, so that no column is
+    learnt only after the others.
     """
 
     def __init__(self, parts: Sequence[Part], targets: Tensor | None = None):
         """``targets`` (N, ...) are those of the rows to train on; without them each measurement is of its own rows."""
         self.parts = list(parts)
         self.weights = None if targets is None else self.weights_of(targets)
+        pushes = [1.0] * len(self.parts) if targets is None else [push(part, targets) for part in self.parts]
+        self.shares = [1 / one / statistics.mean(1 / each for each in pushes) for one in pushes]
 
     def weights_of(self, targets: Tensor) -> list[float]:
         """The weight of each column for some rows."""
@@ -112,11 +120,20 @@ class ColumnLosses(WholeLoss):
         return [len(targets) / count / len(self.parts) for count in there]
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        total = outputs.new_zeros(len(outputs))
+        return self._each(outputs, targets).sum(dim=1)
+
+    def _each(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The loss of each row in each column, times its weight, (B, K)."""
+        each = []
         for part, weight in zip(self.parts, self.weights or self.weights_of(targets), strict=True):
             own, wanted, there = part.of(outputs, targets)
-            total = total + weight * there * part.loss.losses(own, wanted.nan_to_num())
-        return total
+            each.append(weight * there * part.loss.losses(own, wanted.nan_to_num()))
+        return torch.stack(each, dim=1)
+
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int, Tensor]:
+        """What is minimised, the number of rows, and the sum of their ``losses``."""
+        each = self._each(model(*batch.read).float(), batch.targets)
+        return (each * each.new_tensor(self.shares)).sum(), len(batch.targets), each.detach().sum()
 
     def measured(self, outputs: Tensor, targets: Tensor, each: list[np.ndarray] | None = None) -> dict[str, Any]:
         """val_loss, and by column what its own task measures."""
@@ -143,14 +160,31 @@ def columns_of(rows: Labelled, names: Sequence[str]) -> Iterator[tuple[str, Labe
         yield name, replace(rows.part(there), classes=classes, targets=numbers[there], warnings=[]), there
 
 
-def usual(targets: np.ndarray, labels: Sequence[str]) -> np.ndarray:
+def usual(targets: np.ndarray, outputs: int) -> np.ndarray:
     """The outputs (C,) that fit the targets (N,) or (N, C) of some rows best, whatever their texts."""
     if targets.ndim == 2:
         share = targets.mean(axis=0).clip(1e-3, 1 - 1e-3)
         return np.log(share / (1 - share))
-    return (
-        np.log(np.bincount(targets.astype(int), minlength=len(labels)) + 1) if labels else targets.mean(keepdims=True)
-    )
+    if outputs == 1:
+        return targets.mean(keepdims=True)
+    return np.log(np.bincount(targets.astype(int), minlength=outputs) + 1)
+
+
+@torch.enable_grad()
+def push(part: Part, targets: Tensor) -> float:
+    """How much a column changes its outputs when training begins: the norm of the gradient at the ``usual`` ones.
+
+    Of numbers it is that of the output before its unit.  ``targets`` (N, ...) are those of the rows to train on.
+    """
+    wanted = targets[:, part.targets]
+    wanted = wanted[~wanted[:, 0].isnan()]
+    wanted = wanted[:: max(1, len(wanted) // MOST_PUSHED)]
+    wanted = wanted.squeeze(1) if wanted.shape[1] == 1 else wanted
+    constant = torch.tensor(usual(wanted.numpy(), part.outputs.stop - part.outputs.start), dtype=torch.float32)
+    outputs = constant.repeat(len(wanted), 1).requires_grad_()
+    part.loss.losses(outputs.squeeze(1) if outputs.shape[1] == 1 else outputs, wanted).sum().backward()
+    gradient = torch.zeros(1) if outputs.grad is None else outputs.grad
+    return max(1e-6, float(gradient.square().sum(dim=1).mean().sqrt()) * getattr(part.loss, "spread", 1.0))
 
 
 @torch.no_grad()

@@ -4,6 +4,7 @@ What is learnt, measured and answered of a column is that of its own task.  A la
 the loss and the metrics of its column.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -91,7 +92,7 @@ class ColumnsData(NumberData):
         return {"tasks": {name: task.spec.name for name, task in self.tasks.items()}}
 
     def measure_baselines(self) -> None:
-        constant = np.concatenate([usual(column.train_targets, column.labels) for column in self.columns.values()])
+        constant = np.concatenate([usual(column.train_targets, column.outputs) for column in self.columns.values()])
         outputs = torch.tensor(constant, dtype=torch.float32).expand(len(self.targets), -1)
         each: list[np.ndarray] = []
         simple = self.objective(None).measured(outputs, torch.tensor(self.targets), each)
@@ -110,6 +111,14 @@ class ColumnsData(NumberData):
 
     def objective(self, plan: Plan | None) -> ColumnLosses:
         return ColumnLosses(self.layout, torch.tensor(self.train_targets))
+
+    def plan(self, seconds: float | None) -> Plan:
+        plan, count = super().plan(seconds), len(self.columns)
+        if self.base is None or self.options.optimisation.learning_rate is not None:
+            return plan
+        rate = plan.learning_rate * math.sqrt(count)
+        why = f"{count} columns push in {count} directions: that of one column, times the root of their number"
+        return plan.decided("learning rate", f"{rate:.2g}", why, "--learning-rate", learning_rate=rate)
 
     def build(self, plan: Plan) -> nn.Module:
         model = super().build(plan)

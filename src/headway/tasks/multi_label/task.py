@@ -102,7 +102,7 @@ class LabelSetReader(LabelReader[Labels]):
             keep(model, thresholds=named)  # so that they are in what is exported
 
     def named(self, answer: Label) -> Labels:
-        bounds, scores = zip(self.labels, self.thresholds, strict=True), answer["scores"]
+        bounds, scores = zip(self.labels, self.thresholds.tolist(), strict=True), answer["scores"]
         labels = [label for label, least in bounds if scores.get(label, -1.0) >= least]
         whole = Labels(labels=labels, scores=scores)
         return Labels(**whole, known=answer["known"]) if "known" in answer else whole

@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 
 from headway.data.open.columns import NEARLY_ALL, Column
@@ -25,6 +26,7 @@ POINTED = re.compile(r"\d{1,2},\d{1,2}")
 STEPS = (1, 0.5, 0.25, 0.1)
 
 
+@lru_cache(1000)
 def level(written: str) -> float:
     """The level that a cell means; NaN where it means none."""
     cell = written.strip().casefold()

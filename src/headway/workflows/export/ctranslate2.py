@@ -44,7 +44,8 @@ def refuse(subject: Subject) -> None:
     if (lacking := problem(subject.model)) is not None:
         families = f"CTranslate2 runs the families {', '.join(FAMILIES)}"
         advice = layout_advice(subject.model)
-        if subject.family == "modernbert" and gives(subject.model) is not Gives.VOCABULARY:
+        several = getattr(getattr(subject.model, "head", None), "scale", None) is not None
+        if subject.family == "modernbert" and gives(subject.model) is not Gives.VOCABULARY and not several:
             advice = "; to train an encoder for it, use --layout bert"
         raise InputError(f"{subject.directory}: {lacking}; {families}{advice}.")
     if isinstance(subject.model, Decoder) and hasattr(subject.pipe, "rules"):
