@@ -62,6 +62,16 @@ def test_killed_and_taken_up_again(
     assert not [path.name for path in out.rglob("*") if path.name.endswith(".tmp")]
 
 
+def test_a_run_without_a_checkpoint_says_that_it_begins_again(
+    corpus: Path, tmp_path: Path, tiny: dict[str, Any], forker: Forker, capsys: pytest.CaptureFixture
+):
+    options, out, begins = {**tiny, "steps": 4, "log_every": 1}, tmp_path / "run", "training begins again"
+    killed = forker("train", corpus, "--out", out, *words(options), script=KILL + AT_STEP.format(event="step", step=1))
+    assert killed.returncode == -signal.SIGKILL and begins not in killed.stderr, killed.stderr
+    headway.train(corpus, out=out, **options)
+    assert f"{out}: it was stopped before its first checkpoint: {begins}" in capsys.readouterr().err
+
+
 def test_killed_in_the_middle_of_fine_tuning(
     lm_run: Path,
     corpus: Path,

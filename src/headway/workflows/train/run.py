@@ -34,6 +34,7 @@ from headway.training.options import TrainOptions
 from headway.training.store.checkpoint import newest_checkpoint, put_back, saving, trained
 from headway.training.store.cleaning import keep_once, restore_weights
 from headway.training.store.facts import read_facts
+from headway.training.store.log import read_log
 from headway.training.store.run_directory import ReadOnlyRun, RunDirectory, clock
 from headway.training.store.sizes import ADAPTED
 from headway.workflows.train.check import read_checked
@@ -306,6 +307,8 @@ def _checkpoint(prepared: Prepared) -> Saved | None:
         progress.warn(f"a checkpoint cannot be used: {problem}")
     torch.manual_seed(plan.seed + RANK_SEED * ranks.rank)
     if saved is None:
+        if read_log(run.path, "start"):
+            progress.say(f"{run.path}: it was stopped before its first checkpoint: training begins again")
         run.log("start", time=clock())
     else:
         progress.say(f"{run.path}: resuming from step {saved[1]['step']:,}")
