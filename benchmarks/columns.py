@@ -1,13 +1,13 @@
 """Several columns by one model, beside a model for each: quality on test rows, and the time of training and answering.
 
-    python benchmarks/columns.py MODEL [--seeds 5] [--epochs 2]
+    python benchmarks/columns.py MODEL [--seeds 5] [--epochs 2] [--kept build/columns]
 
 Made-up tickets: words say the queue (a class), the urgency (1 to 5), the tags (several labels) and the price (a
 number); each is wrong in 10 % of the rows.  2,000 rows are trained on, 400 are held out and 2,000 are the test.  For
 each seed the model of all columns and one for each column start from the same encoder and read the same rows as many
 times; the order in which they run turns from seed to seed.  What is compared is each column's metric in points
 (accuracy, quadratic kappa, micro F1 and Spearman's correlation times 100), and the time of the model of all columns
-over the median of the models of one.
+over the median of the models of one.  Stopped, it goes on with the next seed.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from beside_trainer import once
 from machine import facts, headway, spread, write
 from scipy.stats import t as student
 
@@ -81,31 +82,33 @@ def trained(
     return {"points": points, "train": told["training_seconds"], "answer": statistics.median(seconds)}
 
 
-def compared(model: str, seeds: int, epochs: int) -> dict[str, Any]:
-    """All columns together and each alone, seed by seed."""
-    together: dict[str, list[float]] = {name: [] for name in METRICS}
-    alone: dict[str, list[float]] = {name: [] for name in METRICS}
-    ratios: dict[str, list[float]] = {"train": [], "answer": []}
+def one_seed(model: str, seed: int, epochs: int) -> dict[str, Any]:
+    """All columns together and each alone: points of each, and the times over the median of one column."""
     groups = [list(METRICS), *([name] for name in METRICS)]
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        files = {
+            name: tickets(place / f"{name}.csv", count, 100 * seed + at)
+            for at, (name, count) in enumerate(ROWS.items())
+        }
+        turned = groups[seed % len(groups) :] + groups[: seed % len(groups)]
+        runs = {tuple(names): trained(model, files, names, seed, epochs, place / "-".join(names)) for names in turned}
+    whole, one = runs[tuple(METRICS)], {name: runs[(name,)] for name in METRICS}
+    return {
+        "together": whole["points"],
+        "alone": {name: one[name]["points"][name] for name in METRICS},
+        "ratios": {key: whole[key] / statistics.median(of[key] for of in one.values()) for key in ("train", "answer")},
+    }
+
+
+def compared(model: str, seeds: int, epochs: int, kept: Path) -> dict[str, Any]:
+    """All columns together and each alone, seed by seed."""
+    found = []
     for seed in range(seeds):
-        with tempfile.TemporaryDirectory() as folder:
-            place = Path(folder)
-            files = {
-                name: tickets(place / f"{name}.csv", count, 100 * seed + at)
-                for at, (name, count) in enumerate(ROWS.items())
-            }
-            turned = groups[seed % len(groups) :] + groups[: seed % len(groups)]
-            runs = {
-                tuple(names): trained(model, files, names, seed, epochs, place / "-".join(names)) for names in turned
-            }
-        whole = runs[tuple(METRICS)]
-        for name in METRICS:
-            together[name].append(whole["points"][name])
-            alone[name].append(runs[(name,)]["points"][name])
-        for key in ratios:
-            ratios[key].append(whole[key] / statistics.median(runs[(name,)][key] for name in METRICS))
-        print(seed, {name: (round(together[name][-1], 2), round(alone[name][-1], 2)) for name in METRICS}, flush=True)
-        print(seed, {key: round(values[-1], 3) for key, values in ratios.items()}, flush=True)
+        found.append(once(kept / f"{epochs}-{seed}.json", lambda: one_seed(model, seed, epochs)))  # noqa: B023
+        print(seed, found[-1], flush=True)
+    together, alone = ({name: [one[side][name] for one in found] for name in METRICS} for side in ("together", "alone"))
+    ratios = {key: [one["ratios"][key] for one in found] for key in ("train", "answer")}
     differences = {}
     for name in METRICS:
         points = np.array(together[name]) - np.array(alone[name])
@@ -126,6 +129,7 @@ if __name__ == "__main__":
     parser.add_argument("model")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--kept", type=Path, default=Path("build/columns"))
     given = parser.parse_args()
-    result = compared(given.model, given.seeds, given.epochs)
+    result = compared(given.model, given.seeds, given.epochs, given.kept)
     write("columns", {**facts(), "rows": ROWS, "noise": NOISE, "epochs": given.epochs, "seeds": given.seeds, **result})
