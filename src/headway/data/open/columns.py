@@ -125,7 +125,8 @@ class Judging:
         self._rows, self._filled = self._rows + len(values), self._filled + len(filled)
         self._characters += sum(map(len, filled))
         self.native = self.native and {*map(type, values)} <= {Native}
-        if self._filled <= FIRST or self._numbers > self._filled // 2:  # where many are none, they are no mistakes
+        before = self._filled - len(filled) - self._missing
+        if before <= FIRST or self._numbers > before // 2:  # where many are none, they are no mistakes
             others = [value for value in filled if not NUMBER.fullmatch(value)]
             self._numbers += len(filled) - len(others)
             self._missing += sum(map(Merging().is_missing, others))
