@@ -26,8 +26,7 @@ import numpy as np
 from beside_trainer import BATCH, LIMIT, difference, once, ours, start, trainer
 from machine import facts, installed, spread, write
 
-from headway.tasks.ratings.task import quadratic_kappa
-from headway.training.evaluation.intervals import spearman
+from headway.training.evaluation.intervals import quadratic_kappa, spearman
 
 SIZES = {"train": 2000, "held": 400, "test": 2000}
 ITEMS = {"table": 120.0, "chair": 40.0, "lamp": 25.0, "sofa": 600.0, "bed": 450.0, "desk": 180.0, "shelf": 80.0}

@@ -14,7 +14,8 @@ import torch
 import headway
 from headway.errors import InputError
 from headway.tasks.ratings.recognise import level
-from headway.tasks.ratings.task import OrderedLevels, quadratic_kappa
+from headway.tasks.ratings.task import OrderedLevels
+from headway.training.evaluation.intervals import quadratic_kappa
 from headway.workflows.export.export import export
 
 GOOD, BAD = ["great", "lovely", "superb", "fine"], ["awful", "broken", "slow", "poor"]

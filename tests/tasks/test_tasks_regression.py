@@ -172,6 +172,9 @@ def test_others_read_the_same(run: Path, tmp_path: Path):
     assert again.task == "regression" and [one["value"] for one in again(texts)] == pytest.approx(
         [one["value"] for one in ours], rel=1e-6
     )
+    other, columns = offers(tmp_path / "other.csv", count=50), {"text_column": "description", "label_column": "price"}
+    measured, wanted = (headway.evaluate(place, other, **columns) for place in (tmp_path / "hf", run))
+    assert measured["mean_absolute_error"] == pytest.approx(wanted["mean_absolute_error"], rel=1e-5)
     theirs = transformers.pipeline("text-classification", str(tmp_path / "hf"), device="cpu")(texts)
     assert [one["score"] for one in theirs] == pytest.approx([one["value"] for one in ours], rel=1e-5)
 

@@ -84,6 +84,15 @@ def labels_differ(original: Original, ours: Tensor, theirs: Any, inputs: Sequenc
     return value, problem
 
 
+@torch.no_grad()
+def same_numbers(original: Original, theirs: Any) -> Found:
+    """The number of every text, relative to the largest of them."""
+    ours = torch.tensor([one["value"] for one in original.pipe(list(original.texts))])
+    scores = torch.tensor([answer["score"] for answer in theirs(list(original.texts))])
+    value = worst(0.0, (ours - scores) / magnitude(original.model, ours))
+    return value, differs("gives other numbers", value)
+
+
 def label_scores(original: Original, theirs: Any) -> Found:
     """The likeliest label of each text, and the probability of every label."""
     ours = original.pipe.probabilities(original.texts)

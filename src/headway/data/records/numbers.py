@@ -5,8 +5,9 @@ What a cell means depends on the others: 1,5 is one and a half, and 1,250 is tha
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,15 @@ class Written:
     """what stands before the decimals, "." or ","; what is unclear by itself is read so"""
     unit: str = ""
     """the currency or the percent sign beside them"""
+
+    @classmethod
+    def recorded(cls, facts: Mapping[str, Any]) -> "Written | None":
+        """What ``facts`` gave, which a run has recorded; None where it has not."""
+        return cls(facts["decimal"], facts.get("unit", "")) if "decimal" in facts else None
+
+    def facts(self) -> dict[str, Any]:
+        """As a run records it."""
+        return {"decimal": self.decimal, **({"unit": self.unit} if self.unit else {})}
 
     @classmethod
     def of(cls, cells: Iterable[str], known: "Written | None" = None) -> "Written":
@@ -84,6 +94,16 @@ def _mark(written: str, *, money: bool) -> str:
 def numbers(cells: Iterable[str], decimal: str = ".") -> np.ndarray:
     """The number that each cell means, float64 (N,); NaN for one that means none, or an infinite one."""
     return np.array([_number(cell.strip(), decimal) for cell in cells], dtype=np.float64)
+
+
+def found_numbers(cells: Sequence[str]) -> np.ndarray:
+    """The numbers among some cells, without what is none; with a decimal point where it is not clear."""
+    try:
+        written = Written.of(cells)
+    except Unclear:
+        written = Written()
+    values = numbers(cells, written.decimal)
+    return values[~np.isnan(values)]
 
 
 def _number(cell: str, decimal: str) -> float:

@@ -3,7 +3,6 @@
 Letters: N texts, B texts of a batch, K levels.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from headway.tasks.ratings.recognise import IN_WORDS, level
 from headway.tasks.ratings.spec import SPEC
 from headway.tasks.readers import LabelReader
 from headway.tasks.task import TaskInputs
+from headway.training.evaluation.intervals import quadratic_kappa
 
 USUAL, FEW = frozenset({1.0, 2.0, 3.0, 4.0, 5.0}), 0.01
 """The levels of the usual scale, and the share of the rows up to which others beside all of them are mistakes."""
@@ -43,16 +43,6 @@ class OrderedLevels(Classes):
     def scores(self, targets: np.ndarray, guesses: np.ndarray) -> dict[str, Any]:
         levels = [level(label) for label in self.labels]
         return {"quadratic_kappa": quadratic_kappa(targets, guesses, levels), **super().scores(targets, guesses)}
-
-
-def quadratic_kappa(targets: np.ndarray, guesses: np.ndarray, levels: Sequence[float]) -> float | None:
-    """Cohen's kappa, each miss weighted by its squared distance; None where all are one level."""
-    values = np.array(levels)
-    counts = np.zeros((len(values), len(values)))
-    np.add.at(counts, (targets, guesses), 1)
-    distances = (values[:, None] - values) ** 2
-    expected = float((distances * np.outer(counts.sum(axis=1), counts.sum(axis=0))).sum()) / len(targets)
-    return 1 - float((distances * counts).sum()) / expected if expected else None
 
 
 class RatedData(ClassData):

@@ -4,7 +4,7 @@ import numpy as np
 
 from headway.data.open.columns import MOST_LABELS, Column
 from headway.data.open.detected import TABLE, Detected
-from headway.data.records.numbers import Unclear, Written, numbers
+from headway.data.records.numbers import found_numbers
 from headway.tasks.data_facts import DataFacts
 from headway.tasks.recognise import BY_NAMES, TextAndValue
 from headway.tasks.unsupported import FEW_NUMBERS
@@ -40,20 +40,9 @@ def quantity(facts: DataFacts) -> Column | None:
         if column.name == facts.text or not column.mostly_numeric or column.distinct <= FEW_NUMBERS:
             continue
         called = column.called("sure label", "quantity") if facts.label is None else column.name == facts.label
-        if called and _measures(column, _values(facts, column)):
+        if called and _measures(column, found_numbers(list(facts.distinct(column)))):
             return column
     return None
-
-
-def _values(facts: DataFacts, column: Column) -> np.ndarray:
-    """The numbers of a column, without what is none."""
-    cells = list(facts.distinct(column))
-    try:
-        written = Written.of(cells)
-    except Unclear:
-        written = Written()
-    values = numbers(cells, written.decimal)
-    return values[~np.isnan(values)]
 
 
 def _measures(column: Column, values: np.ndarray) -> bool:

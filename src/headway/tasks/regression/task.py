@@ -22,7 +22,7 @@ from headway.models.transformer import Encoder
 from headway.tasks.answers import Number
 from headway.tasks.base import TextTask
 from headway.tasks.baselines import linear_numbers
-from headway.tasks.checks import Found, Original, differs, magnitude, pipeline_loader, worst
+from headway.tasks.checks import pipeline_loader, same_numbers
 from headway.tasks.labels import HALF
 from headway.tasks.losses import WholeLoss
 from headway.tasks.readers import TextPipeline
@@ -79,7 +79,7 @@ class RegressionData(NumberData):
 
     def learn(self, given: TaskInputs, rows: Labelled) -> None:
         written = TASK.written(rows, given.found)
-        self.recorded = {"decimal": written.decimal} | ({"unit": written.unit} if written.unit else {})
+        self.recorded = written.facts()
         values = self.values(rows)
         if values.min() == values.max():
             column = given.found.label_column
@@ -110,15 +110,6 @@ class RegressionData(NumberData):
                 model.head.out.bias.mul_(spread).add_(self.recorded["mean"])
         model.head.out.unit = spread
         return model
-
-
-@torch.no_grad()
-def same_numbers(original: Original, theirs: Any) -> Found:
-    """The number of every text, relative to the largest of them."""
-    ours = torch.tensor([one["value"] for one in original.pipe(list(original.texts))])
-    scores = torch.tensor([answer["score"] for answer in theirs(list(original.texts))])
-    value = worst(0.0, (ours - scores) / magnitude(original.model, ours))
-    return value, differs("gives other numbers", value)
 
 
 class NumberReader(TextPipeline):
@@ -154,8 +145,7 @@ class Regression(TextTask):
         """How the numbers of a file are written: what it does not show is as in the run's own.  Raises Unclear."""
         if any(column.native for column in rows.table.judged(found.label_column or "")):
             return Written()
-        of_run = getattr(known, "recorded", None)
-        return Written.of(rows.classes, None if of_run is None else Written(of_run["decimal"], of_run.get("unit", "")))
+        return Written.of(rows.classes, Written.recorded(getattr(known, "recorded", {})))
 
     def meant(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
         return ~np.isnan(numbers(rows.classes, self.written(rows, found, known).decimal))

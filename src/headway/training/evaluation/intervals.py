@@ -155,6 +155,16 @@ def ratio(units: np.ndarray) -> tuple[float, np.ndarray]:
     return value, (units[:, 0] - value * units[:, 1]) / (other or 1.0)
 
 
+def quadratic_kappa(targets: np.ndarray, guesses: np.ndarray, levels: Sequence[float]) -> float | None:
+    """Cohen's kappa, each miss weighted by its squared distance; None where all are one level."""
+    values = np.array(levels)
+    counts = np.zeros((len(values), len(values)))
+    np.add.at(counts, (targets, guesses), 1)
+    distances = (values[:, None] - values) ** 2
+    expected = float((distances * np.outer(counts.sum(axis=1), counts.sum(axis=0))).sum()) / len(targets)
+    return 1 - float((distances * counts).sum()) / expected if expected else None
+
+
 def spearman(one: np.ndarray, other: np.ndarray) -> float:
     """The correlation of ranks, equal values sharing the mean of theirs; 0 where one of both is constant."""
     return rank_correlation(one, other)[0]
