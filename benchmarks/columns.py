@@ -6,8 +6,8 @@ Made-up tickets: words say the queue (a class), the urgency (1 to 5), the tags (
 number); each is wrong in 10 % of the rows.  2,000 rows are trained on, 400 are held out and 2,000 are the test.  For
 each seed the model of all columns and one for each column start from the same encoder and read the same rows as many
 times; the order in which they train turns from seed to seed, and they answer in turns.  What is compared is each
-column's metric in points (accuracy, quadratic kappa, micro F1 and Spearman's correlation times 100), and the time of the
-model of all columns over the median of the models of one.  Stopped, it goes on with the next seed.
+column's metric in points (accuracy, quadratic kappa, micro F1 and Spearman's correlation times 100), and the time of
+the model of all columns over the median of the models of one.  Stopped, it goes on with the next seed.
 """
 
 import argparse
