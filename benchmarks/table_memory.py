@@ -5,7 +5,8 @@
 
 TASK is one of ``TASKS``.  Tables are made in FOLDER from seeds: rows of 200 characters, of pairs half on each side, of
 tagged words in CoNLL; the words are invented, and as frequent as 1 / rank.  With --first the model is measured, and
-answers, on so many rows of each table.  The base has two layers, 64 wide.  The
+answers, on so many rows of each table, at most all but one: of its own file only the held-out rows would be measured.
+The base has two layers, 64 wide.  The
 peak is the greatest resident size of the process (VmHWM); ``bytes_a_row`` is its growth for each row more.
 """
 
@@ -122,7 +123,7 @@ def main() -> None:
         if given.first:
             asked = folder / f"{size}mb-first{ending}"
             with path.open(encoding="utf-8") as lines:
-                asked.write_text("".join(islice(lines, given.first + 1)), encoding="utf-8")
+                asked.write_text("".join(islice(lines, min(given.first, rows - 1) + 1)), encoding="utf-8")
             measured = [asked]
         verbs: dict[str, tuple[str | Path, ...]] = {
             "train": ("train", path, "--from", base, *bounds, "--out", run, "--quiet"),
