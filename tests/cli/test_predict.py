@@ -213,3 +213,13 @@ def test_other_columns_keep_their_types(classifier_run: Path, tmp_path: Path, in
     with answered("csv").open(newline="") as file:
         first = next(csv.DictReader(file))
     assert (first["n"], first["x"], first["yes"], first["large"]) == ("1", "2.5", "true", str(2**60 + 1))
+
+
+def test_one_of_two_text_columns_is_named(tmp_path: Path, in_process: Callable):
+    lines = (f"a {word} lamp,{word} {n},{word}\n" for n in range(20) for word in ("good", "bad"))
+    (tmp_path / "t.csv").write_text("title,body,label\n" + "".join(lines))
+    tiny = {"steps": 1, "d_model": 16, "layers": 1, "heads": 2, "quiet": True}
+    headway.train(tmp_path / "t.csv", text_column=["title", "body"], label_column="label", out=tmp_path / "run", **tiny)
+    (tmp_path / "one.csv").write_text("title\na good lamp\n")
+    status, _, err = in_process("predict", tmp_path / "run", tmp_path / "one.csv")
+    assert status == 0 and "has no column 'title,body': 'title' is taken as the text" in err

@@ -163,7 +163,8 @@ def _texts(run: str, words: Sequence[str], text_column: str | None, encoding: st
         table = table.joined(column)
     if column not in table.columns:
         known, column = column, DataFacts(table).only_text().name
-        if known is not None and len(table.columns) > 1:
+        joined = known is not None and len(table.named(known)) > 1 and kind(table.path) != "text"
+        if known is not None and (joined or len(table.columns) > 1):
             warnings.warn(
                 f"{text} has no column {known!r}: {column!r} is taken as the text (--text-column)", stacklevel=2
             )

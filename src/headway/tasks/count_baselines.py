@@ -37,12 +37,12 @@ class LossAlong:
         """
         starts = np.arange(0, int(self.ends[-1]), length)[::every]
         stops = np.minimum(starts + length, self.ends[-1])
-        found = {}
+        by_name = {}
         for name, sums in self._sums.items():
             before = np.concatenate([[0.0], sums.cumsum()])
             of_windows = np.interp(stops, self.ends, before) - np.interp(starts, self.ends, before)
-            found[name] = np.stack([of_windows, stops - starts], axis=1)
-        return found
+            by_name[name] = np.stack([of_windows, stops - starts], axis=1)
+        return by_name
 
 
 def ngram_baselines(
@@ -122,15 +122,15 @@ def _pair_counts(tokens: Tokens, vocab_size: int, low: int) -> tuple[int, np.nda
     """
     high = vocab_size
     pairs, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    for found in _pairs(tokens, vocab_size):
-        within = (found >= low * vocab_size) & (found < high * vocab_size)
-        distinct, n = np.unique(found[within], return_counts=True)
-        place = np.searchsorted(pairs, distinct)
-        known = place < len(pairs)
-        known[known] = pairs[place[known]] == distinct[known]
-        counts[place[known]] += n[known]
-        pairs = np.insert(pairs, place[~known], distinct[~known])
-        counts = np.insert(counts, place[~known], n[~known])
+    for chunk in _pairs(tokens, vocab_size):
+        within = (chunk >= low * vocab_size) & (chunk < high * vocab_size)
+        distinct, n = np.unique(chunk[within], return_counts=True)
+        indices = np.searchsorted(pairs, distinct)
+        known = indices < len(pairs)
+        known[known] = pairs[indices[known]] == distinct[known]
+        counts[indices[known]] += n[known]
+        pairs = np.insert(pairs, indices[~known], distinct[~known])
+        counts = np.insert(counts, indices[~known], n[~known])
         if len(pairs) > MOST_PAIRS:
             high = max(low + 1, int(pairs[len(pairs) // 2]) // vocab_size)
             kept = int(np.searchsorted(pairs, high * vocab_size))
@@ -155,19 +155,19 @@ def _bigram_loss(
     mass = np.maximum(follows + kinds, 1)
     unseen = np.where(follows > 0, kinds / mass, 1.0)
     at = 0
-    for found in _pairs(validation, vocab_size):
-        places = np.flatnonzero((found >= low * vocab_size) & (found < high * vocab_size))
-        wanted = found[places]
+    for chunk in _pairs(validation, vocab_size):
+        places = np.flatnonzero((chunk >= low * vocab_size) & (chunk < high * vocab_size))
+        wanted = chunk[places]
         before, targets = wanted // vocab_size, wanted % vocab_size
         seen = np.zeros(len(wanted))
         if len(pairs):
-            place = np.searchsorted(pairs, wanted).clip(max=len(pairs) - 1)
-            seen = np.where(pairs[place] == wanted, counts[place], 0)
+            indices = np.searchsorted(pairs, wanted).clip(max=len(pairs) - 1)
+            seen = np.where(pairs[indices] == wanted, counts[indices], 0)
         losses = -np.log(seen / mass[before] + unseen[before] * chances[targets])
         total += float(losses.sum())
         if along is not None:
             along.add("bigram", at + places, losses)
-        at += len(found)
+        at += len(chunk)
     return total
 
 

@@ -153,7 +153,7 @@ class Judging:
         else:
             distinct = len(self._counts)
         mean, n_blank, filled = self._characters / max(1, self._filled), self._rows - self._filled, self._filled > 0
-        mostly = self._numbers >= NEARLY_ALL * (self._filled - self._missing)
+        mostly = 0 < self._numbers >= NEARLY_ALL * (self._filled - self._missing)
         kinds = [filled and kind for kind in (self.numeric, self.nested, self.dates, mostly, self.native)]
         facts = (self.name, distinct, mean, kinds[0], self._rows, self._counts, n_blank, self._first_blank)
         return Column(*facts, *kinds[1:])

@@ -70,8 +70,8 @@ CLASSES = ClassColumn()
 
 def column_task(name: str) -> TextTask:
     """The task of a column, by its name."""
-    found: Any = CLASSES if name == ClassReader.task else task_named(name)
-    return found
+    task: Any = CLASSES if name == ClassReader.task else task_named(name)
+    return task
 
 
 class Part(NamedTuple):
@@ -120,24 +120,25 @@ class ColumnLosses(WholeLoss):
         return [len(targets) / count / len(self.parts) for count in there]
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return self._each(outputs, targets).sum(dim=1)
+        return self._each(outputs, targets, self.weights or self.weights_of(targets)).sum(dim=1)
 
-    def _each(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The loss of each row in each column, times its weight, (B, K)."""
+    def _each(self, outputs: Tensor, targets: Tensor, weights: Sequence[float]) -> Tensor:
+        """The loss of each row in each column, times the column's weight, (B, K)."""
         each = []
-        for part, weight in zip(self.parts, self.weights or self.weights_of(targets), strict=True):
+        for part, weight in zip(self.parts, weights, strict=True):
             own, wanted, there = part.of(outputs, targets)
             each.append(weight * there * part.loss.losses(own, wanted.nan_to_num()))
         return torch.stack(each, dim=1)
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int, Tensor]:
         """What is minimised, the number of rows, and the sum of their ``losses``."""
-        each = self._each(model(*batch.read).float(), batch.targets)
+        weights = self.weights or self.weights_of(batch.targets)
+        each = self._each(model(*batch.read).float(), batch.targets, weights)
         return (each * each.new_tensor(self.shares)).sum(), len(batch.targets), each.detach().sum()
 
     def measured(self, outputs: Tensor, targets: Tensor, each: list[np.ndarray] | None = None) -> dict[str, Any]:
         """val_loss, and by column what its own task measures."""
-        losses = ColumnLosses(self.parts, targets).losses(outputs, targets).double()
+        losses = self._each(outputs, targets, self.weights_of(targets)).sum(dim=1).double()
         if each is not None:
             each.append(np.stack([losses.numpy(), np.ones(len(losses))], axis=1))
         columns = {}

@@ -38,10 +38,10 @@ class LabelColumns(Recogniser):
             raise facts.error(f"{self.task} learns several columns; name each with --label-column.")
         if twice := next((name for name in labels if labels.count(name) > 1), None):
             raise InputError(f"--label-column names {twice!r} twice; name each column once.")
-        found = {name: task_of(facts, text, name) for name in labels}
-        held = ", ".join(f"{name!r} {HOLDS[task]}" for name, task in found.items())
+        tasks = {name: task_of(facts, text, name) for name in labels}
+        held = ", ".join(f"{name!r} {HOLDS[task]}" for name, task in tasks.items())
         flags = " (--task multi_label where each column of 0 and 1 is a label)"
-        reasons.append(f"of the label columns hold {held}: {self.task}{flags * (set(found.values()) == CLASSES)}")
+        reasons.append(f"of the label columns hold {held}: {self.task}{flags * (set(tasks.values()) == CLASSES)}")
         reasons.append("transformers has no model of several columns: `headway export --to hf` writes one for each")
         return Detected(self.task, text, None, reasons, label_columns=labels)
 

@@ -103,9 +103,9 @@ class ColumnsData(NumberData):
         for name, column in self.columns.items():
             column.measure_baselines()
             self.warnings += [f"column {name!r}: {line}" for line in column.warnings]
-            for found in column.baselines:
-                line = lines[LINEAR] if found["name"] == LINEAR else lines["the usual of each column"]
-                line["columns"].setdefault(name, {key: found[key] for key in found if key != "name"})
+            for metrics in column.baselines:
+                line = lines[LINEAR] if metrics["name"] == LINEAR else lines["the usual of each column"]
+                line["columns"].setdefault(name, {key: metrics[key] for key in metrics if key != "name"})
         self.baselines += [{"name": name, **line} for name, line in lines.items() if line["columns"]]
         self.of_baselines["the usual of each column"] = each[0]
 

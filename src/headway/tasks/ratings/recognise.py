@@ -76,11 +76,11 @@ def rated(facts: DataFacts) -> Column | None:
     if column.counts is None:
         return None
     is_missing = Merging().is_missing
-    found = {cell: level(cell) for cell in column.counts if not is_missing(cell)}
-    good, count = (sum(column.counts[cell] for cell in part) for part in (levels_in(found), found))
+    levels = {cell: level(cell) for cell in column.counts if not is_missing(cell)}
+    good, count = (sum(column.counts[cell] for cell in part) for part in (levels_in(levels), levels))
     if good < NEARLY_ALL * count:  # what is none beside them is a mistake, which reading the rows names
         return None
-    values = sorted({*levels_in(found).values()})
+    values = sorted({*levels_in(levels).values()})
     if len(values) < 3:
         return None
     steps = {round(b - a, 6) for a, b in pairwise(values)}

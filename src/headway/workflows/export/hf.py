@@ -84,8 +84,8 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
         if transformers is None:
             return Parity(problem="transformers is not installed")
         try:
-            found = {name: _compare(transformers, part, directory / name) for name, part in subject.parts.items()}
-            return together(found)
+            parts = subject.parts.items()
+            return together({name: _compare(transformers, part, directory / name) for name, part in parts})
         except ImportError as error:  # loading may need more than transformers itself
             needs = (error.name or "transformers").partition(".")[0].replace("_", "-")
             return Parity(problem=f"it cannot be opened here: {one_line(error)}", needs=needs)

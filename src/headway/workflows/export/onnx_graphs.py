@@ -106,8 +106,8 @@ class TracedColumns(Traced):
     ) -> tuple[Tensor, ...]:
         """(B, T) int64 each -> (B, C) of each column."""
         mask = attention_mask.bool()
-        found: Tensor = self.model(input_ids, mask, *([] if token_type_ids is None else [token_type_ids]))
-        return found.split(self.widths, dim=1)
+        logits: Tensor = self.model(input_ids, mask, *([] if token_type_ids is None else [token_type_ids]))
+        return logits.split(self.widths, dim=1)
 
 
 class TracedEmbedder(nn.Module):
