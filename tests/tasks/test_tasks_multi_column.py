@@ -16,6 +16,7 @@ import torch
 import headway
 from headway.data.open.read import read
 from headway.errors import InputError
+from headway.tasks.base import to_compare
 from headway.tasks.classes import Classes
 from headway.tasks.detect import detect
 from headway.tasks.multi_column.columns import ColumnLosses, Part, usual
@@ -200,6 +201,20 @@ def test_verify_passes(run: Path, in_process: Callable):
     assert status == 0 and all(checks[name] for name in ("batch", "accumulation", "export", "checkpoints", "resume")), (
         err
     )
+
+
+def test_columns_may_be_called_like_parts_of_an_answer(table: Path, tmp_path: Path, in_process: Callable):
+    named = {"queue": "label", "stars": "scores", "tags": "labels", "price": "value"}
+    rows = pd.read_csv(table).rename(columns=named)
+    headway.train(rows, label_column=list(named.values()), steps=4, out=tmp_path / "run", **TINY)
+    pipe = headway.load(tmp_path / "run", task="multi_column")
+    answer = pipe(TEXTS[0])
+    assert set(answer) == set(named.values()) and answer["label"]["label"] in QUEUES
+    assert set(to_compare(answer)) == set(answer)
+    found = pipe.predict(rows.head(3)[["text"]])
+    assert {*named.values(), "label: score: billing", "scores: value"} <= set(found.columns)
+    code, out, _ = in_process("verify", tmp_path / "run")
+    assert code == 0, out
 
 
 def test_from_a_pretrained_model_and_from_its_own_run(run: Path, table: Path, classifier_run: Path, tmp_path: Path):

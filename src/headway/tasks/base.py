@@ -226,5 +226,12 @@ def to_compare(answer: Any) -> Any:
     """What of an answer must be equal however it was computed: labels, and numbers to three digits."""
     if not isinstance(answer, dict):
         return f"{answer:.3g}" if isinstance(answer, float) else answer
+    if of_columns(answer):
+        return {name: to_compare(one) for name, one in answer.items()}
     named = next((answer[name] for name in ("labels", "label") if name in answer), None)
     return named if named is not None else {name: to_compare(one) for name, one in answer.items() if name != "scores"}
+
+
+def of_columns(answer: Any) -> bool:
+    """Whether an answer holds one for each of several columns, which may be called ``label`` or ``value``."""
+    return isinstance(answer, dict) and bool(answer) and all(isinstance(one, dict) for one in answer.values())

@@ -12,7 +12,7 @@ from torch import nn
 from headway.data.batches.batching import TargetKind
 from headway.data.batches.examples import Examples
 from headway.data.records.labels import BETWEEN
-from headway.tasks.base import to_compare
+from headway.tasks.base import of_columns, to_compare
 from headway.tasks.losses import of_one
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def worst_rows(data: "NumberData", model: nn.Module, chosen: Sequence[int], text
 
 def in_words(answer: Any) -> str:
     """An answer in a few words: its labels or its number, and of several columns each."""
+    if of_columns(answer):
+        return ", ".join(f"{name}: {in_words(one)}" for name, one in answer.items())
     short = answer["value"] if isinstance(answer, dict) and set(answer) == {"value"} else to_compare(answer)
-    if isinstance(short, dict):
-        return ", ".join(f"{name}: {in_words(answer[name])}" for name in short)
     if isinstance(short, list):
         return ", ".join(map(str, short))
     return f"{short:.3g}" if isinstance(short, float) else str(short)
