@@ -156,6 +156,11 @@ class Lists:
 
         Raises InputError for others.
         """
+        found: np.ndarray = self.sets(rows, known)[rows.targets]
+        return found
+
+    def sets(self, rows: Labelled, known: Sequence[str]) -> np.ndarray:
+        """The same for each distinct cell, float32 (D, C)."""
         sets = [self.labels(cell) or () for cell in rows.classes]
         columns = {label: column for column, label in enumerate(known)}
         if strange := sorted({label for labels in sets for label in labels} - set(columns)):
@@ -166,7 +171,7 @@ class Lists:
         matrix = np.zeros((len(sets), len(columns)), dtype=np.float32)
         for row, labels in zip(matrix, sets, strict=True):
             row[[columns[label] for label in labels]] = 1
-        return matrix[rows.targets]
+        return matrix
 
 
 def best_thresholds(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -175,13 +180,18 @@ def best_thresholds(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
     ``scores`` (N, C) are higher where a label is likelier, ``targets`` (N, C) are 0 or 1.  A label that no text has
     keeps ``HALF``.
     """
-    order = np.argsort(-scores, axis=0, kind="stable")
-    ranked, hits = (np.take_along_axis(values, order, axis=0) for values in (scores, targets))
-    f1 = 2 * hits.cumsum(axis=0) / (np.arange(1, len(scores) + 1)[:, None] + targets.sum(axis=0))  # of the first n
-    after = np.concatenate([ranked[1:], ranked[-1:] - 1e-3])
-    best = np.where(ranked > after, f1, -1.0).argmax(axis=0)[None]
-    halfway = (np.take_along_axis(ranked, best, axis=0) + np.take_along_axis(after, best, axis=0))[0] / 2
-    return np.where(targets.any(axis=0), halfway, HALF)
+    columns = zip(scores.T, targets.T, strict=True)
+    return np.array([_best_threshold(one, wanted) if wanted.any() else HALF for one, wanted in columns])
+
+
+def _best_threshold(scores: np.ndarray, targets: np.ndarray) -> float:
+    """That of one label, of scores (N,)."""
+    order = np.argsort(-scores, kind="stable")
+    ranked, hits = scores[order], targets[order]
+    f1 = 2 * hits.cumsum() / (np.arange(1, len(scores) + 1) + targets.sum())  # of the first n
+    after = np.append(ranked[1:], ranked[-1] - 1e-3)
+    best = np.where(ranked > after, f1, -1.0).argmax()
+    return float((ranked[best] + after[best]) / 2)
 
 
 def set_scores(targets: np.ndarray, scores: np.ndarray, chosen: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ Letters: N texts, B texts of a batch, C labels.
 """
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -65,9 +66,12 @@ class SetData(NumberData):
 
     def guesses(self) -> dict[str, Any]:
         """The scores (N, C) of some models, and the labels that these give, bool (N, C)."""
-        wanted = self.targets.astype(np.int64)
-        sets, times = np.unique(self.train_targets, axis=0, return_counts=True)
-        usual = np.broadcast_to(sets[times.argmax()], wanted.shape)
+        wanted, train, times = self.targets.astype(np.int64), self.parts.train, Counter[bytes]()
+        rows = np.bincount(train.targets, minlength=len(train.classes))
+        for labels, count in zip(self.lists.sets(train, self.labels), rows.tolist(), strict=True):
+            times[labels.tobytes()] += count
+        most = np.frombuffer(max(sorted(times), key=lambda labels: times[labels]), np.float32)
+        usual = np.broadcast_to(most, wanted.shape)
         guesses = {"no label": (0.0 * wanted, wanted < 0), "most frequent labels": (usual, usual > 0)}
         for name, margins in self.linear_guess(linear_margins).items():
             guesses[name] = margins, margins >= best_thresholds(margins, wanted)
