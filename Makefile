@@ -7,7 +7,7 @@ TESTERS ?= 2
 PART ?= 0/1
 SOAK_SECONDS ?= 1800
 
-.PHONY: demo test thorough lint bench inference doors exports faults memory soak fuzz clean
+.PHONY: demo test thorough lint bench inference doors exports integrations faults memory soak fuzz clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -42,6 +42,16 @@ bench: .venv/installed  ## what README reports; DATA is the folder with the data
 inference: .venv/installed  ## beside other engines, which are installed for it; the models are made in build/inference
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,peers]'
 	$(BIN)/python benchmarks/inference.py decode classify embed --models build/inference --data $(DATA)
+
+build/integrations/installed: pyproject.toml constraints.txt
+	which java || apt-get install -y --no-install-recommends openjdk-17-jre-headless
+	$(PYTHON) -m venv build/integrations
+	build/integrations/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--editable '.[serve,spark,ray,dask,mlflow]' httpx polars pytest
+	touch $@
+
+integrations: build/integrations/installed  ## Spark, Ray, Dask and MLflow, in an environment of their own (3 GB)
+	build/integrations/bin/python -m pytest -rs tests/integrations
 
 faults: .venv/installed  ## kill runs 200 times at random and save 500 times: benchmarks/results/faults.json
 	$(BIN)/python benchmarks/faults.py

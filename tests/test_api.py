@@ -16,7 +16,7 @@ from headway.training.keywords import TrainKeywords
 from headway.training.options import OPTIONS
 
 NAMES = [
-    *("Decoder", "Encoder", "EncoderDecoder", "InputError", "TransformerConfig"),
+    *("Batch", "Decoder", "Encoder", "EncoderDecoder", "InputError", "TransformerConfig"),
     *("evaluate", "load", "load_model", "save_model", "train"),
 ]
 

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent / "src" / "headway"
 LAYERS = [
     *("nn", "models", "text", "hub", "data", "generation", "training", "runtime", "tasks"),
-    *("reports", "workflows", "science", "serving", "cli"),
+    *("reports", "workflows", "science", "integrations", "serving", "cli"),
 ]
 FOLDERS = {path.name for path in (ROOT / "tasks").iterdir() if path.is_dir()}
 """The folders in ``tasks``."""
@@ -36,7 +36,7 @@ EXTRAS = {
     ),
     *("sentencepiece", "optuna", "ctranslate2", "onnx", "onnxruntime", "sacrebleu", "tensorboard", "transformers"),
     *("sqlalchemy", "sentence_transformers", "gguf", "llama_cpp", "onnxscript", "openvino", "google"),
-    *("python_calamine", "xlsxwriter"),
+    *("python_calamine", "xlsxwriter", "pandas", "pyspark", "ray", "distributed", "mlflow"),
 }
 HEAVY = {"torch", "sklearn", "scipy"}
 MODULES = sorted(ROOT.rglob("*.py"))
@@ -146,6 +146,7 @@ def test_extras_are_imported_inside_functions(path):
 
 
 MODULE = {"scikit-learn": "sklearn", "pillow": "PIL", "llama-cpp-python": "llama_cpp", "protobuf": "google"}
+MODULE |= {"dask": "distributed", "mlflow-skinny": "mlflow"}
 """The module of a package that has another name."""
 CHECKED_WITH = {"transformers", "sentence_transformers", "peft"}
 """Other programs, by which an export is checked where they are installed."""

@@ -15,7 +15,7 @@ SOURCE = HERE.parent.parent / "src" / "headway"
 GROUND = ("errors", "io")
 ORDER = (
     *(*GROUND, "nn", "models", "text", "hub", "data", "generation"),
-    *("training", "runtime", "tasks", "reports", "workflows", "science", "serving", "cli"),
+    *("training", "runtime", "tasks", "reports", "workflows", "science", "integrations", "serving", "cli"),
 )
 """The layers from the ground up: each may import from those before it."""
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from headway.cli.train import train
     from headway.errors import InputError
     from headway.hub.directory import load_model, save_model
+    from headway.integrations.batch import Batch
     from headway.load_types import load
     from headway.models.config import TransformerConfig
     from headway.models.transformer import Decoder, Encoder, EncoderDecoder
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Batch",
     "Decoder",
     "Encoder",
     "EncoderDecoder",
@@ -33,6 +35,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Batch": "headway.integrations.batch",
     "Decoder": "headway.models.transformer",
     "Encoder": "headway.models.transformer",
     "EncoderDecoder": "headway.models.transformer",

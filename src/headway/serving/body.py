@@ -101,8 +101,8 @@ KINDS: dict[type, Schema] = {
 
 
 def _inputs(command: type[Command], most: int) -> Schema:
-    """The inputs, ``most`` at most: texts, or lists of their words, or pictures as base64."""
-    item = string(most=LONGEST_INPUT)
+    """The inputs, ``most`` at most: texts, or lists of their words, or pictures as base64; null is an empty text."""
+    item: Schema = {**string(most=LONGEST_INPUT), "type": ["string", "null"]}
     if command.spec.reads == "picture":
         item = {**string(1), "contentEncoding": "base64"}
     if command.takes_words:
@@ -143,16 +143,12 @@ def _option(option: Option) -> Schema:
             kind[name] = limit
     if option.several:
         kind = array({**kind, **string(1, 64)}, most=4)
-    return {**optional(kind, _default(option)), "description": option.help}
-
-
-def _default(option: Option) -> Any:
-    return False if option.type is bool else [] if option.several else option.default
+    return {**optional(kind, option.usual), "description": option.help}
 
 
 def given_options(command: type[Command], body: dict[str, Any]) -> dict[str, Any]:
     """Every option of the command by name: what the request says, or else the default."""
-    found = {option.name: body.get(option.name, _default(option)) for option in command.options}
+    found = {option.name: body.get(option.name, option.usual) for option in command.options}
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
 
 

@@ -7,7 +7,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, is_typeddict
+from typing import Any, ClassVar, NamedTuple, get_type_hints, is_typeddict
 
 from headway.errors import field as field_of
 from headway.tasks.answers import Label, Labels
@@ -33,6 +33,11 @@ class Option(NamedTuple):  # made sooner than a dataclass, which --help waits fo
     """the smallest number that a server accepts"""
     most: int | float | None = None
     """the greatest"""
+
+    @property
+    def usual(self) -> Any:
+        """Its value where it is not given."""
+        return False if self.type is bool else [] if self.several else self.default
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +174,16 @@ class Command:
         for each in self.objects(number, one):
             yield [each.get(name) for name in self.columns] if self.typed else list(each.values())
 
+    @property
+    def types(self) -> dict[str, Any]:
+        """The columns that an answer adds to a row of a data frame, with their types."""
+        hints = get_type_hints(self.answers) if self.typed else dict.fromkeys(map(str, self.columns[1:]), self.answers)
+        return {name: hints[name] for name in map(str, self.columns[1:])}
+
+    def cells(self, number: int, one: Any) -> list[Any]:
+        """The same for a data frame: a value for each of ``types``."""
+        return list(next(iter(self.rows(number, one))))[1:]
+
     def line(self, one: Any) -> str:
         """The same for a .txt file."""
         return str(one).replace("\n", " ")
@@ -232,6 +247,10 @@ class LabelCommand(Command):
     @property
     def taken(self) -> list[str]:
         return [*self.columns, "scores"]
+
+    @property
+    def types(self) -> dict[str, Any]:
+        return {name: float if at else str for at, name in enumerate(self.columns[1:])}
 
     def lines(self, start: int, found: Sequence[dict[str, Any]]) -> Iterator[str]:
         for number, one in enumerate(found, start):

@@ -1,11 +1,14 @@
 """Answers to data frames: pandas, polars, pyarrow and datasets, each given back as it came, with columns of answers."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
-from headway.data.open.in_memory import in_memory
+import numpy as np
+
+from headway.data.open.in_memory import Held, in_memory
 from headway.data.records.rows import some
 from headway.errors import InputError
 
@@ -20,38 +23,49 @@ class FrameAnswers:
     text_column: str | None = None
     """the column of the texts that its run was trained on"""
 
-    def predict(self, frame: Any, text_column: str | None = None) -> Any:
+    def predict(self, frame: Any, text_column: str | None = None, **options: Any) -> Any:
         """The frame with columns for the answers; its own and its index stay, and rows without a text get null.
 
-        ``frame`` is a pandas or polars frame, a pyarrow Table or a datasets.Dataset.  The answers' fields are columns;
-        one that is there already is called ``predicted: FIELD``.  Where a text has several answers (spans), all are a
-        list in the column ``answer``.  ``text_column`` is by default that of the run, or the only column of texts.
+        ``frame`` is a pandas or polars frame, a pyarrow Table, a datasets.Dataset or a dict of columns.  The answers'
+        fields are columns; one that is there already is called ``predicted: FIELD``.  Where a text has several answers
+        (spans), all are a list in the column ``answer``; an embedding is one in ``vector``.  ``text_column`` is by
+        default that of the run, or the only column of texts; ``options`` are those of the task's verb
+        (``max_tokens=20``).
 
-        Raises InputError for anything else, and where the column of texts is not clear.
+        Raises InputError for anything else, for options that there are not, and where the column of texts is not clear.
         """
         held = in_memory(frame)
         if held is None or isinstance(frame, list | tuple):
             raise InputError(
-                "predict takes a pandas or polars frame, a pyarrow Table or a datasets.Dataset, "
+                "predict takes a pandas or polars frame, a pyarrow Table, a datasets.Dataset or a dict of columns, "
                 f"not {type(frame).__name__}."
             )
-        named: dict[str, list[Any]] = {}
-        for name, values in _answered(self, held, _text_column(self, held, text_column)).items():
-            while name in held.columns or name in named:
-                name = f"predicted: {name}"
-            named[name] = values
-        return _with_columns(frame, named)
+        types, answers = answered(self, texts_of(held, _text_column(self, held, text_column)), options)
+        names = free_names(types, held.columns)
+        return with_columns(frame, {names[field]: (kind, answers[field]) for field, kind in types.items()})
+
+
+def free_names(fields: Iterable[str], columns: Sequence[str]) -> dict[str, str]:
+    """What fields of answers are called beside columns of a frame: ``predicted: FIELD`` where one has that name."""
+    names: dict[str, str] = {}
+    for field in fields:
+        name = field
+        while name in columns or name in names.values():
+            name = f"predicted: {name}"
+        names[field] = name
+    return names
 
 
 def _text_column(pipe: FrameAnswers, held: Any, asked: str | None) -> str:
     """The column of texts.  Raises InputError where it is not clear."""
     known = pipe.text_column
-    named = asked or (known if known is not None and set(_names(known, held)) <= set(held.columns) else None)
+    is_there = known is not None and set(names_of(known, held)) <= set(held.columns)
+    named = asked or (known if is_there else None)
     if named is None:
         first = held.part(0, min(held.count, 100))
         words = [name for name in held.columns if any(isinstance(value, str) for value in first[name])]
         named = words[0] if len(words) == 1 else None
-    if named is None or not set(_names(named, held)) <= set(held.columns):
+    if named is None or not set(names_of(named, held)) <= set(held.columns):
         what = f"there is no column {asked!r}" if asked else "which column holds the texts is not clear"
         raise InputError(f"{held.what}: {what}; pass text_column. Its columns are {some(held.columns)}.")
     if known is not None and asked is None and named != known:
@@ -61,53 +75,83 @@ def _text_column(pipe: FrameAnswers, held: Any, asked: str | None) -> str:
     return named
 
 
-def _names(column: str, held: Any) -> list[str]:
+def names_of(column: str, held: Held) -> list[str]:
     """The columns that a name means: itself, or several with commas between them, which are read as one text."""
     return [column] if column in held.columns else [part.strip() for part in column.split(",")]
 
 
-def _answered(pipe: Any, held: Any, column: str) -> dict[str, list[Any]]:
-    """The columns of the answers, a value for each row."""
+def answered(
+    pipe: Any, parts: Iterable[list[str]], asked: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """The columns of answers to some texts at a time: the type of each, and its values, None for a text of blanks.
+
+    ``asked`` are options of the task's verb.  Raises InputError for others.
+    """
     from headway.tasks.command import Inputs
     from headway.tasks.registry import command
 
     command_of_task = command(pipe.task)
-    options = {option.name: option.default for option in command_of_task.options}
+    options = {option.name: option.usual for option in command_of_task.options}
+    if unknown := asked.keys() - options.keys():
+        known = f"those of {pipe.task} are {', '.join(options)}" if options else f"{pipe.task} has none"
+        raise InputError(f"there is no option {', '.join(sorted(unknown))}; {known}.")
+    options |= asked
     inputs, taken = Inputs("the model", (), several=True), command_of_task.takes(pipe, options)
-    use = command_of_task(taken, inputs, options)
-    answers: list[tuple[list[Any], Any] | None] = []
-    """of each row the lines of a table that its answer is, and the answer; None without a text"""
-    for texts in _parts(held, column):
+    types = {name: _not_null(kind) for name, kind in command_of_task(taken, inputs, options).types.items()}
+    columns: dict[str, list[Any]] = {name: [] for name in types}
+    for texts in parts:
         filled = [text for text in texts if text.strip()]
         use = command_of_task(taken, replace(inputs, values=filled), options)
-        answered = use.answer(filled) if filled else []
-        lines = ([list(line) for line in use.rows(at, one)] for at, one in enumerate(answered))
-        both = zip(lines, use.results(answered) if filled else [], strict=True)
-        answers += [next(both) if text.strip() else None for text in texts]
-    if use.gathers or any(answer is not None and len(answer[0]) != 1 for answer in answers):
-        return {"answer": [None if answer is None else answer[1] for answer in answers]}
-    own = {at: str(name) for at, name in enumerate(use.columns) if name != inputs.what}
-    return {name: [None if answer is None else answer[0][0][at] for answer in answers] for at, name in own.items()}
+        cells = (use.cells(at, one) for at, one in enumerate(use.answer(filled) if filled else []))
+        rows = [next(cells) if text.strip() else [None] * len(types) for text in texts]
+        for at, column in enumerate(columns.values()):
+            column += [row[at] for row in rows]
+    return types, columns
 
 
-def _parts(held: Any, column: str) -> Iterator[list[str]]:
+def texts_of(held: Any, column: str) -> Iterator[list[str]]:
     """The texts of some rows at a time, "" for none."""
     for start in range(0, max(1, held.count), AT_ONCE):
         part = held.part(start, min(start + AT_ONCE, held.count))
-        cells = zip(*(part[name] for name in _names(column, held)), strict=True)
+        cells = zip(*(part[name] for name in names_of(column, held)), strict=True)
         yield ["\n".join(str(cell) for cell in row if cell is not None and cell == cell and str(cell)) for row in cells]
 
 
-def _with_columns(frame: Any, columns: dict[str, list[Any]]) -> Any:
-    """The frame with more columns, of its own kind."""
+def _not_null(kind: Any) -> Any:
+    """The type of what may be missing."""
+    return next(part for part in get_args(kind) if part is not NoneType) if isinstance(kind, UnionType) else kind
+
+
+def arrow_type(kind: Any) -> Any:
+    """The Arrow type of a column of answers."""
+    import pyarrow
+
+    kind = _not_null(kind)
+    if is_typeddict(kind):
+        return pyarrow.struct([(name, arrow_type(field)) for name, field in get_type_hints(kind).items()])
+    if get_origin(kind) is list:
+        return pyarrow.list_(arrow_type(get_args(kind)[0]))
+    return {str: pyarrow.string(), int: pyarrow.int64()}.get(kind, pyarrow.float64())
+
+
+def with_columns(frame: Any, columns: dict[str, tuple[Any, list[Any]]]) -> Any:
+    """The frame with more columns, each a type and its values; of its own kind."""
+    if isinstance(frame, dict):
+        kinds = {name: "float64" if kind is float else "object" for name, (kind, _) in columns.items()}
+        return frame | {name: np.fromiter(columns[name][1], kind) for name, kind in kinds.items()}
     if hasattr(frame, "iloc"):
-        answered = frame.copy()
-        for name, values in columns.items():
-            answered[name] = values
-        return answered
+        found = frame.copy()
+        for name, (kind, values) in columns.items():
+            found[name] = values
+            found[name] = found[name].astype("float64" if kind is float else found[name].dtype if values else "object")
+        return found
     if hasattr(frame, "iter_rows"):
-        return frame.hstack(type(frame)(columns, strict=False))
-    for name, values in columns.items():
-        arrow = hasattr(frame, "append_column")
-        frame = frame.append_column(name, [values]) if arrow else frame.add_column(name, values)
+        scalars = {name: kind for name, (kind, _) in columns.items() if kind in (str, float)}
+        cells = {name: values for name, (_, values) in columns.items()}
+        return frame.hstack(type(frame)(cells, schema_overrides=scalars, strict=False))
+    import pyarrow
+
+    for name, (kind, values) in columns.items():
+        array, arrow = pyarrow.array(values, arrow_type(kind)), hasattr(frame, "append_column")
+        frame = frame.append_column(name, array) if arrow else frame.add_column(name, array)
     return frame

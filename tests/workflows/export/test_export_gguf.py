@@ -222,11 +222,11 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
     "a family": (
         lambda place: decoder(place, **NANOCHAT),
         r"this model is nanochat, and llama.cpp runs the families gpt2, llama, .*; to train a language model for it, "
-        r"use --tokenizer bpe --layout qwen3\. This model can be exported to hf, onnx\.$",
+        r"use --tokenizer bpe --layout qwen3\. This model can be exported to hf, onnx, mlflow\.$",
     ),
     "a wiring": (
         translator,
-        r"model is bart, .* modernbert\. This model can be exported to hf, ctranslate2, onnx\.",
+        r"model is bart, .* modernbert\. This model can be exported to hf, ctranslate2, onnx, mlflow\.",
     ),
     "a head": (lambda place: encoder(place, classifier_head()), "makes vectors of texts .* has a ClassificationHead"),
     "a scaling": (lambda place: decoder(place, **DYNAMIC), "scaled by 'dynamic', and llama.cpp has linear, yarn"),

@@ -25,7 +25,7 @@ ENDING = re.compile(r"\.(txt|csv|tsv|tab|jsonl|ndjson|json|parquet|xlsx|xlsm|xls
 """How files of data end."""
 EXPECTED = (
     "expected names of files, a pandas or polars frame, a pyarrow Table, a datasets.Dataset, a list or Series of "
-    "texts, a pair of a list of texts and a list of labels, or a list of dicts"
+    "texts, a pair of a list of texts and a list of labels, a list of dicts, or a dict of columns"
 )
 
 
@@ -89,6 +89,8 @@ def in_memory(data: Any) -> Held | None:
         return Held(
             "an Arrow table", list(data.column_names), len(data), lambda start, stop: data[start:stop].to_pydict()
         )
+    if isinstance(data, dict) and data:
+        return _columns(data)
     if isinstance(data, tuple) and len(data) == 2 and all(isinstance(side, list) for side in data):
         return _texts(*data)
     if isinstance(data, list) and data and all(isinstance(row, dict) for row in data):
@@ -151,6 +153,20 @@ def _data_set(rows: Any) -> Held:
         return found | {name: [class_name(value, known) for value in found[name]] for name, known in names.items()}
 
     return Held("a data set", list(rows.column_names), len(rows), part)
+
+
+def _columns(data: dict[Any, Any]) -> Held:
+    """A dict of columns: lists, arrays or Series of one length."""
+    columns = {str(name): _listed(values) for name, values in data.items()}
+    sizes = {name: len(values) for name, values in columns.items() if isinstance(values, list | tuple)}
+    if len(sizes) < len(columns) or len({*sizes.values()}) > 1:
+        found = ", ".join(f"{name!r} has {sizes.get(name, 'none')}" for name in columns)
+        raise InputError(f"a dict of columns: expected lists of as many values in each; {found}.")
+
+    def part(start: int, stop: int) -> dict[str, list[Any]]:
+        return {name: list(values[start:stop]) for name, values in columns.items()}
+
+    return Held("a dict of columns", list(columns), next(iter(sizes.values())), part)
 
 
 def _texts(texts: list[Any], labels: list[Any] | None = None) -> Held:

@@ -62,6 +62,13 @@ class Numbers(Command):
     def rows(self, number: int, one: Any) -> Iterator[list[str]]:
         yield [self.inputs.values[number], *(f"{value:.8g}" for value in one)]
 
+    @property
+    def types(self) -> dict[str, Any]:
+        return {"vector": list[float]}
+
+    def cells(self, number: int, one: Any) -> list[Any]:
+        return [one.tolist()]
+
     def header(self) -> bytes:
         from numpy.lib import format as npy
 

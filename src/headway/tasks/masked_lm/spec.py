@@ -87,6 +87,13 @@ class Fill(Command):
     def objects(self, number: int, one: Any) -> Iterator[dict[str, Any]]:
         yield {"text": self.inputs.values[number], "result": one}
 
+    @property
+    def types(self) -> dict[str, Any]:
+        return {"answer": list[Place]}
+
+    def cells(self, number: int, one: Any) -> list[Any]:
+        return [_places(one)]
+
     def rows(self, number: int, one: Any) -> Iterator[list[Any]]:
         for at, place in enumerate(_places(one), start=1):
             for each in place:

@@ -47,6 +47,11 @@ class ColumnsCommand(Command):
     def taken(self) -> list[str]:
         return self.columns
 
+    @property
+    def types(self) -> dict[str, Any]:
+        kinds = (self._fields(part, [None, *part.types.values()]) for part in self.parts.values())
+        return dict(zip(self.columns[1:], (kind for part in kinds for kind in part), strict=True))
+
     def lines(self, start: int, found: Sequence[dict[str, Any]]) -> Iterator[str]:
         for number, one in enumerate(found, start):
             shown = ((name, *part.lines(number, [one[name]])) for name, part in self.parts.items())

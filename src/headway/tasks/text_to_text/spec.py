@@ -152,6 +152,13 @@ class Write(Command):
             text = {"text": self.inputs.values[number], "translation": each["text"]}
             yield {**place, **text, **{name: value for name, value in each.items() if name != "text"}}
 
+    @property
+    def types(self) -> dict[str, Any]:
+        return {"answer": list[Target]} if self.ranked else {"translation": str, "score": float}
+
+    def cells(self, number: int, one: Hypotheses) -> list[Any]:
+        return [one] if self.ranked else [one[0][name] for name in ("text", "score")]
+
     def line(self, one: Hypotheses) -> str:
         return super().line(one[0]["text"])
 

@@ -76,6 +76,13 @@ class Tag(Command):
     def objects(self, number: int, one: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield {"text": self._text(number), "spans": one}
 
+    @property
+    def types(self) -> dict[str, Any]:
+        return {"answer": self.answers}
+
+    def cells(self, number: int, one: list[dict[str, Any]]) -> list[Any]:
+        return [one]
+
     def rows(self, number: int, one: list[dict[str, Any]]) -> Iterator[list[Any]]:
         for span in one:
             yield [number + 1, *({**span, "score": f"{span['score']:.6f}"}[name] for name in Span.__annotations__)]

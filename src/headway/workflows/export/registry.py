@@ -87,6 +87,13 @@ TARGETS = {
             ("onnx", "onnxscript", "onnxruntime"),
             "export",
         ),
+        TargetSpec(
+            "mlflow",
+            "a model that MLflow serves and registers",
+            packages=("mlflow", "pandas", "pyarrow"),
+            extra="mlflow",
+            answers=True,
+        ),
     )
 }
 """The targets by name; the first is the default."""
