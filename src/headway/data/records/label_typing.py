@@ -172,6 +172,8 @@ class Merging:
             same = {value_of(one): one for one in classes}
             ours = {label: same[value_of(label)] for label in labels if value_of(label) in same} | ours
         labels = [ours.get(label) or ours.get(composed(label), composed(label)) for label in labels]
+        if not (classes or self.pairs or self.by_typing):
+            return labels
         known = {typing_key(label): label for label in (*self.pairs.values(), *classes)}
         known |= {typing_key(found): meant for found, meant in self.pairs.items()}
         meant = {label: self(label, known) for label in set(labels)} | {label: label for label in classes}

@@ -186,8 +186,9 @@ def labelled(
     columns = (text_column,) if second_column is None else (text_column, second_column)
     label_columns = [label_column] if isinstance(label_column, str) else list(label_column)
     rows = _Rows(table, columns, label_columns, merging.is_missing, partly)
-    written = list(rows.written)
-    meant = dict(zip(written, merging.merged(written, classes), strict=True))
+    written, times = list(rows.written), rows.counts() if as_labels else {}
+    rows.written.clear()  # of numbers nearly every row has its own
+    meant = merging.merged(written, classes)
     words = " and ".join(dict.fromkeys(repr(cell.strip()) for cell in rows.none if cell.strip()))
     bad = sorted({*rows.empty, *rows.missing})
     if on_bad_row == "error":
@@ -196,14 +197,14 @@ def labelled(
         where = "any of the columns" if partly else "column"
         _refuse(table, rows.missing, "no label", f"{where} {' or '.join(map(repr, label_columns))}", words, as_labels)
         check_skipped(table.name, len(bad), len(rows.index), "without text or label")
+    names, place = _in_order(meant, np.bincount(rows.numbers, minlength=len(written)))
     counts: Counter[str] = Counter()
-    for label, count in rows.counts().items():
-        counts[meant[label]] += count
-    if as_labels or not counts:
+    for label, said in zip(written, meant, strict=True) if as_labels else ():
+        counts[said] += times.get(label, 0)
+    counts = +counts
+    if as_labels or not names:
         _check_classes(table.name, label_columns[0], counts, len(rows.index), to_learn)
-    names = sorted(counts)
-    place = {name: at for at, name in enumerate(names)}
-    targets = np.array([place.get(meant[label], -1) for label in written], dtype=np.int32)[rows.numbers]
+    targets = place[rows.numbers]
     found = Labelled(table, columns, rows.index, rows.hashes, rows.lengths, names, targets, not as_labels)
     if as_labels and not merging.as_text:
         _check_numbers(found, label_columns[0])
@@ -213,9 +214,20 @@ def labelled(
         warnings.append(f"{counted(len(bad), 'row')} without text or label left out ({table.places(bad)}){read}")
     if rows.n_blank:
         warnings.append(f"{counted(rows.n_blank, 'row')} without anything in any column left out")
-    warnings += _label_warnings(counts, rows.counts()) if as_labels else []
+    warnings += _label_warnings(counts, times) if as_labels else []
     warnings += _text_warnings(rows.checks, found) + _repeat_warnings(found)
     return replace(found, warnings=warnings)
+
+
+def _in_order(labels: Sequence[str], times: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """The distinct labels that occur, in alphabetical order, and the number of each among them, int32; -1 for none."""
+    names: list[str] = []
+    place = np.full(len(labels), -1, dtype=np.int32)
+    for at in sorted(np.flatnonzero(times).tolist(), key=labels.__getitem__):
+        if not names or names[-1] != labels[at]:
+            names.append(labels[at])
+        place[at] = len(names) - 1
+    return names, place
 
 
 def _refuse(table: Table, rows: Sequence[int], what: str, where: str, words: str = "", as_labels: bool = False) -> None:

@@ -151,12 +151,14 @@ class ColumnLosses(WholeLoss):
 
 def columns_of(rows: Labelled, names: Sequence[str]) -> Iterator[tuple[str, Labelled, np.ndarray]]:
     """Of each column its name, the rows that have a label there, and their numbers among ``rows``."""
-    cells = [cell.split(BETWEEN) for cell in rows.classes]
     for at, name in enumerate(names):
-        written = [row[at] for row in cells]
-        classes = sorted({*written} - {""})
-        number_of = {one: number for number, one in enumerate(classes)}
-        numbers = np.array([number_of.get(one, -1) for one in written], dtype=np.int32)[rows.targets]
+        number_of: dict[str, int] = {}
+        cells = (number_of.setdefault(row.split(BETWEEN)[at], len(number_of)) for row in rows.classes)
+        found = np.fromiter(cells, np.int32, len(rows.classes))
+        classes = sorted(number_of.keys() - {""})
+        place = np.full(len(number_of), -1, dtype=np.int32)
+        place[[number_of[one] for one in classes]] = np.arange(len(classes))
+        numbers = place[found[rows.targets]]
         there = np.flatnonzero(numbers >= 0)
         yield name, replace(rows.part(there), classes=classes, targets=numbers[there], warnings=[]), there
 
