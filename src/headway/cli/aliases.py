@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from headway.errors import InputError
+from headway.io.csv_text import listed
 from headway.training.option_fields import RENAMED
 from headway.training.options import OPTIONS
 
@@ -122,7 +123,7 @@ def in_our_names(options: Mapping[str, Any]) -> dict[str, Any]:
         if ours in values:
             raise InputError(f"{ours} is given twice, as {values[ours]!r} and as {name}={value!r}; it takes one value.")
         several = ours in OPTIONS and OPTIONS[ours].metadata["several"] and isinstance(value, list | tuple)
-        values[ours] = ",".join(map(str, value)) if several else value
+        values[ours] = listed(value) if several else value
     return values
 
 

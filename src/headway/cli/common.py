@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import click
 
 from headway.errors import InputError, RunFailed, printable
+from headway.io.csv_text import listed
 from headway.runtime.engines.registry import ENGINES, TORCH
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx", ".xls", ".ods", ".txt", ".gz")
@@ -93,7 +94,10 @@ def check_names_of_files(command: click.Command) -> None:
 CLOSED = "standard input is closed; expected text from a file or a pipe."
 
 
-SEVERAL: dict[str, Any] = {"multiple": True, "callback": lambda _, __, given: ",".join(given) or None}
+SEVERAL: dict[str, Any] = {
+    "multiple": True,
+    "callback": lambda _, __, given: (listed(given) if len(given) > 1 else "".join(given)) or None,
+}
 """What makes an option of one that can be given several times."""
 
 

@@ -39,7 +39,7 @@ def train(
     """Train on a file, several files (as arguments or as a list) or a folder; returns what ``--json`` prints.
 
     Instead of files you can pass data in memory: a pandas or polars DataFrame, a ``datasets.Dataset``, a list of
-    texts, a pair of a list of texts and a list of labels, a list of dicts, or a dict of columns; also as ``validation``.
+    texts, a pair of a list of texts and a list of labels, a list of dicts, or a dict of columns; ``validation`` too.
 
     ``options`` are the command's options: ``time="5m"`` (or ``time=300``, in seconds), ``steps=100``, ``seed=0``,
     ``d_model=128`` and so on, and ``from_model`` for ``--from``.  Without ``out`` the run directory is ``runs/`` and

@@ -17,7 +17,8 @@ from typing import Any
 from headway import __version__
 from headway.data.open.in_memory import Held, in_memory
 from headway.errors import InputError, shown
-from headway.tasks.frames import answered, arrow_type, free_names, names_of, with_columns
+from headway.tasks.command import free_names
+from headway.tasks.frames import answered, arrow_type, names_of, with_columns
 
 ENGINES = {"ray": "ray", "pyspark": "spark", "distributed": "dask"}
 """Engines by the name of their package, each with the module here that knows how many threads it gave this process."""

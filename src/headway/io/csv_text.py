@@ -11,3 +11,8 @@ def as_csv(rows: Iterable[Iterable[Any]], delimiter: str = ",") -> str:
     lines: list[str] = []
     csv.writer(SimpleNamespace(write=lines.append), delimiter=delimiter, lineterminator="\r\n").writerows(rows)
     return "".join(line.removesuffix("\r\n") + "\n" for line in lines)
+
+
+def listed(names: Iterable[object]) -> str:
+    """Names with commas between them, as in a line of .csv: one that has a comma is quoted."""
+    return as_csv([[*map(str, names)]]).rstrip("\r\n")

@@ -74,8 +74,9 @@ class ClassTask(TextTask):
 
     def targets(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
         """The number of each row's class, float32 (N,)."""
-        number_of = {self.meaning(label): number for number, label in enumerate(known.labels)}
-        numbers = [number_of.get(self.meaning(cell), -1) for cell in rows.classes]
+        number_of = {label: number for number, label in enumerate(known.labels)}
+        meant = {self.meaning(label): number for label, number in number_of.items()}
+        numbers = [number_of.get(cell, meant.get(self.meaning(cell), -1)) for cell in rows.classes]
         return np.array(numbers, dtype=np.float32)[rows.targets]
 
     def sample_batch(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[RowLoss, Batch]:

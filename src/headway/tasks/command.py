@@ -216,6 +216,19 @@ def _field(part: Any) -> str:
     return "" if part is None else field_of(str(part))
 
 
+def free_names(fields: Iterable[str], columns: Iterable[str]) -> dict[str, str]:
+    """What fields of answers are called beside columns of a table: ``predicted: FIELD`` where one has that name."""
+    names: dict[str, str] = {}
+    taken = {*columns}
+    for field in fields:
+        name = field
+        while name in taken:
+            name = f"predicted: {name}"
+        names[field] = name
+        taken.add(name)
+    return names
+
+
 def plain_command(spec: TaskSpec, **told: Any) -> type[Command]:
     """The command of a task that has none of its own: an answer for each input; ``told`` are attributes of it."""
     does = spec.help or f"Use the model for {spec.name.replace('_', ' ')} in RUN."

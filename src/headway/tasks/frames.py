@@ -1,7 +1,7 @@
 """Answers to data frames: pandas, polars, pyarrow and datasets, each given back as it came, with columns of answers."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 import numpy as np
 
 from headway.data.open.in_memory import Held, in_memory
-from headway.data.records.rows import some
+from headway.data.records.rows import columns_named, some
 from headway.errors import InputError
 
 AT_ONCE = 4_096
@@ -38,22 +38,13 @@ class FrameAnswers:
         if held is None or isinstance(frame, list | tuple):
             raise InputError(
                 "predict takes a pandas or polars frame, a pyarrow Table, a datasets.Dataset or a dict of columns, "
-                f"not {type(frame).__name__}."
+                f"not {type(frame).__name__}; texts are answered by the pipeline itself: pipe(texts)."
             )
         types, answers = answered(self, texts_of(held, _text_column(self, held, text_column)), options)
+        from headway.tasks.command import free_names
+
         names = free_names(types, held.columns)
         return with_columns(frame, {names[field]: (kind, answers[field]) for field, kind in types.items()})
-
-
-def free_names(fields: Iterable[str], columns: Sequence[str]) -> dict[str, str]:
-    """What fields of answers are called beside columns of a frame: ``predicted: FIELD`` where one has that name."""
-    names: dict[str, str] = {}
-    for field in fields:
-        name = field
-        while name in columns or name in names.values():
-            name = f"predicted: {name}"
-        names[field] = name
-    return names
 
 
 def _text_column(pipe: FrameAnswers, held: Any, asked: str | None) -> str:
@@ -75,9 +66,9 @@ def _text_column(pipe: FrameAnswers, held: Any, asked: str | None) -> str:
     return named
 
 
-def names_of(column: str, held: Held) -> list[str]:
-    """The columns that a name means: itself, or several with commas between them, which are read as one text."""
-    return [column] if column in held.columns else [part.strip() for part in column.split(",")]
+def names_of(column: str, held: Held) -> tuple[str, ...]:
+    """The columns that a name means, which are read as one text."""
+    return columns_named(column, held.columns)
 
 
 def answered(

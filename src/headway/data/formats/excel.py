@@ -1,13 +1,16 @@
 """Spreadsheets: .xlsx, .xlsm, .xls and .ods, read by python-calamine, and .xlsx written by XlsxWriter.
 
-Cells become strings as in Parquet: a whole number without a point, a date as in ISO 8601, true and false as words, an
-error such as #DIV/0! as "".  Of a formula the value is read that the program which saved the file stored.
+Cells become strings as in Parquet: a whole number without a point, a date as in ISO 8601, a duration as 26:24:00, true
+and false as words, an error such as #DIV/0! as "", with a warning.  Of a formula the value is read that the program
+which saved the file stored.
 """
 
 import re
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
 from functools import partial
 from itertools import dropwhile, islice
 from pathlib import Path
@@ -26,6 +29,8 @@ MOST = 1 << 30
 BLOCK = 1 << 20
 UNSAVED = re.compile(rb'<c r="([A-Z]+[0-9]+)"[^>]*><f[^>]*(?:/>|>[^<]*</f>)(?:<v */>|<v></v>)?</c>')
 """A cell with a formula and without a value."""
+ERROR = re.compile(rb'<c r="([A-Z]+[0-9]+)"[^>]* t="e"')
+"""A cell with an error for a value."""
 EXACT = 2**53
 """Whole numbers below are held exactly, as real ones; others are written as texts."""
 MOST_ROWS, MOST_CHARACTERS = 1_048_576, 32_767
@@ -68,12 +73,18 @@ def open_excel(path: Path, bad: BadRows, tally: Tally | None) -> OpenTable:
     header = [text_of(_plain(cell)).strip() for cell in first]
     while header and not header[-1]:
         header.pop()
-    if "" in header:
-        cell = f"{_letters(left + header.index(''))}{top}"
-        raise InputError(f"{path}: cell {cell} has no name for its column; the first row names the columns.")
-    if (twice := occurs_twice(header)) is not None:
+    unnamed = [at for at, name in enumerate(header) if not name]
+    below = islice(sheet.iter_rows(), top, None)
+    if not any(cell != "" for cell in next(below, [""])) and any(cell != "" for row in below for cell in row):
+        raise InputError(f"{path}: row {top + 1} is empty; delete what is above the row that names the columns.")
+    for row in islice(sheet.iter_rows(), top, None) if unnamed else ():
+        if filled := [at for at in unnamed if row[at] != ""]:
+            cell = f"{_letters(left + filled[0])}{top}"
+            raise InputError(f"{path}: cell {cell} has no name for its column; the first row names the columns.")
+    columns = [name for name in header if name]
+    if (twice := occurs_twice(columns)) is not None:
         raise InputError(f"{path}: has two columns {twice!r}; every column needs its own name.")
-    return OpenTable(header, _chunks(header, rows, bad, tally))
+    return OpenTable(columns, _chunks(header, rows, bad, tally))
 
 
 def _check_packed(path: Path) -> None:
@@ -89,13 +100,14 @@ def _check_packed(path: Path) -> None:
                 )
             for part in archive.infolist():
                 with archive.open(part) as file:
-                    _check_formulas(path, part.filename, iter(partial(file.read, BLOCK), b""))
+                    _check_cells(path, part.filename, iter(partial(file.read, BLOCK), b""))
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: this workbook is damaged or encrypted ({error}); save it again.") from None
 
 
-def _check_formulas(path: Path, name: str, blocks: Iterable[bytes]) -> None:
-    before = b""
+def _check_cells(path: Path, name: str, blocks: Iterable[bytes]) -> None:
+    """Raise InputError for a formula without a value, and warn of an error."""
+    before, error = b"", None
     for block in blocks:
         before = (before[-4096:] + block) if "worksheets/" in name else b""
         if found := UNSAVED.search(before):
@@ -103,13 +115,17 @@ def _check_formulas(path: Path, name: str, blocks: Iterable[bytes]) -> None:
             raise InputError(
                 f"{path}: cell {cell} has a formula without a value; save the file in a spreadsheet program."
             )
+        error = error or ERROR.search(before)
+    if error:
+        cell = error[1].decode()
+        warnings.warn(f"{path}: cell {cell} holds an error such as #DIV/0!; such cells are read as empty", stacklevel=2)
 
 
 def _chunks(
     header: list[str], rows: Iterator[tuple[int, Sequence[Any]]], bad: BadRows, tally: Tally | None
 ) -> Iterator[Chunk]:
     if tally is not None:
-        tally.add_cells([column] for column in header)
+        tally.add_cells([column] for column in header if column)
     while part := list(islice(rows, ROWS)):
         kept = []
         for number, cells in part:
@@ -122,17 +138,20 @@ def _chunks(
                 kept.append((number, texts))
         if not kept:
             continue
-        columns = {name: [texts[at] for _, texts in kept] for at, name in enumerate(header)}
+        columns = {name: [texts[at] for _, texts in kept] for at, name in enumerate(header) if name}
         if tally is not None:
             tally.add_cells(columns.values())
         yield Chunk(columns, [number for number, _ in kept])
 
 
 def _plain(cell: Any) -> Any:
-    """A cell as text or number; whole numbers are stored as real ones."""
+    """A cell as text or number; whole numbers are stored as real ones.  A duration is hours, minutes and seconds."""
     if isinstance(cell, float) and cell.is_integer() and abs(cell) < EXACT:
         return int(cell)
-    return cell.isoformat() if hasattr(cell, "isoformat") else str(cell) if hasattr(cell, "total_seconds") else cell
+    if isinstance(cell, timedelta):
+        minutes, seconds = divmod(round(abs(cell.total_seconds())), 60)
+        return f"{'-' * (cell < timedelta())}{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+    return cell.isoformat() if hasattr(cell, "isoformat") else cell
 
 
 def _letters(column: int) -> str:

@@ -23,15 +23,20 @@ MOST_COUNTED = 1000
 CURRENCY = "[$€£¥₹]|EUR|USD|GBP|CHF|JPY|INR|CNY|CAD|AUD|SEK|NOK|DKK|PLN|kr|zł"
 BLANK = " \u00a0\u2009\u202f"
 """The blanks that may stand between thousands, and beside a currency."""
+MINUS = r"\-−–"
+"""The minus sign as people type it, before or after a number or its currency."""
 NUMBER = re.compile(
-    rf"[-+−]?[{BLANK}]?({CURRENCY})?[{BLANK}]?"
+    rf"\(?[+{MINUS}]?[{BLANK}]?({CURRENCY})?[{BLANK}]?[{MINUS}]?"
     rf"(\d{{1,3}}([{BLANK}'’]\d{{3}})+([.,]\d+)?|[\d.,]*\d([eE][-+]?\d+)?)"
-    rf"[{BLANK}]?({CURRENCY}|%)?"
+    rf"([.,][{MINUS}]{{1,2}}|[{MINUS}])?[{BLANK}]?({CURRENCY}|%)?\)?"
 )
 """What is written like a number, an amount of money or a percentage."""
 
 NEARLY_ALL = 0.95
 """The share of numbers from which what is none is a mistake."""
+
+MOST = 0.75
+"""The share of numbers from which a column of many is a quantity, and what is none is named."""
 
 FIRST = 10_000
 """Values after which it is known whether a column could be one of numbers."""
@@ -65,10 +70,17 @@ class Column:
     """whether all values that are not blank are written like lists or objects of JSON"""
     dates: bool = False
     """whether all of them are days"""
-    mostly_numeric: bool = False
-    """whether nearly all of them are numbers, without those that mean a missing label"""
+    share_numeric: float = 0.0
+    """the share of numbers among them, without those that mean a missing label"""
     native: bool = False
     """whether no value is a text in its file or frame"""
+    mixed: bool = False
+    """whether some are texts there, and some are not"""
+
+    @property
+    def mostly_numeric(self) -> bool:
+        """Whether what is no number is a mistake."""
+        return self.share_numeric >= NEARLY_ALL
 
     @cached_property
     def key(self) -> str:
@@ -112,6 +124,8 @@ class Judging:
     def __init__(self, name: str):
         self.name, self.numeric, self.nested, self.dates, self.native = name, True, True, True, True
         self._numbers = self._missing = 0
+        self._kinds: set[type] = set()
+        """of the values that are not empty"""
         self._counts: Counter[str] | None = Counter()
         self._hashes = array("q")
         self._rows = self._filled = self._characters = 0
@@ -124,7 +138,9 @@ class Judging:
             self._first_blank = self._rows + next(at for at, value in enumerate(values) if not value.strip())
         self._rows, self._filled = self._rows + len(values), self._filled + len(filled)
         self._characters += sum(map(len, filled))
-        self.native = self.native and {*map(type, values)} <= {Native}
+        kinds = {*map(type, values)}
+        self.native = self.native and kinds <= {Native}
+        self._kinds |= kinds if len(kinds) == 1 and filled else {type(value) for value in values if value.strip()}
         before = self._filled - len(filled) - self._missing
         if before <= FIRST or self._numbers > before // 2:  # where many are none, they are no mistakes
             others = [value for value in filled if not NUMBER.fullmatch(value)]
@@ -153,10 +169,12 @@ class Judging:
         else:
             distinct = len(self._counts)
         mean, n_blank, filled = self._characters / max(1, self._filled), self._rows - self._filled, self._filled > 0
-        mostly = 0 < self._numbers >= NEARLY_ALL * (self._filled - self._missing)
-        kinds = [filled and kind for kind in (self.numeric, self.nested, self.dates, mostly, self.native)]
-        facts = (self.name, distinct, mean, kinds[0], self._rows, self._counts, n_blank, self._first_blank)
-        return Column(*facts, *kinds[1:])
+        numeric, nested, dates, native = (
+            filled and kind for kind in (self.numeric, self.nested, self.dates, self.native)
+        )
+        share = self._numbers / max(1, self._filled - self._missing)
+        facts = (self.name, distinct, mean, numeric, self._rows, self._counts, n_blank, self._first_blank)
+        return Column(*facts, nested, dates, share, native, len(self._kinds) > 1)
 
 
 def number(written: str) -> float:

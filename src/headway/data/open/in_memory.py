@@ -78,7 +78,11 @@ def _listed(data: Any) -> Any:
 
 
 def in_memory(data: Any) -> Held | None:
-    """What is in memory; None for what may name files."""
+    """What is in memory; None for what may name files.  Raises InputError for what holds no rows yet."""
+    if type(data).__name__ == "LazyFrame":
+        raise InputError("a polars LazyFrame has no rows yet; pass the result of its .collect().")
+    if isinstance(data, dict) and data and all(hasattr(one, "column_names") for one in data.values()):
+        raise InputError(f"a dict of data sets: pass one of them, such as data[{next(iter(data))!r}].")
     if hasattr(data, "iloc") and hasattr(data, "columns"):
         return _pandas(data)
     if hasattr(data, "iter_rows") and hasattr(data, "columns"):
@@ -140,8 +144,6 @@ def _polars(frame: Any) -> Held:
     def part(start: int, stop: int) -> dict[str, list[Any]]:
         return frame.slice(start, stop - start).to_dict(as_series=False)
 
-    if not hasattr(frame, "__len__"):
-        raise InputError("a polars LazyFrame has no rows yet; pass the result of its .collect().")
     return Held("a polars frame", list(frame.columns), len(frame), part)
 
 

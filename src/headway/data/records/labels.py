@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import numpy as np
 
+from headway.data.open.columns import NUMBER
 from headway.data.records.chunks import Chunk
 from headway.data.records.label_typing import Merging, apart, composed, suggestion
 from headway.data.records.repeats import group_numbers, text_hashes
@@ -254,8 +255,18 @@ def _check_classes(name: str, column: str, counts: Counter[str], n_rows: int, to
     if len(counts) > max(2, n_rows / 2) and to_learn:
         raise InputError(
             f"{name}: column {column!r} has {len(counts):,} distinct values in {n_rows:,} rows, which does not look "
-            "like a label. Choose another with --label-column."
+            f"like a label{_as_numbers(counts)}. Choose another with --label-column."
         )
+
+
+def _as_numbers(labels: Iterable[str]) -> str:
+    """What a message about a column of many values adds where most are numbers."""
+    others = [label for label in labels if not NUMBER.fullmatch(label)]
+    numbers = sum(1 for label in labels) - len(others)
+    if numbers <= len(others):
+        return ""
+    named = f", and names what is none, such as {shorten(others[0])}" if others else ""
+    return f"; {numbers:,} of them are numbers, which --task regression learns{named}"
 
 
 def _check_numbers(rows: Labelled, column: str) -> None:

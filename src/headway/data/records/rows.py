@@ -1,5 +1,6 @@
 """Rows of a table during reading, and what happens to malformed ones."""
 
+import csv
 import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +18,15 @@ SKIP_SHARE = 0.01
 SKIP_ROWS = 5
 SKIP = "--on-bad-row skip"
 """The option that skips them."""
+
+
+def columns_named(names: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns that a name means: itself, or several with commas between them, quoted where they have one."""
+    if names in columns:
+        return (names,)
+    quoted = [part.strip() for part in next(csv.reader([names], skipinitialspace=True), [names])]
+    parts = [part for name in quoted for part in ([name] if name in columns or '"' in names else name.split(","))]
+    return tuple(parts) if all(parts) or '"' in names else (names,)
 
 
 @dataclass

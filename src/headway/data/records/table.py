@@ -10,7 +10,7 @@ import numpy as np
 from headway.data.open.columns import Column, Judging
 from headway.data.open.files import Tally, fingerprint_of, kind, unit
 from headway.data.records.chunks import Chunk, LineNumbers
-from headway.data.records.rows import BadRows, OpenTable, missing_column, place_of
+from headway.data.records.rows import BadRows, OpenTable, columns_named, missing_column, place_of
 from headway.errors import InputError
 from headway.io.quantities import plural
 
@@ -94,9 +94,8 @@ class Table:
             raise missing_column(self.name, name, self.columns)
 
     def named(self, names: str) -> tuple[str, ...]:
-        """The columns that a name means: itself, or several that are separated by commas."""
-        several = tuple(part.strip() for part in names.split(","))
-        return several if names not in self.columns and all(several) else (names,)
+        """The columns that a name means (``rows.columns_named``)."""
+        return columns_named(names, self.columns)
 
     def joined(self, names: str | None) -> "Table":
         """The table with a column called as ``names`` in place of these, where they are several by commas.

@@ -5,7 +5,7 @@ Letters: N texts, B texts of a batch, C outputs, K columns.
 
 import copy
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch
+from headway.data.records.label_typing import value_of
 from headway.data.records.labels import BETWEEN, Labelled
 from headway.errors import InputError
 from headway.hub.kept_entries import keep
@@ -63,6 +64,9 @@ class ClassColumn(ClassTask):
     """Classification of texts, as far as a column needs it."""
 
     spec, data, reader = spec(ClassReader.task), ColumnData, ClassReader
+
+    def meaning(self, written: str) -> Hashable:
+        return value_of(written)
 
 
 CLASSES = ClassColumn()

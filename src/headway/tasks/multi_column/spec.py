@@ -5,7 +5,7 @@ from typing import Any
 
 from headway.tasks import registry
 from headway.tasks.answers import Label, Labels, Number, Rating
-from headway.tasks.command import Command, Inputs
+from headway.tasks.command import Command, Inputs, free_names
 from headway.tasks.spec import OF_TEXTS, TaskSpec
 
 SPEC = TaskSpec(
@@ -34,9 +34,13 @@ class ColumnsCommand(Command):
     def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
         super().__init__(pipe, inputs, options)
         self.parts = {name: registry.command(part.task)(part, inputs, {}) for name, part in pipe.columns.items()}
-        of_parts = ((name, self._fields(part, part.columns)) for name, part in self.parts.items())
-        named = (f"{name}: {field}" if at else name for name, fields in of_parts for at, field in enumerate(fields))
-        self.columns = [inputs.what, *named]
+        fields = [
+            f"{name}: {field}" for name, part in self.parts.items() for field in self._fields(part, part.columns)[1:]
+        ]
+        free = free_names(fields, self.parts)  # a column may be called like a field of another
+        self.columns = [inputs.what]
+        for name, part in self.parts.items():
+            self.columns += [name, *(free[f"{name}: {field}"] for field in self._fields(part, part.columns)[1:])]
 
     @staticmethod
     def _fields(part: Command, row: Iterable[Any]) -> list[Any]:

@@ -59,6 +59,7 @@ class ColumnsData(NumberData):
                 raise InputError(f"{rows.name}: column {name!r} holds no label.")
             of_one = replace(given, found=found_of(given.found, name), base=None, earlier=None)
             self.columns[name] = self.tasks[name].data.of_column(self.tasks[name], of_one, alone)
+            rows.warnings.extend(alone.warnings)
         for column, labels in ((name, column.labels or [""]) for name, column in self.columns.items()):
             self.labels += [f"{column}: {label}" if label else column for label in labels]
 

@@ -14,11 +14,11 @@ from headway.tasks.data_facts import DataFacts
 from headway.tasks.recognise import BY_NAMES, TextAndValue
 from headway.tasks.unsupported import FEW_NUMBERS
 
-STARS = re.compile("[★⭐✩✭☆\ufe0f]+|[★⭐\ufe0f]+½|\\*{1,5}")
-"""Levels that are written as so many stars; ☆ is one that is not given, where others are."""
+STARS = re.compile("[★⭐✩✭☆\ufe0f]+|[★⭐\ufe0f]+½☆*|\\*{1,5}")
+"""Levels that are written as so many stars; ☆ is one that is not given, so that ☆☆☆ alone is unclear."""
+WORD = "(?:stars?|sterne?|étoiles?|estrellas?|stell[ae])"
 IN_WORDS = re.compile(
-    r"([1-5](?:[.,]5)?) ?(?:stars?|sterne?|étoiles?|estrellas?|stell[ae])"
-    r"|(10|[0-9](?:[.,][05])?) ?(?:/|out of|von|sur) ?(5|10)"
+    rf"([1-5](?:[.,]5)?) ?{WORD}|(10|[0-9](?:[.,][05])?) ?{WORD}? ?(?:/|out of|of|von|sur) ?(5|10) ?{WORD}?"
 )
 """Levels that are written with the word or out of a maximum."""
 POINTED = re.compile(r"\d{1,2},\d{1,2}")
@@ -32,9 +32,9 @@ def level(written: str) -> float:
     cell = written.strip().casefold()
     if STARS.fullmatch(cell):
         shown = cell.replace("\ufe0f", "")
-        if shown.endswith("½"):
-            return len(shown) - 0.5
-        return float(len(shown.replace("☆", "")) or (len(shown) if set(shown) == {"☆"} else 0))
+        if "½" in shown:
+            return shown.index("½") + 0.5
+        return float(len(shown.replace("☆", ""))) if shown.strip("☆") else math.nan
     if found := IN_WORDS.fullmatch(cell):
         cell = (found[1] or found[2]).replace(",", ".")
     return float(numbers([cell if POINTED.fullmatch(cell) is None else cell.replace(",", ".")])[0])

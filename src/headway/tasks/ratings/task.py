@@ -3,6 +3,8 @@
 Letters: N texts, B texts of a batch, K levels.
 """
 
+import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +22,9 @@ from headway.tasks.classes import ClassData, Classes, ClassTask
 from headway.tasks.labels import continued_classes
 from headway.tasks.ratings.recognise import IN_WORDS, level
 from headway.tasks.ratings.spec import SPEC
-from headway.tasks.readers import LabelReader
+from headway.tasks.readers import LabelReader, TextReader
 from headway.tasks.task import TaskInputs
+from headway.text.tokenizer import Tokenizer
 from headway.training.evaluation.intervals import quadratic_kappa
 
 USUAL, FEW = frozenset({1.0, 2.0, 3.0, 4.0, 5.0}), 0.01
@@ -45,10 +48,22 @@ class OrderedLevels(Classes):
         return {"quadratic_kappa": quadratic_kappa(targets, guesses, levels), **super().scores(targets, guesses)}
 
 
+def out_of(rows: Labelled) -> int | None:
+    """The greatest level, where cells say it (4/5).  Raises ValueError where they say two."""
+    worded = (IN_WORDS.fullmatch(cell.strip().casefold()) for cell in rows.classes)
+    found = sorted({int(one[3]) for one in worded if one and one[3]})
+    if len(found) > 1:
+        raise ValueError(f"ratings are out of {found[0]} and out of {found[1]}; write all out of one of these")
+    return found[0] if found else None
+
+
 class RatedData(ClassData):
     """Texts with a level each."""
 
+    out_of: int | None = None
+
     def learn(self, given: TaskInputs, rows: Labelled) -> None:
+        self.out_of = out_of(rows)
         values = np.array([level(cell) for cell in rows.classes])[rows.targets]
         levels, counts = np.unique(values, return_counts=True)
         if len(levels) < 2:
@@ -59,7 +74,7 @@ class RatedData(ClassData):
             self.labels, self.new_head = list(self.counts), True
 
     def facts_of(self, rows: Labelled) -> dict[str, Any]:
-        return {"classes": self.counts}
+        return {"classes": self.counts, **({"out_of": self.out_of} if self.out_of else {})}
 
     def guesses(self) -> dict[str, np.ndarray]:
         count, learnt = len(self.targets), self.train_targets.astype(int)
@@ -78,6 +93,8 @@ class Rater(LabelReader[Rating]):
     """
 
     task = SPEC.name
+    out_of: int | None = None
+    """the greatest level, where the cells of its run said it"""
 
     def named(self, answer: Label) -> Rating:
         mean = sum(level(label) * score for label, score in answer["scores"].items())
@@ -98,6 +115,11 @@ class Ratings(ClassTask):
         usual = ": a level is a number or stars, and one of 1 to 5 where nearly all are"
         return usual if known is None else super().expected(known)
 
+    def reading(self, directory: Path, parts: tuple[Any, Tokenizer, list[str]], facts: dict[str, Any]) -> TextReader:
+        pipe: Any = super().reading(directory, parts, facts)
+        pipe.out_of = facts.get("data", {}).get("out_of")
+        return pipe  # type: ignore[no-any-return]
+
     def measure(self, pipe: Any) -> OrderedLevels:
         return OrderedLevels(pipe.labels)
 
@@ -105,14 +127,15 @@ class Ratings(ClassTask):
         return level(written)
 
     def meant(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
-        worded = [one for cell in rows.classes if (one := IN_WORDS.fullmatch(cell.strip().casefold()))]
-        if len({one[3] for one in worded} - {None}) > 1:
-            raise ValueError("ratings are out of 5 and out of 10; write all out of one of these")
+        most = out_of(rows)
+        known_most = getattr(known, "out_of", None)
+        if most and known_most and most != known_most:
+            raise ValueError(f"ratings are out of {most:g}, and those of the model out of {known_most:g}")
         if known is not None:
             return super().meant(rows, found, known)
         values = np.array([level(cell) for cell in rows.classes])
         counts = np.bincount(rows.targets, minlength=len(values))
-        levels = ~np.isnan(values)
+        levels = ~np.isnan(values) & ~(values > (most or math.inf))
         odd = levels & ~np.isin(values, list(USUAL))
         few = {*values[levels]} > USUAL and counts[odd].sum() <= FEW * len(rows)
         return levels & ~odd if few else levels

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from headway.data.open.columns import MOST_LABELS, Column
+from headway.data.open.columns import MOST, MOST_LABELS, Column
 from headway.data.open.detected import TABLE, Detected
 from headway.data.records.numbers import found_numbers
 from headway.tasks.data_facts import DataFacts
@@ -34,10 +34,10 @@ class TextAndNumber(TextAndValue):
 def quantity(facts: DataFacts) -> Column | None:
     """A column of many distinct numbers in place of the label."""
     classes = (one for one in facts.columns if one.label_like and one.name != facts.text and not one.called("text"))
-    if facts.label is None and any(one.called("label") or not one.mostly_numeric for one in classes):
+    if facts.label is None and any(one.called("label") or one.share_numeric < MOST for one in classes):
         return None
     for column in facts.columns:
-        if column.name == facts.text or not column.mostly_numeric or column.distinct <= FEW_NUMBERS:
+        if column.name == facts.text or column.share_numeric < MOST or column.distinct <= FEW_NUMBERS:
             continue
         called = column.called("sure label", "quantity") if facts.label is None else column.name == facts.label
         if called and _measures(column, found_numbers(list(facts.distinct(column)))):

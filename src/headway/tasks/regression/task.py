@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from headway.data.open.detected import Detected
 from headway.data.records.labels import Labelled
-from headway.data.records.numbers import Written, numbers
+from headway.data.records.numbers import Unclear, Written, numbers
 from headway.errors import InputError
 from headway.hub.kept_entries import kept
 from headway.models.heads import Gives, gives, n_outputs
@@ -80,6 +80,7 @@ class RegressionData(NumberData):
     def learn(self, given: TaskInputs, rows: Labelled) -> None:
         written = TASK.written(rows, given.found)
         self.recorded = written.facts()
+        rows.warnings.extend([f"column {given.found.label_column!r}: {written.doubt}"] if written.doubt else [])
         values = self.values(rows)
         if values.min() == values.max():
             column = given.found.label_column
@@ -143,9 +144,13 @@ class Regression(TextTask):
 
     def written(self, rows: Labelled, found: Detected, known: Any = None) -> Written:
         """How the numbers of a file are written: what it does not show is as in the run's own.  Raises Unclear."""
-        if any(column.native for column in rows.table.judged(found.label_column or "")):
+        columns = rows.table.judged(found.label_column or "")
+        before = Written.recorded(getattr(known, "recorded", {}))
+        if any(column.native for column in columns):  # what is a number in its file means itself
+            if before is not None and before.unit == "%":
+                raise Unclear(f"{rows.classes[0]} is not in %, as the numbers of the model are")
             return Written()
-        return Written.of(rows.classes, Written.recorded(getattr(known, "recorded", {})))
+        return Written.of(rows.classes, before, mixed=any(column.mixed for column in columns))
 
     def meant(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
         return ~np.isnan(numbers(rows.classes, self.written(rows, found, known).decimal))

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from headway.data.records.rows import columns_named
 from headway.errors import InputError
 from headway.hub.download import one_line
 from headway.tasks.checks import BOUND, NEW
@@ -90,7 +91,7 @@ def _pyfunc() -> Any:
 
 def _columns(subject: Subject) -> list[str]:
     """The columns of texts that its users send."""
-    return [part.strip() for part in (subject.pipe.text_column or "text").split(",")]
+    return [*columns_named(subject.pipe.text_column or "text", ())]
 
 
 def _frame(subject: Subject, texts: Sequence[str | None]) -> Any:
