@@ -147,3 +147,32 @@ def test_empty_rows_and_columns_may_stand_before_the_table(tmp_path: Path):
         sheet.write_row(4, 2, ["words", "b", "a"])
     with pytest.raises(InputError, match="cell D4 has no name for its column"):
         read([tmp_path / "t.xlsx"])
+
+
+def test_an_unnamed_column_without_anything_is_left_out(tmp_path: Path):
+    path = workbook(tmp_path / "a.xlsx", [["text", None, "n"], ["one", None, 1], ["two", None, 2]])
+    assert list(read_rows(path)) == [{"text": "one", "n": "1"}, {"text": "two", "n": "2"}]
+    path = workbook(tmp_path / "b.xlsx", [["text", None, "n"], ["one", None, 1], ["two", "more", 2]])
+    with pytest.raises(InputError, match="cell B1 has no name for its column"):
+        read_rows(path)
+
+
+def test_a_title_above_the_table_is_named(tmp_path: Path):
+    path = workbook(tmp_path / "a.xlsx", [["Report", 2024, "Q1"], [], ["text", "q", "n"], ["one", "a", 1]])
+    with pytest.raises(InputError, match="row 2 is empty; delete what is above the row that names the columns"):
+        read_rows(path)
+
+
+def test_durations_are_hours_and_errors_are_said_to_be_empty(tmp_path: Path):
+    def change(book: Any, sheet: Any) -> None:
+        hours = book.add_format({"num_format": "[h]:mm"})
+        sheet.write_row(0, 0, ["text", "took", "n"])
+        for at, took in enumerate((1.1, 0.25), 1):
+            sheet.write_row(at, 0, [f"text {at}", took], None)
+            sheet.write(at, 1, took, hours)
+        sheet.write_formula(1, 2, "=1/0", None, "#DIV/0!")
+
+    path = workbook(tmp_path / "a.xlsx", [], change)
+    with pytest.warns(UserWarning, match="cell C2 holds an error such as #DIV/0!; such cells are read as empty"):
+        rows = list(read_rows(path))
+    assert [row["took"] for row in rows] == ["26:24:00", "6:00:00"] and rows[0]["n"] == ""

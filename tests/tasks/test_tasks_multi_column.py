@@ -217,6 +217,22 @@ def test_columns_may_be_called_like_parts_of_an_answer(table: Path, tmp_path: Pa
     assert code == 0, out
 
 
+def test_names_have_commas_and_fields_of_others_and_labels_gaps(table: Path, tmp_path: Path):
+    rows = pd.read_csv(table).rename(columns={"queue": "queue, team", "price": "queue, team: score"})
+    rows["refund"] = rows["refund"].where(rows.index % 7 > 0)  # pandas makes 1.0 of 1 where there are gaps
+    names = ["queue, team", "refund", "queue, team: score"]
+    headway.train(rows, label_column=names, steps=2, out=tmp_path / "run", **TINY)
+    pipe = headway.load(tmp_path / "run", task="multi_column")
+    assert list(pipe(TEXTS[0])) == names
+    found = pipe.predict(rows.head(3)[["text"]])
+    assert len({*found.columns}) == len(found.columns) and found["queue, team: score"].min() > 1000
+    assert found["predicted: queue, team: score"].max() <= 1
+    rows["text"] += " again"
+    rows.astype({"refund": "Int64"}).to_csv(tmp_path / "rows.csv", index=False)
+    measured = [headway.evaluate(tmp_path / "run", data)["columns"]["refund"] for data in (rows, tmp_path / "rows.csv")]
+    assert measured[0] == measured[1]
+
+
 def test_from_a_pretrained_model_and_from_its_own_run(run: Path, table: Path, classifier_run: Path, tmp_path: Path):
     few = {"steps": 4, "threads": 1, "quiet": True, "label_column": NAMES}
     headway.train(table, from_model=str(classifier_run), out=tmp_path / "new", **few)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -55,7 +56,7 @@ def run(stars: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("written", "value"),
     [
         *(("4", 4), ("4.0", 4), ("3,5 stars", 3.5), ("1 star", 1), ("4/5", 4), ("7 out of 10", 7), ("★★★", 3)),
-        *(("★★☆☆☆", 2), ("****", 4), ("⭐️⭐️", 2)),
+        *(("★★☆☆☆", 2), ("****", 4), ("⭐️⭐️", 2), ("★½☆☆☆", 1.5), ("★★½", 2.5), ("4 out of 5 stars", 4)),
     ],
 )
 def test_levels_are_read_as_people_write_them(written: str, value: float):
@@ -63,7 +64,23 @@ def test_levels_are_read_as_people_write_them(written: str, value: float):
 
 
 def test_what_is_no_level_is_none():
-    assert np.isnan([level(cell) for cell in ("", "good", "6 stars", "4/7", "nan")]).all()
+    assert np.isnan([level(cell) for cell in ("", "good", "6 stars", "4/7", "nan", "☆☆☆☆☆")]).all()
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (["1/10", "2/10", "3/10"], "ratings are out of 10, and those of the model out of 5"),
+        (["4/5", "3/10", "1/5"], "ratings are out of 5 and out of 10; write all out of one of these"),
+        (["4/5", "8", "1/5"], "holds '8', which is no value for ratings"),
+    ],
+)
+def test_levels_out_of_another_maximum_are_refused(cells: list[str], said: str, tmp_path: Path):
+    rows = pd.DataFrame({"text": [f"room {n}" for n in range(60)], "stars": [f"{1 + n % 5}/5" for n in range(60)]})
+    headway.train(rows, out=tmp_path / "run", **{**TINY, "steps": 1})
+    other = pd.DataFrame({"text": [f"house {n}" for n in range(30)], "stars": cells * 10})
+    with pytest.raises(InputError, match=said):
+        headway.evaluate(tmp_path / "run", other)
 
 
 def test_kappa_is_that_of_scikit_learn_and_the_loss_knows_the_order():

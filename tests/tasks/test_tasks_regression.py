@@ -278,6 +278,15 @@ def test_numbers_that_are_numbers_need_no_decimal_mark(tmp_path: Path):
         headway.evaluate(run, tmp_path / "dollar.csv")
 
 
+def test_a_price_list_with_many_cells_that_are_none_is_no_language_model(tmp_path: Path):
+    rows = [{"text": f"lamp {n}", "price": "on request" if n % 6 == 0 else f"{n + 1}.50"} for n in range(120)]
+    with pytest.raises(InputError, match="column 'price' holds 'on request', which is no value for regression"):
+        headway.train(rows, out=tmp_path / "run", steps=1, **TINY)
+    said = "100 of them are numbers, which --task regression learns, and names what is none, such as 'on request'"
+    with pytest.raises(InputError, match=said):
+        headway.train(rows, out=tmp_path / "run", task="classification", label_column="price", steps=1, **TINY)
+
+
 @pytest.mark.parametrize("cell", ["on request", "inf", "10-20", "12 or 13"])
 def test_a_cell_that_is_no_number_is_named_with_its_row(cell: str, tmp_path: Path):
     data = offers(tmp_path / "t.csv", price=cell)

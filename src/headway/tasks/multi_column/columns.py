@@ -164,7 +164,8 @@ def columns_of(rows: Labelled, names: Sequence[str]) -> Iterator[tuple[str, Labe
         place[[number_of[one] for one in classes]] = np.arange(len(classes))
         numbers = place[found[rows.targets]]
         there = np.flatnonzero(numbers >= 0)
-        yield name, replace(rows.part(there), classes=classes, targets=numbers[there], warnings=[]), there
+        own = rows if len(there) == len(rows) else rows.part(there)  # in most tables every row has every label
+        yield name, replace(own, classes=classes, targets=numbers[there], warnings=[]), there
 
 
 def usual(targets: np.ndarray, outputs: int) -> np.ndarray:
