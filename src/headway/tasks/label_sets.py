@@ -152,7 +152,7 @@ class Lists:
         return dict(sorted(counts.items()))
 
     def targets(self, rows: Labelled, known: Sequence[str]) -> np.ndarray:
-        """1 where a row has a label, else 0: float32 (N, C) of the C labels that are known.
+        """Whether each row has each of the C labels that are known, bool (N, C).
 
         Raises InputError for others.
         """
@@ -160,7 +160,7 @@ class Lists:
         return found
 
     def sets(self, rows: Labelled, known: Sequence[str]) -> np.ndarray:
-        """The same for each distinct cell, float32 (D, C)."""
+        """The same for each distinct cell, bool (D, C)."""
         sets = [self.labels(cell) or () for cell in rows.classes]
         columns = {label: column for column, label in enumerate(known)}
         if strange := sorted({label for labels in sets for label in labels} - set(columns)):
@@ -168,9 +168,9 @@ class Lists:
                 f"{rows.name}: has labels that the model does not know: {', '.join(map(shown, strange[:5]))}; known: "
                 f"{', '.join(known[:20])}{', ...' * (len(known) > 20)}."
             )
-        matrix = np.zeros((len(sets), len(columns)), dtype=np.float32)
+        matrix = np.zeros((len(sets), len(columns)), dtype=bool)
         for row, labels in zip(matrix, sets, strict=True):
-            row[[columns[label] for label in labels]] = 1
+            row[[columns[label] for label in labels]] = True
         return matrix
 
 

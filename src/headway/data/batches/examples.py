@@ -68,5 +68,5 @@ class Examples:
             targets = pad(wanted, IGNORED)[0]
         else:
             numbers = np.asarray(wanted)
-            targets = torch.from_numpy(numbers.astype(np.float32 if numbers.dtype.kind == "f" else np.int64))
+            targets = torch.from_numpy(numbers.astype(np.float32 if numbers.dtype.kind in "fb" else np.int64))
         return Batch(inputs, None if bool(mask.all()) else mask, targets, self.kind)

@@ -39,7 +39,7 @@ class LabelSets(WholeLoss):
         self.labels, self.thresholds = list(labels), thresholds
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(outputs, targets, reduction="none").mean(dim=1)
+        return F.binary_cross_entropy_with_logits(outputs, targets.to(outputs.dtype), reduction="none").mean(dim=1)
 
     def measured(self, outputs: Tensor, targets: Tensor, each: list[np.ndarray] | None = None) -> dict[str, Any]:
         """val_loss and ``set_scores``; and by label the best ``thresholds``, where none are given."""
@@ -70,8 +70,8 @@ class SetData(NumberData):
         rows = np.bincount(train.targets, minlength=len(train.classes))
         for labels, count in zip(self.lists.sets(train, self.labels), rows.tolist(), strict=True):
             times[labels.tobytes()] += count
-        most = np.frombuffer(max(sorted(times), key=lambda labels: times[labels]), np.float32)
-        usual = np.broadcast_to(most, wanted.shape)
+        most = np.frombuffer(max(sorted(times), key=lambda labels: times[labels]), bool)
+        usual = np.broadcast_to(most.astype(float), wanted.shape)
         guesses = {"no label": (0.0 * wanted, wanted < 0), "most frequent labels": (usual, usual > 0)}
         for name, margins in self.linear_guess(linear_margins).items():
             guesses[name] = margins, margins >= best_thresholds(margins, wanted)
