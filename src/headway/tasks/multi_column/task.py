@@ -78,6 +78,9 @@ class ColumnsData(NumberData):
             self.columns[name].parts = replace(self.parts, train=learnt, held_out=held)
             self.columns[name].set_targets(learnt, held)
         super().set_targets(train, held_out)
+        for part, column in zip(self.layout, self.columns.values(), strict=True):
+            if len(column.train_targets) == len(train):  # the same numbers are held once
+                column.train_targets = self.train_targets[:, part.targets].reshape(column.train_targets.shape)
         own = {name: self.described(name) for name in names}
         known = None if self.base is None else kept(self.base.model, COLUMNS)
         self.new_head = self.base is not None and not same_columns(own, known)
@@ -111,7 +114,7 @@ class ColumnsData(NumberData):
         self.of_baselines["the usual of each column"] = each[0]
 
     def objective(self, plan: Plan | None) -> ColumnLosses:
-        return ColumnLosses(self.layout, torch.tensor(self.train_targets))
+        return ColumnLosses(self.layout, torch.from_numpy(self.train_targets))
 
     def plan(self, seconds: float | None) -> Plan:
         plan, count = super().plan(seconds), len(self.columns)
