@@ -23,8 +23,8 @@ import pandas
 from machine import facts, installed, spread, write
 
 import headway
-from headway.integrations import ray as headway_ray
-from headway.integrations import spark as headway_spark
+from headway.integrations.ray import answered as answered_by_ray
+from headway.integrations.spark import answered as answered_by_spark
 
 PLACE = Path("build/integrations-runs")
 PARTITIONS = 8
@@ -68,7 +68,7 @@ def spark(run: Path, texts: list[str], runs: int) -> dict[str, Any]:
     answer = headway.Batch(run)
 
     def answer_all(data: Any) -> None:
-        headway_spark.answered(data, answer).write.format("noop").mode("overwrite").save()
+        answered_by_spark(data, answer).write.format("noop").mode("overwrite").save()
 
     answer_all(frame.limit(200).repartition(2 * PARTITIONS))
     start, rates = time.perf_counter() - began, []
@@ -98,7 +98,7 @@ def ray(run: Path, texts: list[str], runs: int) -> dict[str, Any]:
     starts, rates = [], []
     for _ in range(runs):
         began = time.perf_counter()
-        data = headway_ray.answered(ray.data.from_pandas(parts), headway.Batch(run), actors=2)
+        data = answered_by_ray(ray.data.from_pandas(parts), headway.Batch(run), actors=2)
         came = [(time.perf_counter(), len(batch["text"])) for batch in data.iter_batches(batch_size=None)]
         first = next(at for at in range(4, len(came)) if came[at][0] > came[3][0])
         starts.append(came[first][0] - began)
