@@ -115,6 +115,7 @@ class TextTask(Task):
         if self.reader is None:
             return TextPipeline(self, *parts[:2], facts)
         pipe: TextReader = self.reader(*parts, facts.get("plan", {}).get("length"))
+        pipe.recorded = facts.get("data", {})
         return pipe
 
     def held_out(self, pipe: Any, given: EvaluationInputs) -> Labelled:

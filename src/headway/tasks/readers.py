@@ -4,8 +4,9 @@ Letters: N texts, C labels.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -38,6 +39,8 @@ class TextReader(FrameAnswers, ABC):
 
     task: str
     reads_pairs = False
+    recorded: Mapping[str, Any] = MappingProxyType({})
+    """what its run recorded of its data"""
 
     def __init__(self, model: Any, tokenizer: Tokenizer, length: int | None = None):
         self.model, self.tokenizer, self.runtime = model, tokenizer, Runtime(model)

@@ -4,7 +4,6 @@ Letters: N texts, B texts of a batch, K levels.
 """
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +21,8 @@ from headway.tasks.classes import ClassData, Classes, ClassTask
 from headway.tasks.labels import continued_classes
 from headway.tasks.ratings.recognise import IN_WORDS, level
 from headway.tasks.ratings.spec import SPEC
-from headway.tasks.readers import LabelReader, TextReader
+from headway.tasks.readers import LabelReader
 from headway.tasks.task import TaskInputs
-from headway.text.tokenizer import Tokenizer
 from headway.training.evaluation.intervals import quadratic_kappa
 
 USUAL, FEW = frozenset({1.0, 2.0, 3.0, 4.0, 5.0}), 0.01
@@ -60,10 +58,8 @@ def out_of(rows: Labelled) -> int | None:
 class RatedData(ClassData):
     """Texts with a level each."""
 
-    out_of: int | None = None
-
     def learn(self, given: TaskInputs, rows: Labelled) -> None:
-        self.out_of = out_of(rows)
+        self.recorded = {"out_of": most} if (most := out_of(rows)) else {}
         values = np.array([level(cell) for cell in rows.classes])[rows.targets]
         levels, counts = np.unique(values, return_counts=True)
         if len(levels) < 2:
@@ -74,7 +70,7 @@ class RatedData(ClassData):
             self.labels, self.new_head = list(self.counts), True
 
     def facts_of(self, rows: Labelled) -> dict[str, Any]:
-        return {"classes": self.counts, **({"out_of": self.out_of} if self.out_of else {})}
+        return {"classes": self.counts, **self.recorded}
 
     def guesses(self) -> dict[str, np.ndarray]:
         count, learnt = len(self.targets), self.train_targets.astype(int)
@@ -93,8 +89,6 @@ class Rater(LabelReader[Rating]):
     """
 
     task = SPEC.name
-    out_of: int | None = None
-    """the greatest level, where the cells of its run said it"""
 
     def named(self, answer: Label) -> Rating:
         mean = sum(level(label) * score for label, score in answer["scores"].items())
@@ -115,11 +109,6 @@ class Ratings(ClassTask):
         usual = ": a level is a number or stars, and one of 1 to 5 where nearly all are"
         return usual if known is None else super().expected(known)
 
-    def reading(self, directory: Path, parts: tuple[Any, Tokenizer, list[str]], facts: dict[str, Any]) -> TextReader:
-        pipe: Any = super().reading(directory, parts, facts)
-        pipe.out_of = facts.get("data", {}).get("out_of")
-        return pipe  # type: ignore[no-any-return]
-
     def measure(self, pipe: Any) -> OrderedLevels:
         return OrderedLevels(pipe.labels)
 
@@ -127,10 +116,9 @@ class Ratings(ClassTask):
         return level(written)
 
     def meant(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
-        most = out_of(rows)
-        known_most = getattr(known, "out_of", None)
-        if most and known_most and most != known_most:
-            raise ValueError(f"ratings are out of {most:g}, and those of the model out of {known_most:g}")
+        most, before = out_of(rows), getattr(known, "recorded", {}).get("out_of")
+        if most and before and most != before:
+            raise ValueError(f"ratings are out of {most}, and those of the model out of {before}")
         if known is not None:
             return super().meant(rows, found, known)
         values = np.array([level(cell) for cell in rows.classes])
