@@ -43,7 +43,7 @@ class LabelSets(WholeLoss):
 
     def measured(self, outputs: Tensor, targets: Tensor, each: list[np.ndarray] | None = None) -> dict[str, Any]:
         """val_loss and ``set_scores``; and by label the best ``thresholds``, where none are given."""
-        scores, wanted = outputs.double().sigmoid().numpy(), targets.numpy().astype(np.int64)
+        scores, wanted = outputs.double().sigmoid().numpy(), targets.numpy().astype(np.int8)
         thresholds = best_thresholds(scores, wanted).clip(0, 1) if self.thresholds is None else self.thresholds
         metrics: dict[str, Any] = {"val_loss": float(self.losses(outputs, targets).mean())}
         if self.thresholds is None:
@@ -66,19 +66,19 @@ class SetData(NumberData):
 
     def guesses(self) -> dict[str, Any]:
         """The scores (N, C) of some models, and the labels that these give, bool (N, C)."""
-        wanted, train, times = self.targets.astype(np.int64), self.parts.train, Counter[bytes]()
+        wanted, train, times = self.targets.astype(np.int8), self.parts.train, Counter[bytes]()
         rows = np.bincount(train.targets, minlength=len(train.classes))
         for labels, count in zip(self.lists.sets(train, self.labels), rows.tolist(), strict=True):
             times[labels.tobytes()] += count
         most = np.frombuffer(max(sorted(times), key=lambda labels: times[labels]), bool)
         usual = np.broadcast_to(most.astype(float), wanted.shape)
-        guesses = {"no label": (0.0 * wanted, wanted < 0), "most frequent labels": (usual, usual > 0)}
+        guesses = {"no label": (np.zeros(wanted.shape, np.float32), wanted < 0), "most frequent labels": (usual, usual > 0)}
         for name, margins in self.linear_guess(linear_margins).items():
             guesses[name] = margins, margins >= best_thresholds(margins, wanted)
         return guesses
 
     def judged(self, guess: Any) -> tuple[dict[str, Any], np.ndarray]:
-        wanted, (scores, chosen) = self.targets.astype(np.int64), guess
+        wanted, (scores, chosen) = self.targets.astype(np.int8), guess
         metrics = set_scores(wanted, scores, chosen, self.labels)
         return {key: metrics[key] for key in metrics if key != "per_class"}, set_units(wanted, chosen)
 
