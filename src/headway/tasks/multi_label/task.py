@@ -72,7 +72,8 @@ class SetData(NumberData):
             times[labels.tobytes()] += count
         most = np.frombuffer(max(sorted(times), key=lambda labels: times[labels]), bool)
         usual = np.broadcast_to(most.astype(float), wanted.shape)
-        guesses = {"no label": (np.zeros(wanted.shape, np.float32), wanted < 0), "most frequent labels": (usual, usual > 0)}
+        none = np.zeros(wanted.shape, np.float32)
+        guesses = {"no label": (none, none > 0), "most frequent labels": (usual, usual > 0)}
         for name, margins in self.linear_guess(linear_margins).items():
             guesses[name] = margins, margins >= best_thresholds(margins, wanted)
         return guesses
