@@ -63,7 +63,7 @@ def server(run: Path, texts: Texts) -> Answers:
 
     found, served = [], Server(run, "--quiet")
     for start in range(0, len(texts), 100):
-        answer = served.post("/predict", {"inputs": texts[start : start + 100]})
+        answer = served.post("/predict", {"inputs": [text or "" for text in texts[start : start + 100]]})
         assert answer.status_code == 200, answer.text
         found += [row_of(one) for one in answer.json()["answers"]]
     assert served.stop() == 0

@@ -101,8 +101,8 @@ KINDS: dict[type, Schema] = {
 
 
 def _inputs(command: type[Command], most: int) -> Schema:
-    """The inputs, ``most`` at most: texts, or lists of their words, or pictures as base64; null is an empty text."""
-    item: Schema = {**string(most=LONGEST_INPUT), "type": ["string", "null"]}
+    """The inputs, ``most`` at most: texts, or lists of their words, or pictures as base64."""
+    item = string(most=LONGEST_INPUT)
     if command.spec.reads == "picture":
         item = {**string(1), "contentEncoding": "base64"}
     if command.takes_words:

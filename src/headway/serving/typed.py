@@ -42,7 +42,6 @@ async def typed(request: Any, state: State) -> Any:
     body = await read_body(request, ANY_SCHEMA)
     served = state.models.find(body["model"], verb)
     body = await read_body(request, served.request_schema())
-    body["inputs"] = ["" if one is None else one for one in body["inputs"]]
     if served.writes:
         found: dict[str, Any] = await unless_gone(request, _written(served, body, state))
     else:
