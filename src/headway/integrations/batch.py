@@ -78,8 +78,8 @@ class Batch:
         """The columns of answers to some texts, an array each; null for null, NaN and texts of blanks."""
         known = [text if isinstance(text, str) else "" for text in texts]
         with _one_at_a_time:
-            found = answered(self.pipe, [known], self.options)[1]
-        return dict(with_columns({}, {field: (kind, found[field]) for field, kind in self.types.items()}))
+            columns = answered(self.pipe, [known], self.options)[1]
+        return dict(with_columns({}, {field: (kind, columns[field]) for field, kind in self.types.items()}))
 
     def schema(self, columns: Sequence[str] = ()) -> Any:
         """The Arrow schema of the answers, with the names that they have beside some ``columns``."""
@@ -124,9 +124,9 @@ class Batch:
 
 def _check_texts(held: Held, columns: Sequence[str]) -> None:
     """Raise InputError where columns of texts hold something else."""
-    found = held.part(0, held.count)
-    for column in (column for column in columns if column in found):
-        for row, cell in enumerate(found[column]):
+    cells = held.part(0, held.count)
+    for column in (column for column in columns if column in cells):
+        for row, cell in enumerate(cells[column]):
             if cell is not None and cell == cell and not isinstance(cell, str):
                 raise InputError(
                     f"{held.what}, {held.place(row)}: column {column!r} holds {shown(str(cell))}, which is "

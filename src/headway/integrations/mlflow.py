@@ -14,8 +14,10 @@ class Answers:
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:
         """The answers to the rows of a pandas frame, whose index they have; None where there is none, null in JSON."""
-        found = self.answer(model_input)
-        answers = found[[name for name in found.columns if name not in model_input.columns]].astype(object)
+        answered_rows = self.answer(model_input)
+        answers = answered_rows[[name for name in answered_rows.columns if name not in model_input.columns]].astype(
+            object
+        )
         return answers.where(answers.notna(), None)
 
 

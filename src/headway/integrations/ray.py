@@ -13,10 +13,10 @@ def threads() -> int | None:
     import ray
 
     try:
-        given = ray.get_runtime_context().get_assigned_resources() if ray.is_initialized() else {}
+        resources = ray.get_runtime_context().get_assigned_resources() if ray.is_initialized() else {}
     except AssertionError:  # in the program that asks the workers
         return None
-    return max(1, int(given["CPU"])) if "CPU" in given else None
+    return max(1, int(resources["CPU"])) if "CPU" in resources else None
 
 
 class Actor:

@@ -148,8 +148,8 @@ def _option(option: Option) -> Schema:
 
 def given_options(command: type[Command], body: dict[str, Any]) -> dict[str, Any]:
     """Every option of the command by name: what the request says, or else the default."""
-    found = {option.name: body.get(option.name, option.usual) for option in command.options}
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+    options = {option.name: body.get(option.name, option.usual) for option in command.options}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
 
 
 async def read_body(request: Any, schema: Schema, *, strict: bool = False) -> dict[str, Any]:

@@ -117,12 +117,12 @@ def arrow_type(kind: Any) -> Any:
     """The Arrow type of a column of answers."""
     import pyarrow
 
-    kind = _not_null(kind)
-    if is_typeddict(kind):
-        return pyarrow.struct([(name, arrow_type(field)) for name, field in get_type_hints(kind).items()])
-    if get_origin(kind) is list:
-        return pyarrow.list_(arrow_type(get_args(kind)[0]))
-    return {str: pyarrow.string(), int: pyarrow.int64()}.get(kind, pyarrow.float64())
+    plain = _not_null(kind)
+    if is_typeddict(plain):
+        return pyarrow.struct([(name, arrow_type(field)) for name, field in get_type_hints(plain).items()])
+    if get_origin(plain) is list:
+        return pyarrow.list_(arrow_type(get_args(plain)[0]))
+    return {str: pyarrow.string(), int: pyarrow.int64()}.get(plain, pyarrow.float64())
 
 
 def with_columns(frame: Any, columns: dict[str, tuple[Any, list[Any]]]) -> Any:
@@ -131,11 +131,13 @@ def with_columns(frame: Any, columns: dict[str, tuple[Any, list[Any]]]) -> Any:
         kinds = {name: "float64" if kind is float else "object" for name, (kind, _) in columns.items()}
         return frame | {name: np.fromiter(columns[name][1], kind) for name, kind in kinds.items()}
     if hasattr(frame, "iloc"):
-        found = frame.copy()
+        copied = frame.copy()
         for name, (kind, values) in columns.items():
-            found[name] = values
-            found[name] = found[name].astype("float64" if kind is float else found[name].dtype if values else "object")
-        return found
+            copied[name] = values
+            copied[name] = copied[name].astype(
+                "float64" if kind is float else copied[name].dtype if values else "object"
+            )
+        return copied
     if hasattr(frame, "iter_rows"):
         scalars = {name: kind for name, (kind, _) in columns.items() if kind in (str, float)}
         cells = {name: values for name, (_, values) in columns.items()}

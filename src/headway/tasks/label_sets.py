@@ -156,8 +156,8 @@ class Lists:
 
         Raises InputError for others.
         """
-        found: np.ndarray = self.sets(rows, known)[rows.targets]
-        return found
+        labels_of_rows: np.ndarray = self.sets(rows, known)[rows.targets]
+        return labels_of_rows
 
     def sets(self, rows: Labelled, known: Sequence[str]) -> np.ndarray:
         """The same for each distinct cell, bool (D, C)."""

@@ -162,8 +162,8 @@ def _columns(data: dict[Any, Any]) -> Held:
     columns = {str(name): _listed(values) for name, values in data.items()}
     sizes = {name: len(values) for name, values in columns.items() if isinstance(values, list | tuple)}
     if len(sizes) < len(columns) or len({*sizes.values()}) > 1:
-        found = ", ".join(f"{name!r} has {sizes.get(name, 'none')}" for name in columns)
-        raise InputError(f"a dict of columns: expected lists of as many values in each; {found}.")
+        lengths = ", ".join(f"{name!r} has {sizes.get(name, 'none')}" for name in columns)
+        raise InputError(f"a dict of columns: expected lists of as many values in each; {lengths}.")
 
     def part(start: int, stop: int) -> dict[str, list[Any]]:
         return {name: list(values[start:stop]) for name, values in columns.items()}

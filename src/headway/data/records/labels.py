@@ -223,12 +223,12 @@ def labelled(
 def _in_order(labels: Sequence[str], times: np.ndarray) -> tuple[list[str], np.ndarray]:
     """The distinct labels that occur, in alphabetical order, and the number of each among them, int32; -1 for none."""
     names: list[str] = []
-    place = np.full(len(labels), -1, dtype=np.int32)
+    numbers = np.full(len(labels), -1, dtype=np.int32)
     for at in sorted(np.flatnonzero(times).tolist(), key=labels.__getitem__):
         if not names or names[-1] != labels[at]:
             names.append(labels[at])
-        place[at] = len(names) - 1
-    return names, place
+        numbers[at] = len(names) - 1
+    return names, numbers
 
 
 def _refuse(table: Table, rows: Sequence[int], what: str, where: str, words: str = "", as_labels: bool = False) -> None:

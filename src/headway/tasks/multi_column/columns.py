@@ -158,11 +158,11 @@ def columns_of(rows: Labelled, names: Sequence[str]) -> Iterator[tuple[str, Labe
     for at, name in enumerate(names):
         number_of: dict[str, int] = {}
         cells = (number_of.setdefault(row.split(BETWEEN)[at], len(number_of)) for row in rows.classes)
-        found = np.fromiter(cells, np.int32, len(rows.classes))
+        cell_of_row = np.fromiter(cells, np.int32, len(rows.classes))
         classes = sorted(number_of.keys() - {""})
-        place = np.full(len(number_of), -1, dtype=np.int32)
-        place[[number_of[one] for one in classes]] = np.arange(len(classes))
-        numbers = place[found[rows.targets]]
+        class_of_cell = np.full(len(number_of), -1, dtype=np.int32)
+        class_of_cell[[number_of[one] for one in classes]] = np.arange(len(classes))
+        numbers = class_of_cell[cell_of_row[rows.targets]]
         there = np.flatnonzero(numbers >= 0)
         own = rows if len(there) == len(rows) else rows.part(there)  # in most tables every row has every label
         yield name, replace(own, classes=classes, targets=numbers[there], warnings=[]), there

@@ -49,10 +49,10 @@ class OrderedLevels(Classes):
 def out_of(rows: Labelled) -> int | None:
     """The greatest level, where cells say it (4/5).  Raises ValueError where they say two."""
     worded = (IN_WORDS.fullmatch(cell.strip().casefold()) for cell in rows.classes)
-    found = sorted({int(one[3]) for one in worded if one and one[3]})
-    if len(found) > 1:
-        raise ValueError(f"ratings are out of {found[0]} and out of {found[1]}; write all out of one of these")
-    return found[0] if found else None
+    maxima = sorted({int(one[3]) for one in worded if one and one[3]})
+    if len(maxima) > 1:
+        raise ValueError(f"ratings are out of {maxima[0]} and out of {maxima[1]}; write all out of one of these")
+    return maxima[0] if maxima else None
 
 
 class RatedData(ClassData):

@@ -64,13 +64,13 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
 def compare(subject: Subject, directory: Path, precision: str) -> Parity:
     """By ``mlflow.pyfunc.load_model``: the answers to some texts, and to a row without one."""
     pyfunc, package = _pyfunc(), "mlflow-skinny"
-    found = Parity(reader="mlflow", version=version(package), needs=package, door="mlflow.pyfunc.load_model(DIR)")
+    parity = Parity(reader="mlflow", version=version(package), needs=package, door="mlflow.pyfunc.load_model(DIR)")
     frame = _frame(subject, [*own_texts(subject.tokenizer, room(subject.model), TEXTS), None])
     fixed = {"seed": 0, "max_tokens": NEW} if hasattr(subject.pipe, "stream") else {}
     try:
         there = pyfunc.load_model(str(directory), model_config=fixed).predict(frame)
     except Exception as error:  # any error means that its users cannot use the directory
-        return found.holding(found, f"{found.door} cannot use it: {one_line(error)}")
+        return parity.holding(parity, f"{parity.door} cannot use it: {one_line(error)}")
     here = subject.pipe.predict(frame, **fixed).drop(columns=frame.columns)
     here = here.astype(object).where(here.notna(), None)
     numbers = [name for name, kind in answered(subject.pipe, [])[0].items() if kind is float]
@@ -78,7 +78,7 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
     difference = float(apart.max()) if numbers else 0.0
     differs = [name for name in here.columns.drop(numbers) if here[name].tolist() != there[name].tolist()]
     problems = [f"{name} differs" for name in differs] + exceeding(difference, BOUND, "the answers differ")
-    return found.holding(Parity(max_difference=difference, over=f"{len(frame)} texts", texts=len(frame)), *problems)
+    return parity.holding(Parity(max_difference=difference, over=f"{len(frame)} texts", texts=len(frame)), *problems)
 
 
 def _pyfunc() -> Any:
