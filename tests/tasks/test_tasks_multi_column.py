@@ -5,7 +5,6 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import pytest
 import torch
 
 import headway
+from headway.data.batches.batching import Batch, TargetKind
 from headway.data.open.read import read
 from headway.errors import InputError
 from headway.tasks.base import to_compare
@@ -120,8 +120,8 @@ def test_all_columns_push_equally_when_training_begins():
     targets = torch.cat([classes, tags, numbers], dim=1)
     each = (usual(part.squeeze(1).numpy(), width) for part, width in ((classes, 3), (tags, 4), (numbers, 1)))
     outputs = torch.cat([torch.tensor(one, dtype=torch.float32) for one in each]).repeat(300, 1).requires_grad_()
-    losses, batch = ColumnLosses(parts, targets), SimpleNamespace(read=(outputs,), targets=targets)
-    loss, count, shown = losses.loss(torch.nn.Identity(), batch)
+    losses, batch = ColumnLosses(parts, targets), Batch({"ids": outputs}, None, targets, TargetKind.ROW)
+    loss, count, shown = losses.loss(lambda outputs, mask: outputs, batch)
     loss.backward()
     push = [outputs.grad[:, part.outputs].square().sum(dim=1).mean().sqrt().item() for part in parts]
     assert [push[1], push[2] * spread] == pytest.approx([push[0]] * 2, rel=1e-4)

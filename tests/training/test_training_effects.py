@@ -39,7 +39,7 @@ ELSEWHERE: dict[str, str] = {
 }
 """Options whose effect is not seen in the weights and the log of these runs, and why."""
 VALUES: dict[str, Any] = {
-    **{"text_column": "note", "label_column": "kind", "second_column": "other"},
+    **{"text_column": "note", "label_column": "kind", "second_column": "other", "weight_column": "count"},
     **{"delimiter": ";", "stream": True, "tokenizer": "char", "vocab": 270, "length": 9, "split_seed": 3},
     **{"steps": 3, "epochs": 1, "seed": 2, "evaluations": 2, "snapshots": True, "log_every": 2},
     **{"preset": "tiny", "model": "gru", "match_parameters": 9000, "layout": "llama", "d_model": 24, "layers": 2},
@@ -99,7 +99,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(pa.table({"text": lines}), place / "text.parquet", row_group_size=20)
     labels = ["Pos" if i % 6 == 0 else "pos" if i % 3 else "neg" for i in range(60)]
     rows = [
-        {"text": f"{line} {label}", "label": label, "note": f"{line[::-1]} é", "kind": ("x", "y")[i % 2]}
+        {"text": f"{line} {label}", "label": label, "note": f"{line[::-1]} é", "kind": "xy"[i % 2], "count": i % 5}
         for i, (line, label) in enumerate(zip(lines, labels, strict=True))
     ]
     table(place / "rows.csv", rows)

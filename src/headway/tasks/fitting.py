@@ -103,13 +103,13 @@ def fit_frozen(
     n_rows: int,
     *,
     seed: int = 0,
-    weights: Tensor | None = None,
+    weights: np.ndarray | None = None,
     seconds: float | None = None,
 ) -> int:
     """Fit the last matrix of a classifier that reads the mean of a model's vectors, in place.
 
     ``rows`` are ids and ``targets`` classes; the first ``n_rows`` are data, the others made of labels.  ``weights``
-    (C,) are what a row of each class counts.  Rows are read in an order that the seed draws, as many as ``seconds``
+    (N,) are how much each counts.  Rows are read in an order that the seed draws, as many as ``seconds``
     are enough for: returns how many of the data that were.
     """
     classes = np.asarray(targets)
@@ -125,7 +125,7 @@ def fit_frozen(
     known = order[:read]
     head: Any = model.head
     x, length = _readings(model, np.concatenate(parts))
-    fitted = _logistic(x, classes[known], known < n_rows, weights)
+    fitted = _logistic(x, classes[known], known < n_rows, None if weights is None else weights[known])
     matrix = fitted.coef_ / length
     bias = fitted.intercept_ - shift_of(head) * matrix.sum(axis=1)
     if len(matrix) == 1:  # one logit for both classes: half of it for each gives the same probabilities
@@ -144,18 +144,17 @@ def _readings(model: Encoder, read: np.ndarray) -> tuple[np.ndarray, float]:
     return x / length, length
 
 
-def _logistic(x: np.ndarray, y: np.ndarray, is_data: np.ndarray, weights: Tensor | None) -> Any:
+def _logistic(x: np.ndarray, y: np.ndarray, is_data: np.ndarray, weights: np.ndarray | None) -> Any:
     """Logistic regression on vectors (N, D) of rows and, where ``is_data`` is false, of sentences made of labels."""
     from sklearn.linear_model import LogisticRegression
 
     counts = np.where(is_data, 1.0, LABEL_WEIGHT / len(TEMPLATES))
-    if weights is not None:
-        counts *= weights.numpy()[y]
+    counts = counts if weights is None else counts * weights
     return LogisticRegression(C=INVERSE_PENALTY, max_iter=1000).fit(x, y, sample_weight=counts)
 
 
 def guess_by_vectors(
-    model: Encoder, rows: Sequence[list[int]], targets: np.ndarray, n_rows: int, weights: Tensor | None = None
+    model: Encoder, rows: Sequence[list[int]], targets: np.ndarray, n_rows: int, weights: np.ndarray | None = None
 ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """What gives some rows their classes when the classifier is fitted on others, by the vectors as they are now.
 
@@ -166,7 +165,8 @@ def guess_by_vectors(
 
     def guess(train: np.ndarray, rest: np.ndarray) -> np.ndarray:
         known = np.concatenate([train, made])
-        return _logistic(x[known], y[known], known < n_rows, weights).predict(x[rest])
+        own = None if weights is None else weights[known]
+        return _logistic(x[known], y[known], known < n_rows, own).predict(x[rest])
 
     return guess
 
@@ -208,10 +208,12 @@ def tune_vectors(
     seed: int,
     show: Callable[[float, float], None],
     seconds: float | None = None,
+    weights: np.ndarray | None = None,
 ) -> int:
     """Train the blocks of an encoder on labelled rows of ids, in place; embeddings stay.  Returns the number of steps.
 
-    ``show`` receives the progress (0 to 1) and the loss.  STEPS are taken, or as many as ``seconds`` are enough for.
+    ``weights`` (N,) are how much each row counts; ``show`` receives the progress (0 to 1) and the loss.  STEPS are
+    taken, or as many as ``seconds`` are enough for.
     """
     began, longest = time.monotonic(), 0.0
     if seconds is not None:
@@ -238,7 +240,8 @@ def tune_vectors(
         ids, mask = pad([rows[i] for i in batch])
         ids, mask = ids.to(device), mask.to(device)
         x = pool(model.stack(ids, mask), mask, "mean")  # (B, D)
-        loss = pair_loss(x, torch.tensor(classes[batch], device=device))
+        own = None if weights is None else torch.tensor(weights[batch], dtype=x.dtype, device=device)
+        loss = pair_loss(x, torch.tensor(classes[batch], device=device), own)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
@@ -261,10 +264,10 @@ def _step_seconds(model: Encoder, rows: Sequence[list[int]]) -> float:
     return 3 * (time.monotonic() - began)
 
 
-def pair_loss(x: Tensor, targets: Tensor) -> Tensor:
+def pair_loss(x: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
     """The mean over rows of the mean of -ln p of the others of its label, p a softmax over cosines: (B, D), (B,) -> ().
 
-    A row whose label no other has does not count.
+    A row whose label no other has does not count, others as much as the ``weights`` (B,) say.
     """
     x = torch.nn.functional.normalize(x, dim=-1)
     itself = torch.eye(len(x), dtype=torch.bool, device=x.device)
@@ -272,7 +275,8 @@ def pair_loss(x: Tensor, targets: Tensor) -> Tensor:
     agree = (targets[:, None] == targets[None]) & ~itself
     total = scores.log_softmax(dim=-1).masked_fill(~agree, 0.0).sum(dim=-1)  # (B,)
     has = agree.any(dim=-1)
-    return -(total[has] / agree.sum(dim=-1)[has]).mean()
+    losses = -(total[has] / agree.sum(dim=-1)[has])
+    return losses.mean() if weights is None else (losses * weights[has]).sum() / weights[has].sum()
 
 
 def cross_validated(

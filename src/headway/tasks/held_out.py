@@ -9,6 +9,7 @@ import numpy as np
 
 from headway.data.open.detected import COLUMNS, Detected
 from headway.data.records.corpus import Corpus
+from headway.data.records.labels import Labelled
 from headway.data.records.repeats import shared, unknown
 from headway.data.records.split import Splittable
 from headway.data.records.table import Table
@@ -80,6 +81,21 @@ def in_parts(given: "TaskInputs", rows: Any, other: Any, most: int | None = None
     counts = {**rows_read(given.source, rows), "known": count, "trained": len(train)}
     counts |= {"held_out": len(held_out), "measured": len(held_out)}
     return Parts(train, held_out, known, counts, warnings)
+
+
+def counting(parts: Parts, column: str) -> Parts:
+    """The same with the weights of a column for the rows to train on; rows of weight 0 are left out of these.
+
+    Held-out rows count alike, whatever is in the column.
+    """
+    train: Labelled = parts.train.weighed(column)
+    some = np.flatnonzero(train.weights != 0)
+    if not len(some):
+        raise InputError(f"{train.name}: every row to train on has the weight 0 in column {column!r}.")
+    none = len(train) - len(some)
+    said = [f"{none:,} of {len(train):,} rows to train on have the weight 0 and are left out"] if none else []
+    counts = {**parts.counts, "trained": len(some)}
+    return replace(parts, train=train.part(some), counts=counts, warnings=[*parts.warnings, *said])
 
 
 @dataclass(frozen=True)

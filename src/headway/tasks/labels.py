@@ -139,10 +139,9 @@ class Classification:
         self.protected = torch.tensor(list(protected), dtype=torch.int64)
         self.silent = torch.tensor(sorted(silent), dtype=torch.int64)
 
-    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int, Tensor]:
-        """What is minimised, the number of texts, and the sum of their -ln p, in nats (``Objective.loss``)."""
-        count = len(batch.targets)
-        read_twice = model.training and bool(self.r_drop)
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, float, Tensor]:
+        """What is minimised, how much the texts count, and the sum of their -ln p, in nats (``Objective.loss``)."""
+        once, read_twice = batch, model.training and bool(self.r_drop)
         batch = twice(batch) if read_twice else batch
         ids, *others = batch.read
         if model.training and self.token_dropout:
@@ -153,11 +152,12 @@ class Classification:
         each = F.cross_entropy(logits, batch.targets, reduction="none", label_smoothing=smoothing)  # (B,)
         if self.weights is not None and model.training:
             each = each * self.weights.to(ids.device)[batch.targets]
-        loss = each.sum()
-        shown = F.cross_entropy(logits.detach(), batch.targets, reduction="sum")
+        loss = batch.weighed(each).sum()
+        shown = batch.weighed(F.cross_entropy(logits.detach(), batch.targets, reduction="none")).sum()
         if read_twice:
-            loss, shown = loss / 2 + self.r_drop / 2 * divergence(*logits.chunk(2)), shown / 2
-        return loss, count, shown
+            one, other = logits.chunk(2)
+            loss, shown = loss / 2 + self.r_drop / 2 * divergence(one, other, once), shown / 2
+        return loss, once.weight, shown
 
     @torch.no_grad()
     def evaluate(
@@ -225,7 +225,11 @@ def _confusion(targets: np.ndarray, guesses: np.ndarray, size: int) -> list[list
     return counts
 
 
-def balanced_weights(targets: Sequence[int] | np.ndarray, n_classes: int) -> Tensor:
-    """Weights (C,) under which every class counts the same and the mean weight of an example is 1."""
-    counts = np.bincount(np.asarray(targets), minlength=n_classes)
-    return torch.tensor(len(targets) / (np.count_nonzero(counts) * counts.clip(min=1)), dtype=torch.float32)
+def balanced_weights(targets: Sequence[int] | np.ndarray, n_classes: int, weights: np.ndarray | None = None) -> Tensor:
+    """Weights (C,) under which every class counts the same and the mean weight of an example is 1.
+
+    The ``weights`` (N,) are how much each example counts already.
+    """
+    counts = np.bincount(np.asarray(targets), weights, minlength=n_classes)
+    each = counts.sum() / (np.count_nonzero(counts) * np.where(counts > 0, counts, 1))
+    return torch.tensor(each, dtype=torch.float32)

@@ -39,9 +39,9 @@ class RowLoss(ABC):
         return {}
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Any, ...]:
-        """The sum over the rows, and their number (``Objective.loss``)."""
+        """The sum over the rows, and how much they count (``Objective.loss``)."""
         losses = self.losses(of_one(model, model(*batch.read).float()), batch.targets)
-        return _each(losses, batch.targets).sum(), len(batch.targets)
+        return batch.weighed(_each(losses, batch.targets)).sum(), batch.weight
 
     @torch.no_grad()
     def evaluate(
@@ -199,10 +199,11 @@ def twice(batch: Batch) -> Batch:
     return batch.rows(torch.arange(len(batch), device=batch.targets.device).repeat(2))
 
 
-def divergence(one: Tensor, other: Tensor) -> Tensor:
+def divergence(one: Tensor, other: Tensor, batch: Batch | None = None) -> Tensor:
     """The mean of both Kullback-Leibler divergences between two sets of answers, summed over them, in nats.
 
-    ``one`` and ``other`` are logits (N, V); the result is ().
+    ``one`` and ``other`` are logits (N, V), of the rows of a ``batch`` if these have weights; the result is ().
     """
     p, q = one.log_softmax(dim=-1), other.log_softmax(dim=-1)
-    return ((p.exp() - q.exp()) * (p - q)).sum() / 2
+    apart = (p.exp() - q.exp()) * (p - q)
+    return (apart if batch is None else batch.weighed(apart)).sum() / 2

@@ -49,7 +49,7 @@ class EncodedTexts:
 
     def examples(self, targets: np.ndarray) -> Examples:
         """The rows with a target each, (N,) or (N, C)."""
-        return Examples(self.ids, targets, TargetKind.ROW, borders=self.borders)
+        return Examples(self.ids, targets, TargetKind.ROW, borders=self.borders, weights=self.texts.weights)
 
 
 def encoded_texts(rows: Labelled, tokenizer: Tokenizer, longest: int | None = None) -> EncodedTexts:

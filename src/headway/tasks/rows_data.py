@@ -28,7 +28,7 @@ from headway.models.transformer import Decoder, Encoder
 from headway.tasks.base import TextTask
 from headway.tasks.baselines import LINEAR, fitted_rows
 from headway.tasks.checks import own_model
-from headway.tasks.held_out import Parts, in_parts
+from headway.tasks.held_out import Parts, counting, in_parts
 from headway.tasks.inputs import checked_length, cut_warning, usual_longest
 from headway.tasks.labels import head_decision
 from headway.tasks.rows import base_vocabulary, encoded_texts
@@ -76,6 +76,8 @@ class RowsData(TaskData):
             given = replace(given, base=self.base)
         rows, other = self.read(given)
         self.parts = in_parts(given, rows, other, self.most_held_out)
+        if (weights := self.options.for_tasks.weight_column) is not None:
+            self.parts = counting(self.parts, weights)
         train, held_out = self.parts.train, self.parts.held_out
         self.warnings = [*rows.warnings, *self.parts.warnings]
         vocabulary = self.learn_vocabulary(given, train)

@@ -11,6 +11,8 @@ OF_TEXTS = frozenset(
     | {"tokenizer", "vocab", "length", "extend_vocab"}
 )
 """Options for texts only."""
+OF_ROWS = OF_TEXTS | {"layout", "weight_column"}
+"""Options of texts with something to learn of each."""
 OF_KINDS = frozenset({"model", "match_parameters", "config_overrides"})
 """Options of tasks that support other kinds of model."""
 KINDS_CALLED = {"bow": "bag of words", "cnn": "CNN", "rnn": "RNN", "lstm": "LSTM", "gru": "GRU"}

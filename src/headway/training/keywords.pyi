@@ -70,6 +70,7 @@ class TrainKeywords(TypedDict, total=False):
     merge_labels: str | None
     labels_as_text: bool
     balance: bool
+    weight_column: str | None
     token_dropout: float | None
     mlm_probability: float | None
     whole_words: bool

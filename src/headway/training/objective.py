@@ -15,8 +15,8 @@ class Objective(Protocol):
     by_rows: bool
     """whether a batch's loss is the sum of its rows' losses, so that rows can be computed separately"""
 
-    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int] | tuple[Tensor, int, Tensor]:
-        """The sum of the loss over a batch, in nats, and how many targets it is a sum over.
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, float] | tuple[Tensor, float, Tensor]:
+        """The sum of the loss over a batch, in nats, and how many targets it is a sum over, or how much they weigh.
 
         Where training minimises more than validation measures (smoothing, weights, R-Drop), third the sum of the
         latter, from the same outputs: it is what people see.

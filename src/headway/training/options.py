@@ -188,6 +188,7 @@ class TaskOptions:
         "take each label exactly as it is written: NA and null are classes, and so are 1.1 and 1.10", default=False
     )
     balance: bool = option("weight the classes equally", default=False)
+    weight_column: str | None = option("column of numbers: how much each row counts in training")
     token_dropout: float | None = option(
         "share of tokens masked in training (classification)", allowed=SHARE, loop=True
     )

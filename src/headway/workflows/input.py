@@ -67,6 +67,7 @@ def read_input(
     own = source.columns if isinstance(source, Table) else []
     if isinstance(source, Table) and not isinstance(source, Dialogues | ImageTable):
         source = source.joined(columns["text_column"])
+        source = source if (weights := options.for_tasks.weight_column) is None else source.without(weights)
     found = detect(source, task=None if isinstance(source, Dialogues) and chat else task, **columns)
     if isinstance(source, Table) and not isinstance(source, Dialogues) and recogniser(found.task).running_text:
         column = found.text_column or ""

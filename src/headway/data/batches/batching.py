@@ -43,6 +43,8 @@ class Batch:
     kind: TargetKind
     patches: int = 0
     """how many tokens the model makes of each image, where the inputs are "pixels" float32 (B, C, H, W)"""
+    weights: torch.Tensor | None = None
+    """How much each row counts in the loss, float32 (B,); None: all the same."""
 
     def __len__(self) -> int:
         """How many rows there are, or pairs of rows."""
@@ -62,12 +64,21 @@ class Batch:
     def each(self, change: Callable[[Any], Any]) -> "Batch":
         """The same batch with every tensor changed."""
         inputs = {name: change(tensor) for name, tensor in self.inputs.items()}
-        mask = None if self.mask is None else change(self.mask)
-        return replace(self, inputs=inputs, mask=mask, targets=change(self.targets))
+        mask, weights = (None if tensor is None else change(tensor) for tensor in (self.mask, self.weights))
+        return replace(self, inputs=inputs, mask=mask, targets=change(self.targets), weights=weights)
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on a device."""
         return self.each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    @property
+    def weight(self) -> float:
+        """How much all rows count together: their weights, or how many there are."""
+        return len(self) if self.weights is None else float(self.weights.sum())
+
+    def weighed(self, losses: torch.Tensor) -> torch.Tensor:
+        """The losses of the rows (B, ...), each times its weight."""
+        return losses if self.weights is None else losses * self.weights.view(-1, *[1] * (losses.ndim - 1))
 
     @property
     def lengths(self) -> torch.Tensor:
@@ -95,7 +106,8 @@ class Batch:
             targets = targets[:, :longest] if self.kind is TargetKind.TOKEN else targets
         if self.kind is TargetKind.SEQUENCE:
             targets = targets[:, : int((targets != IGNORED).sum(dim=1).max())]
-        return replace(self, inputs=inputs, mask=mask, targets=targets)
+        weights = None if self.weights is None else self.weights[index]
+        return replace(self, inputs=inputs, mask=mask, targets=targets, weights=weights)
 
     @property
     def tokens(self) -> int:

@@ -27,6 +27,8 @@ class Examples:
     """the second sequences, where the kind is `PAIR`; ``ids`` are the first"""
     borders: np.ndarray | None = None
     """int64 (N,), where each sequence is two texts: the place at which the second begins"""
+    weights: np.ndarray | None = None
+    """how much each counts in the loss, float32 (N,), where they differ"""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -69,4 +71,5 @@ class Examples:
         else:
             numbers = np.asarray(wanted)
             targets = torch.from_numpy(numbers.astype(np.float32 if numbers.dtype.kind in "fb" else np.int64))
-        return Batch(inputs, None if bool(mask.all()) else mask, targets, self.kind)
+        weights = None if self.weights is None else torch.from_numpy(self.weights[index])
+        return Batch(inputs, None if bool(mask.all()) else mask, targets, self.kind, weights=weights)

@@ -9,11 +9,11 @@ from decimal import Decimal
 
 import numpy as np
 
-from headway.data.open.columns import NUMBER
+from headway.data.open.columns import NUMBER, number
 from headway.data.records.chunks import Chunk
 from headway.data.records.label_typing import Merging, apart, composed, suggestion
 from headway.data.records.repeats import group_numbers, text_hashes
-from headway.data.records.rows import SKIP_SHARE, check_policy, check_skipped, shorten
+from headway.data.records.rows import SKIP_SHARE, check_policy, check_skipped, missing_column, shorten
 from headway.data.records.table import Table
 from headway.data.records.text_rows import FIRST, Growing, TextChecks, TextRows
 from headway.errors import InputError
@@ -38,6 +38,8 @@ class Labelled(TextRows):
     """Whether the labels are values, of which there may be any number."""
     warnings: list[str] = field(default_factory=list)
     """One message each."""
+    weights: np.ndarray | None = None
+    """How much each row counts in training, float32 (N,), where they differ."""
 
     @property
     def strata(self) -> np.ndarray:
@@ -57,6 +59,23 @@ class Labelled(TextRows):
         """The number of each row's label among other classes, which have all of them, int32 (N,)."""
         place = {name: at for at, name in enumerate(classes)}
         return np.array([place.get(name, -1) for name in self.classes], dtype=np.int32)[self.targets]
+
+    def weighed(self, column: str) -> "Labelled":
+        """The same rows with the weights of a column.  Raises InputError for what is no number of 0 or more."""
+        try:
+            cells = (cell for (cell,) in self.table.cells([column], self.index))
+            weights = np.fromiter(map(number, cells), np.float32, len(self))
+        except KeyError:
+            raise missing_column(self.name, column, self.table.columns) from None
+        wrong = np.flatnonzero(~((weights >= 0) & (weights < np.inf)))
+        if len(wrong):
+            rows = self.index[wrong]
+            (cell,) = next(self.table.cells([column], rows))
+            raise InputError(
+                f"{self.name}: column {column!r} holds {shorten(cell)} ({self.table.places(rows.tolist())}); the "
+                "weight of a row is a number of 0 or more."
+            )
+        return replace(self, weights=weights)
 
     def counts(self) -> dict[str, int]:
         """How many rows each class has."""

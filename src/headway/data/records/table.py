@@ -97,6 +97,12 @@ class Table:
         """The columns that a name means (``rows.columns_named``)."""
         return columns_named(names, self.columns)
 
+    def without(self, name: str) -> "Table":
+        """The table with one column less, if it is there; ``cells`` still gives its values."""
+        rest = [column for column in self.columns if column != name]
+        facts = None if self.facts is None else [column for column in self.facts if column.name != name]
+        return replace(self, columns=rest, facts=facts)
+
     def joined(self, names: str | None) -> "Table":
         """The table with a column called as ``names`` in place of these, where they are several by commas.
 

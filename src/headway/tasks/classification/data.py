@@ -190,10 +190,10 @@ class ClassificationData(TextData):
         rows, targets = with_label_rows(self.tokenizer, self.labels, self.train, self.train_targets)
         if plan.fine_tuning.contrastive:
             most = None if seconds is None else TUNING * seconds
-            steps = tune_vectors(encoder, rows, targets, plan.seed, show, most)
+            steps = tune_vectors(encoder, rows, targets, plan.seed, show, most, self._own_weights(len(targets)))
             tuning = {"loss": "supervised contrastive", "steps": steps, **TUNED_BY}
         left = None if seconds is None else seconds - (time.monotonic() - began)
-        count, weights = len(self.train), self._class_weights()
+        count, weights = len(self.train), self._row_weights(targets)
         read = fit_frozen(encoder, rows, targets, count, seed=plan.seed, weights=weights, seconds=left)
         classifier = {"C": INVERSE_PENALTY, "rows": read, "sentences_of_labels": len(rows) - count}
         self.fitted = {"tuning": tuning, "classifier": classifier}
@@ -205,7 +205,21 @@ class ClassificationData(TextData):
 
     def _class_weights(self) -> Tensor | None:
         """The weight of a row of each class, with --balance."""
-        return balanced_weights(self.train_targets, len(self.labels)) if self.options.for_tasks.balance else None
+        own = self.parts.train.weights
+        return balanced_weights(self.train_targets, len(self.labels), own) if self.options.for_tasks.balance else None
+
+    def _own_weights(self, count: int) -> np.ndarray | None:
+        """The weights of the rows to train on and of what comes after them, which counts 1: float32 (count,)."""
+        own = self.parts.train.weights
+        return None if own is None else np.concatenate([own, np.ones(count - len(own), dtype=np.float32)])
+
+    def _row_weights(self, targets: np.ndarray) -> np.ndarray | None:
+        """The same times the weight of the class of each, float32 (N,)."""
+        own, of_class = self._own_weights(len(targets)), self._class_weights()
+        if of_class is None:
+            return own
+        each = of_class.numpy()[targets]
+        return each if own is None else own * each
 
     def telling(self, model: nn.Module, chosen: Sequence[int], texts: Sequence[str]) -> dict[str, Any]:
         return telling_rows(model, [self.validation.row(at) for at in chosen], self.targets[chosen], texts, self.labels)
@@ -217,7 +231,7 @@ class ClassificationData(TextData):
         targets, others = np.concatenate([self.train_targets, self.targets]), {}
         if plan.fine_tuning.frozen:
             rows, classes = with_label_rows(self.tokenizer, self.labels, Joined(self.train, self.validation), targets)
-            weights, encoder = self._class_weights(), model
+            weights, encoder = self._row_weights(classes), model
             guess = guess_by_vectors(encoder, rows, classes, len(targets), weights)  # type: ignore[arg-type]
             others["pretrained vectors before tuning" if plan.fine_tuning.contrastive else "pretrained vectors"] = guess
         return cross_validated([*train, *held_out], targets.tolist(), others, seconds=seconds)

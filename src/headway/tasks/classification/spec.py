@@ -1,7 +1,7 @@
 """Classification of texts, in words and names, and the command that runs its models."""
 
 from headway.tasks.command import label_command
-from headway.tasks.spec import OF_KINDS, OF_TEXTS, TaskSpec
+from headway.tasks.spec import OF_KINDS, OF_ROWS, TaskSpec
 from headway.training.evaluation.metric import ACCURACY, MACRO_F1, VAL_LOSS
 
 SPEC = TaskSpec(
@@ -18,9 +18,9 @@ SPEC = TaskSpec(
     compared=(ACCURACY,),
     answer_unit="texts classified",
     models=("transformer", "rnn", "lstm", "gru", "cnn", "bow"),
-    options=OF_TEXTS
+    options=OF_ROWS
     | OF_KINDS
-    | {"layout", "frozen", "contrastive", "adapt", "token_dropout", "merge_labels", "labels_as_text", "balance"}
+    | {"frozen", "contrastive", "adapt", "token_dropout", "merge_labels", "labels_as_text", "balance"}
     | {"r_drop", "label_smoothing"},
     searched=frozenset({"label_smoothing", "token_dropout", "r_drop", "tokenizer"}),
     supports=frozenset({"ranks", "seeds"}),

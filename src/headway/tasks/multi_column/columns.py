@@ -134,11 +134,11 @@ class ColumnLosses(WholeLoss):
             each.append(weight * there * part.loss.losses(own, wanted.nan_to_num()))
         return torch.stack(each, dim=1)
 
-    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int, Tensor]:
-        """What is minimised, the number of rows, and the sum of their ``losses``."""
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, float, Tensor]:
+        """What is minimised, how much the rows count, and the sum of their ``losses``."""
         weights = self.weights or self.weights_of(batch.targets)
-        each = self._each(model(*batch.read).float(), batch.targets, weights)
-        return (each * each.new_tensor(self.shares)).sum(), len(batch.targets), each.detach().sum()
+        each = batch.weighed(self._each(model(*batch.read).float(), batch.targets, weights))
+        return (each * each.new_tensor(self.shares)).sum(), batch.weight, each.detach().sum()
 
     def measured(self, outputs: Tensor, targets: Tensor, each: list[np.ndarray] | None = None) -> dict[str, Any]:
         """val_loss, and by column what its own task measures."""

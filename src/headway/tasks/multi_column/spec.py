@@ -6,7 +6,7 @@ from typing import Any
 from headway.tasks import registry
 from headway.tasks.answers import Label, Labels, Number, Rating
 from headway.tasks.command import Command, Inputs, free_names
-from headway.tasks.spec import OF_TEXTS, TaskSpec
+from headway.tasks.spec import OF_ROWS, TaskSpec
 
 SPEC = TaskSpec(
     name="multi_column",
@@ -18,7 +18,7 @@ SPEC = TaskSpec(
     loss_unit="mean loss of the columns",
     outputs="outputs for the columns",
     answer_unit="texts answered",
-    options=OF_TEXTS | {"layout"},
+    options=OF_ROWS,
 )
 
 

@@ -1,7 +1,7 @@
 """Several labels for each text, in words and names, and the command that runs its models."""
 
 from headway.tasks.command import label_command
-from headway.tasks.spec import OF_TEXTS, TaskSpec
+from headway.tasks.spec import OF_ROWS, TaskSpec
 from headway.training.evaluation.metric import AVERAGE_PRECISION, MACRO_F1, VAL_LOSS, Metric
 
 MICRO_F1 = Metric("micro_f1", "micro F1", units="quotient")
@@ -21,7 +21,7 @@ SPEC = TaskSpec(
     headline=(MICRO_F1,),
     compared=(MICRO_F1,),
     answer_unit="texts classified",
-    options=OF_TEXTS | {"layout"},
+    options=OF_ROWS,
     supports=frozenset({"ranks"}),
 )
 

@@ -2,7 +2,7 @@
 
 from headway.tasks.answers import Rating
 from headway.tasks.command import label_command
-from headway.tasks.spec import OF_TEXTS, TaskSpec
+from headway.tasks.spec import OF_ROWS, TaskSpec
 from headway.training.evaluation.metric import ACCURACY, MACRO_F1, VAL_LOSS, Metric
 
 QUADRATIC_KAPPA = Metric("quadratic_kappa", "quadratic kappa")
@@ -20,7 +20,7 @@ SPEC = TaskSpec(
     headline=(ACCURACY,),
     compared=(ACCURACY,),
     answer_unit="texts rated",
-    options=OF_TEXTS | {"layout"},
+    options=OF_ROWS,
 )
 
 COMMAND = label_command(SPEC, answers=Rating, needs="a model that rates texts", does="Rate TEXT with the model in RUN.")

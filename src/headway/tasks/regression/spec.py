@@ -2,7 +2,7 @@
 
 from headway.tasks.answers import Number
 from headway.tasks.command import plain_command
-from headway.tasks.spec import OF_TEXTS, TaskSpec
+from headway.tasks.spec import OF_ROWS, TaskSpec
 from headway.training.evaluation.metric import VAL_LOSS, Metric
 
 MEAN_ABSOLUTE_ERROR = Metric("mean_absolute_error", "mean absolute error", lower_is_better=True, units="loss")
@@ -22,7 +22,7 @@ SPEC = TaskSpec(
     headline=(MEAN_ABSOLUTE_ERROR,),
     compared=(MEAN_ABSOLUTE_ERROR,),
     answer_unit="numbers predicted",
-    options=OF_TEXTS | {"layout"},
+    options=OF_ROWS,
 )
 
 

@@ -44,7 +44,8 @@ class Translation:
         shown = unsmoothed(loss, *flat, smoothing)
         if read_twice:
             halves = zip(logits.chunk(2), (batch.targets != IGNORED).chunk(2), strict=True)
-            apart = divergence(*(half[asked] for half, asked in halves))
+            one, other = (half[asked] for half, asked in halves)
+            apart = divergence(one, other)
             loss, shown = loss / 2 + self.r_drop / 2 * apart, shown / 2
         return loss, count, shown
 

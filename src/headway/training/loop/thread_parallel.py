@@ -69,9 +69,9 @@ class ThreadParallel:
 
     def add_gradient(
         self, model: nn.Module, objective: Objective, batch: Batch, precision: str, parameters: Sequence[nn.Parameter]
-    ) -> tuple[Tensor, int]:
+    ) -> tuple[Tensor, float]:
         """Add the batch's gradient to every ``grad``; returns the loss as validation measures it, a sum in nats, and
-        its number of targets."""
+        its number of targets, or how much they weigh."""
         if self.count == 1 or len(batch) < 2:
             with autocast(batch.targets.device, precision):
                 loss, count, *shown = objective.loss(model, batch)
@@ -80,7 +80,7 @@ class ThreadParallel:
         parts = [batch.rows(index) for index in equal_shares(batch, self.count)]
         seeds = torch.randint(2**62, (len(parts),)).tolist()
 
-        def one(part: Batch, seed: int) -> tuple[Tensor, int, tuple[Tensor | None, ...]]:
+        def one(part: Batch, seed: int) -> tuple[Tensor, float, tuple[Tensor | None, ...]]:
             with drawing_from(seed), autocast(part.targets.device, precision):
                 loss, count, *shown = objective.loss(model, part)
             return _measured(loss, *shown), count, torch.autograd.grad(loss, parameters, allow_unused=True)

@@ -186,8 +186,8 @@ def _started(job: Job, saved: Saved | None) -> Training:
 
 def _gradient(
     job: Job, now: Training, share: float, stop: Stop, shares: ThreadParallel, batches: Prefetch
-) -> tuple[Tensor, int, list[Position]] | None:
-    """Add up the gradient of a step: the sum of the loss, its number of targets, and the positions of the batches.
+) -> tuple[Tensor, float, list[Position]] | None:
+    """Add up the gradient of a step: the sum of the loss, its ``Objective.loss`` count, and the batches' positions.
 
     None if someone asked to stop: a step that is not whole is no step, so everything is as it was before.
     """
@@ -195,7 +195,7 @@ def _gradient(
     parameters = [p for p in job.model.parameters() if p.requires_grad]
     before, random = (state.position, state.tokens), random_state(device)
     positions: list[Position] = []
-    total, count = torch.zeros((), device=device), 0
+    total, count = torch.zeros((), device=device), 0.0
     try:
         for _ in range(accumulation(share, plan.accumulate, plan.grow_batch)):
             positions.append(state.position)

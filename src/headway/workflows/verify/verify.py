@@ -167,7 +167,7 @@ def check_accumulation(subject: Subject) -> Check:
 def _gradient(model: nn.Module, task: Objective, batches: list[Batch]) -> list[Tensor]:
     """The gradient of each parameter over some batches, divided by all their targets."""
     parameters = [p for p in model.parameters() if p.requires_grad]
-    targets = 0
+    targets = 0.0
     with ThreadParallel(1) as shares:
         for batch in batches:
             targets += shares.add_gradient(model, task, batch.to(model_device(model)), "float32", parameters)[1]
