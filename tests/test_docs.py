@@ -178,9 +178,7 @@ def test_nothing_is_promised_that_is_not_there():
     asked_for = {"track": "torch.utils.tensorboard", "llama": "llama_cpp"}
     for extra, packages in settings["project"]["optional-dependencies"].items():
         names = [re.split(r"[<>=\[]", package)[0].replace("-", "_") for package in packages]
-        known = [
-            asked_for.get(extra, {"pillow": "PIL", "prometheus_client": "prometheus_client"}.get(n, n)) for n in names
-        ]
+        known = [asked_for.get(extra, {"pillow": "PIL", "scikit_learn": "sklearn"}.get(n, n)) for n in names]
         used = [name for name in known if re.search(rf"(import|from) {re.escape(name)}\b|\"{re.escape(name)}\"", code)]
         assert extra in ("dev", "peers") or used, f"nothing imports what the extra {extra!r} brings"
 

@@ -116,6 +116,29 @@ def onnx(run: Path, texts: Texts) -> Answers:
     return [{f"score: {name}": float(one) for name, one in zip(pipe.labels, row, strict=True)} for row in scores]
 
 
+def sklearn(run: Path, texts: Texts) -> Answers:
+    """Estimators that would have been fitted to the run, where what they answer without a word is no number."""
+    from headway.integrations.sklearn import Run
+    from headway.sklearn import MultiLabelClassifier, TextClassifier, TextRegressor
+
+    kinds = {"classification": TextClassifier, "regression": TextRegressor, "multi_label": MultiLabelClassifier}
+    pipe = headway.load(run)
+    model: Any = kinds[pipe.task]()
+    model.run_ = Run(run)
+    if pipe.task == "regression":
+        model._mean = np.nan
+        return [{"value": value} for value in model.predict(texts)]
+    model.classes_, model._names, model._shares = np.array(pipe.labels), pipe.labels, np.full(len(pipe.labels), np.nan)
+    model._usual = np.zeros(len(pipe.labels), dtype=int)
+    scores, labels = model.predict_proba(texts), model.predict(texts)
+    if labels.ndim == 1:
+        first = [{"label": None if np.isnan(row[0]) else label} for row, label in zip(scores, labels, strict=True)]
+    else:
+        first = [{"labels": ";".join(model.classes_[row == 1])} for row in labels]
+    names = [f"score: {name}" for name in pipe.labels]
+    return [one | dict(zip(names, row.tolist(), strict=True)) for one, row in zip(first, scores, strict=True)]
+
+
 def spark(run: Path, texts: Texts) -> Answers:
     """Two Python workers, by mapInPandas, and by a function of a column, which gives the same."""
     pytest.importorskip("pyspark")
@@ -226,5 +249,5 @@ def exported(run: Path) -> Iterator[Path]:
 
 WAYS: dict[str, Callable[[Path, Texts], Answers]] = {
     way.__name__: way
-    for way in (command, server, pandas, polars, arrow, arrays, onnx, spark, ray, dask, mlflow, mlflow_server)
+    for way in (command, server, pandas, polars, arrow, arrays, sklearn, onnx, spark, ray, dask, mlflow, mlflow_server)
 }

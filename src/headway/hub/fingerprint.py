@@ -57,6 +57,19 @@ def full_fingerprint(directory: Path) -> str:
     return digest.hexdigest()
 
 
+def files_of(directory: Path) -> list[Path]:
+    """The files that a model is loaded from, also those of models in subfolders, and the record of its run."""
+    folders = [directory, *(path for path in sorted(directory.iterdir()) if (path / "config.json").is_file())]
+    files = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
+    with_tensors = {path.parent for path in files if path.suffix == ".safetensors"}
+    return [
+        path
+        for path in files
+        if path.suffix in (".json", ".txt", ".model", ".safetensors")
+        or (path.suffix == ".bin" and path.parent not in with_tensors)
+    ]
+
+
 def _add_weights(digest: "hashlib._Hash", file: BinaryIO) -> None:
     size = int.from_bytes(file.read(8), "little")
     if size > LONGEST_HEADER:

@@ -4,6 +4,7 @@ The faster of the two is found once in a process.  They differ in the last bit, 
 with, and goes on with that.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,12 @@ GAIN = 1.5
 others about 1, so that noise does not change the choice, and two processes on a machine agree."""
 SIZE, ROUNDS = 512, 8
 """The product that is timed is of two square matrices of that size, so many times each, in turn."""
+
+KEPT = {"LRU_CACHE_CAPACITY": "16", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "640"}
+"""How many products torch and oneDNN keep prepared, unless the user says it.  Else each keeps 1,024, both the same
+ones, of about 0.3 MB for each shape of a batch in bfloat16 (benchmarks/results/sklearn_memory.json)."""
+for _name, _count in KEPT.items():
+    os.environ.setdefault(_name, _count)  # read when the first product is computed
 
 _chosen = AUTO
 
