@@ -47,11 +47,11 @@ build/integrations/installed: pyproject.toml constraints.txt
 	which java || apt-get install -y --no-install-recommends openjdk-17-jre-headless
 	$(PYTHON) -m venv build/integrations
 	build/integrations/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		--editable '.[serve,spark,ray,dask,mlflow]' httpx polars pytest
+		--editable '.[serve,spark,ray,dask,mlflow,track]' httpx polars pytest trackio wandb
 	touch $@
 
-integrations: build/integrations/installed  ## Spark, Ray, Dask and MLflow, in an environment of their own (3 GB)
-	build/integrations/bin/python -m pytest -rs tests/integrations
+integrations: build/integrations/installed  ## Spark, Ray, Dask, MLflow and trackers, in an environment of their own (3 GB): benchmarks/results/ways.json
+	build/integrations/bin/python benchmarks/ways.py
 
 faults: .venv/installed  ## kill runs 200 times at random and save 500 times: benchmarks/results/faults.json
 	$(BIN)/python benchmarks/faults.py

@@ -34,7 +34,7 @@ ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("on_bad_row", "labels_as_text", "known_to"), "acts on rows that these data do not have"),
     "encoding": "is for files that are not UTF-8",
     "extend_vocab": "learns from other texts than those of the base",
-    **{"tensorboard": "another log", "seeds": "several runs", "shard": "for several processes"},
+    **{"tensorboard": "another log", "track": "another log", "seeds": "several runs", "shard": "for several processes"},
     "from_model": "the cases with a base",
 }
 """Options whose effect is not seen in the weights and the log of these runs, and why."""

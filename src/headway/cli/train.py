@@ -71,6 +71,7 @@ def _train(
     for name in (*inputs, *held_out, *([] if out is None else [out])):
         if isinstance(name, str | Path):
             check_name(str(name), "a name among the inputs and outputs")
+    from headway.models.freed_memory import return_freed_memory
     from headway.training.distributed.ranks import is_first
     from headway.training.hardware.memory import out_of_memory
     from headway.training.loop.trainer import Interrupted
@@ -97,6 +98,7 @@ def _train(
         raise KeyboardInterrupt(f"stopped and saved in {place}; run the same command again to resume{model}") from None
     finally:
         progress.close()
+        return_freed_memory(0)  # a program in Python goes on
     if is_first():
         report_of(run.path, progress)
     return result(run)

@@ -24,13 +24,13 @@ def keep_freed_memory() -> None:
     _call("mallopt", trim_threshold, (1 << 31) - 1)
 
 
-def return_freed_memory() -> None:
-    """Return it to the system now and then: called often, it does so every EVERY seconds.
+def return_freed_memory(every: float = EVERY) -> None:
+    """Return it to the system now and then: called often, it does so only ``every`` so many seconds.
 
     A program that answers texts of all lengths for days would else keep what each length left between the others.
     """
     global _returned
-    if time.monotonic() - _returned >= EVERY:
+    if time.monotonic() - _returned >= every:
         _call("malloc_trim", 0)
         _returned = time.monotonic()
 

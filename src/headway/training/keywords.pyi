@@ -34,6 +34,7 @@ class TrainKeywords(TypedDict, total=False):
     save_every: float | str
     log_every: int
     allow_changes: bool
+    track: str | None
     tensorboard: bool
     preset: str | None
     model: str | None

@@ -93,7 +93,10 @@ class RunOptions:
     allow_changes: bool = free(
         "resume a run with the options given now, where they may change, and its own otherwise", default=False
     )
-    tensorboard: bool = free("also log to TensorBoard", default=False)
+    track: str | None = free("also send the log to a tracker", ("tensorboard", "trackio", "mlflow", "wandb"))
+    tensorboard: bool = free(
+        "short for --track tensorboard", default=False, excludes={"track": "--tensorboard is short for one of them"}
+    )
 
 
 @dataclass(frozen=True)
@@ -277,6 +280,11 @@ class TrainOptions(Grouped):
         """The options that were given and their values, also those given with their defaults."""
         names: frozenset[str] = vars(self)["_named"]
         return {name: self.value(name) for name in OPTIONS if name in names}
+
+    @property
+    def tracker(self) -> str | None:
+        """The tracker that the log is also sent to."""
+        return "tensorboard" if self.run.tensorboard else self.run.track
 
     @property
     def seed_of_split(self) -> int:

@@ -30,6 +30,7 @@ from headway.training.store.checkpoint import saving
 from headway.training.store.facts import FILE, FILES, read_facts, write_facts
 from headway.training.store.log import LOG
 from headway.training.store.sizes import SNAPSHOTS
+from headway.training.store.tracking import Tracked, Tracking
 
 
 def best_member(path: Path) -> str | None:
@@ -69,7 +70,7 @@ class RunDirectory:
         self.path = path
         self.facts: dict[str, Any] = {}
         self._made: list[Path] = []
-        self._board: Any = None
+        self._tracking: Tracking | None = None
         self.warn: Callable[[str], None] = lambda text: None
         """shows a warning; a log that cannot be written is reported once"""
         self._log_failed = False
@@ -191,30 +192,21 @@ class RunDirectory:
             if not self._log_failed:
                 self.warn(f"{self.path / 'log.jsonl'}: cannot be written ({error.strerror or error}); lines are lost")
             self._log_failed = True
-        if self._board is not None and event in ("step", "evaluation"):
-            try:
-                for name, value in values.items():
-                    if name != "step" and isinstance(value, int | float):
-                        self._board.add_scalar(f"{event}/{name}", value, values["step"])
-                self._board.flush()
-            except OSError as error:
-                self._without_board(error)
+        if self._tracking is not None:
+            self._tracking.log(event, values)
 
-    def open_board(self) -> None:
-        """Also log to TensorBoard.  Raises InputError when it is not installed."""
+    @contextlib.contextmanager
+    def tracked(self, name: str | None) -> Iterator[None]:
+        """While this is open, also send the log to a tracker, if one is named."""
+        if name is not None:
+            options = {**self.facts.get("options", {}), "task": self.facts.get("task")}
+            known = {one: value for one, value in options.items() if value not in (None, False)}
+            self._tracking = Tracking(name, Tracked(self.path, self.facts.get("started", ""), known), self.warn)
         try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise InputError("--tensorboard needs TensorBoard: pip install 'headway[track]'.") from None
-        try:
-            self._board = SummaryWriter(str(self.path / "tensorboard"))
-        except OSError as error:
-            self._without_board(error)
-
-    def _without_board(self, error: OSError) -> None:
-        """Stop logging to TensorBoard; as with the log, training continues without it."""
-        self.warn(f"{self.path / 'tensorboard'}: cannot be written ({error.strerror or error}); its logging stops")
-        self._board = None
+            yield
+        finally:
+            if self._tracking is not None:
+                self._tracking.close()
 
     def save_processor(self, reader: Tokenizer | ImagePreprocessor, model: nn.Module) -> None:
         """Write tokenizer.json and tokenizer_config.json, or preprocessor_config.json.  Raises SaveFailed."""
@@ -270,11 +262,16 @@ class ReadOnlyRun(RunDirectory):
     def _nothing(self, *_: Any, **__: Any) -> None:
         """Nothing: the first rank does it."""
 
-    create = discard = log = open_board = save_processor = save_model = save_snapshot = _nothing  # type: ignore[assignment]
+    create = discard = log = save_processor = save_model = save_snapshot = _nothing  # type: ignore[assignment]
 
     @contextlib.contextmanager
     def locked(self, *, clear: bool = True, advice: str = WAIT) -> Iterator[None]:
         """Do nothing: the first rank holds the lock for all."""
+        yield
+
+    @contextlib.contextmanager
+    def tracked(self, name: str | None) -> Iterator[None]:
+        """Do nothing: the first rank sends for all."""
         yield
 
     def update(self, **facts: Any) -> None:

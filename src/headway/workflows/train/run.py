@@ -37,6 +37,7 @@ from headway.training.store.facts import read_facts
 from headway.training.store.log import read_log
 from headway.training.store.run_directory import ReadOnlyRun, RunDirectory, clock
 from headway.training.store.sizes import ADAPTED
+from headway.training.store.tracking import check_installed
 from headway.workflows.train.check import read_checked
 from headway.workflows.train.outcome import finish, finish_fitted, known_signs, measured
 from headway.workflows.train.resume import BOUNDS, as_continued, changes, check_same_data, recorded
@@ -76,6 +77,8 @@ def run_training(
     mistakes in the input, and Interrupted after Ctrl-C, when the run is saved.
     """
     started = started if started is not None else time.monotonic()
+    if options.tracker is not None:
+        check_installed(options.tracker)
     session = _opened(inputs, options, out, validation, started, progress or NoProgress(), command)
     run, ranks, options = session.run, session.ranks, session.options
     if session.earlier and session.earlier.get("finished") and not session.changed and not session.once_more:
@@ -89,8 +92,7 @@ def run_training(
     with run.locked(), contextlib.ExitStack() as stack:
         prepared = _decided(session, stack)
         ranks.signal(PREPARED)
-        if options.run.tensorboard:
-            run.open_board()
+        stack.enter_context(run.tracked(options.tracker))
         say_plan(prepared)
         if "cross_validation" not in run.facts:
             most = None if prepared.seconds_left is None else CROSS_VALIDATING * prepared.seconds_left

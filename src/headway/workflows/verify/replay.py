@@ -152,7 +152,8 @@ def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size
 OTHERWISE = (
     *("text_column", "label_column", "second_column", "encoding", "delimiter"),  # of the material's own
     *("on_bad_row", "merge_labels", "weight_column"),
-    *("time", "epochs", "patience", "save_every", "allow_changes", "tensorboard", "shard", "seeds", "adapt", "stream"),
+    *("time", "epochs", "patience", "save_every", "allow_changes", "tensorboard", "track"),
+    *("shard", "seeds", "adapt", "stream"),
 )
 """Options of a run that its replay does not use."""
 
