@@ -86,4 +86,5 @@ class TrainKeywords(TypedDict, total=False):
     threads: int | None
     workers: int
     shard: bool
+    replicas: int
     checkpoint_activations: bool

@@ -234,6 +234,11 @@ class RuntimeOptions:
     threads: int | None = option("processor threads", most=2**10, change="allowed")
     workers: int = free("processes that prepare batches during training", default=0, allowed=Between(0, 2**8))
     shard: bool = free("shard the weights over the processes that torchrun started (FSDP)", default=False)
+    replicas: int = free(
+        "with --shard: copies of the weights, each sharded over as many processes, such as those of a machine (HSDP)",
+        default=1,
+        most=2**16,
+    )
     checkpoint_activations: bool = free("activation checkpointing: less memory, more time", default=False)
 
 

@@ -45,6 +45,8 @@ class Batch:
     """how many tokens the model makes of each image, where the inputs are "pixels" float32 (B, C, H, W)"""
     weights: torch.Tensor | None = None
     """How much each row counts in the loss, float32 (B,); None: all the same."""
+    idle: bool = False
+    """whether it counts nothing: what a process computes that has no rows, so that others can exchange with it"""
 
     def __len__(self) -> int:
         """How many rows there are, or pairs of rows."""

@@ -8,7 +8,7 @@ divided once, so that the result does not depend on the number of ranks.
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -117,12 +117,15 @@ class Ranks:
         dist.all_gather_object(found, value)
         return found
 
-    def part(self, batch: Batch) -> Batch | None:
-        """This rank's rows of a batch, or None: every ``count``-th, so that all ranks have rows of similar lengths."""
+    def part(self, batch: Batch) -> Batch:
+        """This rank's rows of a batch: every ``count``-th, so that all ranks have rows of similar lengths.
+
+        Where a batch has fewer rows than there are ranks, others have an idle one.
+        """
         if self.count == 1:
             return batch
-        index = torch.arange(self.rank, len(batch), self.count)
-        return batch.rows(index) if len(index) else None
+        index = torch.arange(len(batch))[self.rank :: self.count]
+        return batch.rows(index) if len(index) else replace(batch.rows(torch.tensor([0])), idle=True)
 
     def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Set every ``grad`` to the sum over all ranks; a missing one counts as zero."""

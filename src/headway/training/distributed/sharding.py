@@ -21,15 +21,18 @@ from headway.models.transformer import Stack
 from headway.training.distributed.ranks import Ranks
 
 
-def shard(model: nn.Module, ranks: Ranks, precision: str) -> None:
+def shard(model: nn.Module, ranks: Ranks, precision: str, replicas: int = 1) -> None:
     """Shard a model's weights over the ranks, block by block; from then on its parameters are DTensors.
 
-    Gradients are averaged over ranks: multiply by their number for the sum.  In bfloat16, weights are sent and used in
-    it, and gradients are added up in float32.
+    With several ``replicas`` each is sharded over neighbouring ranks, and only gradients are exchanged between them
+    (HSDP): where there is one for each machine, weights are sent within machines alone.  Gradients are averaged over
+    ranks: multiply by their number for the sum.  In bfloat16, weights are sent and used in it, and gradients are added
+    up in float32.
     """
     kinds: dict[str, Any] = {"param_dtype": torch.bfloat16, "reduce_dtype": torch.float32}
+    device, sizes = next(model.parameters()).device.type, (replicas, ranks.count // replicas)[replicas == 1 :]
     given: dict[str, Any] = {
-        "mesh": init_device_mesh(next(model.parameters()).device.type, (ranks.count,)),
+        "mesh": init_device_mesh(device, sizes, mesh_dim_names=("replicas", "shards")[-len(sizes) :]),
         "mp_policy": MixedPrecisionPolicy(**kinds if precision == "bfloat16" else {}),
     }
     stacks = [module for module in model.modules() if isinstance(module, Stack)]

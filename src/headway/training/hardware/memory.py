@@ -101,9 +101,8 @@ def try_longest(model: nn.Module, objective: Objective, batch_source: BatchSourc
         longest, held_out = batch_source.longest()
         later = [torch.empty_like(p) for p in parameters for _ in range(LATER)]
         model.train()
-        if (batch := ranks.part(longest)) is not None:
-            with ThreadParallel(plan.hardware.shares) as shares:
-                shares.add_gradient(model, objective, batch.to(device), plan.precision, parameters)
+        with ThreadParallel(plan.hardware.shares) as shares:
+            shares.add_gradient(model, objective, ranks.part(longest).to(device), plan.precision, parameters)
         model.eval()
         objective.evaluate(model, [held_out.to(device)])
         del later

@@ -75,6 +75,8 @@ class ThreadParallel:
         if self.count == 1 or len(batch) < 2:
             with autocast(batch.targets.device, precision):
                 loss, count, *shown = objective.loss(model, batch)
+            if batch.idle:
+                loss, count, shown = 0 * loss, 0, []
             loss.backward()
             return _measured(loss, *shown), count
         parts = [batch.rows(index) for index in equal_shares(batch, self.count)]

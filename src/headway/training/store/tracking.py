@@ -144,7 +144,7 @@ class Tracking:
                 yield
         except Exception as error:
             self._send = None
-            first = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-            written = isinstance(error, OSError) and error.strerror
-            said = f"cannot be written ({error.strerror})" if written else f"cannot be reached ({first})"
+            said = f"cannot be reached ({f'{type(error).__name__}: {error}'.splitlines()[0][:200]})"
+            if isinstance(error, OSError) and error.strerror:
+                said = f"cannot be written ({error.strerror})"
             self.warn(f"--track {self.name}: {said}; training goes on without it")

@@ -87,6 +87,12 @@ def check_for_ranks(options: TrainOptions, task: str, count: int) -> None:
     """Raise InputError for options that do not work with this number of processes."""
     if options.runtime.shard and count == 1:
         raise InputError("--shard spreads the weights over several processes; start them with torchrun.")
+    replicas = options.runtime.replicas
+    if replicas > 1 and not (options.runtime.shard and replicas < count and count % replicas == 0):
+        raise InputError(
+            f"--replicas {replicas} of {count} processes: with --shard, each copy is sharded over as many processes, "
+            "two or more."
+        )
     if options.runtime.shard and (parts := options.given(("lora", "extend_vocab", "freeze"))):
         raise InputError(f"--shard trains whole models, --{flag(parts[0])} only a part; leave one of them out.")
     alone = options.given(("adapt", "frozen", "contrastive", "seeds"))

@@ -58,6 +58,7 @@ SHARED = (
     *("encoding", "delimiter", "on_bad_row", "length", "threads", "device", "steps", "precision", "products", "seed"),
 )
 """The options that it shares with the main run."""
+NOT_SHARED = "the machines have different runs there; put --out on a disk that all of them share."
 
 
 @isolated()
@@ -83,7 +84,7 @@ def run_training(
     run, ranks, options = session.run, session.ranks, session.options
     if session.earlier and session.earlier.get("finished") and not session.changed and not session.once_more:
         session.progress.say(f"{out}: {COMPLETE}")
-        ranks.signal(PREPARED)
+        _signal_prepared(ranks, run, session.earlier)
         return run
     run.create(session.task)
     run.warn = session.progress.warn
@@ -91,7 +92,7 @@ def run_training(
         _adapt(session)
     with run.locked(), contextlib.ExitStack() as stack:
         prepared = _decided(session, stack)
-        ranks.signal(PREPARED)
+        _signal_prepared(ranks, run, run.facts)
         stack.enter_context(run.tracked(options.tracker))
         say_plan(prepared)
         if "cross_validation" not in run.facts:
@@ -121,6 +122,8 @@ def _opened(
         progress = NoProgress()
         ranks.wait(PREPARED)  # from here on it is like a resumed run
     earlier, changed = run.read(), []
+    if not ranks.first:
+        _check_shared(ranks, run, earlier)
     options, once_more = as_continued(run, earlier, options)
     if earlier is not None:
         changed = changes(earlier, options, run)
@@ -136,6 +139,21 @@ def _opened(
     if earlier is not None:
         check_same_data(earlier, session.source, session.held_out, run)
     return session
+
+
+def _signal_prepared(ranks: Ranks, run: RunDirectory, facts: dict[str, Any] | None) -> None:
+    """Let the other ranks, which wait for the first one in ``_opened``, go on with the run of these ``facts``."""
+    ranks.signal(PREPARED)
+    if ranks.first:
+        _check_shared(ranks, run, facts)
+
+
+def _check_shared(ranks: Ranks, run: RunDirectory, facts: dict[str, Any] | None) -> None:
+    """Raise InputError where ``facts`` are of another run than on another machine; all ranks take part."""
+    with ranks.named():
+        begun = {*ranks.gathered((facts or {}).get("started"))}
+    if len(begun) > 1:
+        raise InputError(f"{run.path}: {NOT_SHARED}")
 
 
 def _adapt(session: TrainingSession) -> None:
@@ -214,7 +232,7 @@ def _train(prepared: Prepared) -> None:
     twin = model  # a complete model if the weights are sharded over ranks
     if options.runtime.shard:
         twin = deepcopy(model)
-        shard(model, ranks, plan.precision)
+        shard(model, ranks, plan.precision, options.runtime.replicas)
     saved = _checkpoint(prepared)
     cycle = len(run.facts["continued"]) if options.given(BOUNDS) else 0
     since, spent = _begin_cycle(session, cycle, saved[1] if saved is not None else {})
