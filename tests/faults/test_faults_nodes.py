@@ -95,6 +95,22 @@ def test_two_machines_train_as_one_process_and_go_on_after_one_is_lost(one: Path
     assert (run / FILE).read_bytes() == (tmp_path / "alone" / FILE).read_bytes()
 
 
+@pytest.mark.thorough
+def test_agents_that_are_asked_to_end_save_the_run(corpus: Path, tmp_path: Path):
+    """As a batch system does before the end of a job."""
+    out, options = tmp_path / "run", words({**STEPS, "steps": 4000, "save_every": "100s"})
+    running = agents(2, 1, "-m", "headway", "train", corpus, "--out", out, *options)
+    wait_for(holds(out / "log.jsonl", '"step": 20,'))
+    for one in running:
+        one.send_signal(signal.SIGTERM)
+    ended(running)
+    (saved,) = (out / "checkpoints").glob("step-*")
+    step = int(saved.name.partition("-")[2])
+    assert step >= 20 and [line["event"] for line in lines_of(out)][-1] == "interrupted"
+    trained(2, 1, corpus, out, "--allow-changes", steps=step + 5)
+    assert [line["step"] for line in lines_of(out) if line["event"] == "resume"] == [step]
+
+
 def children_of(pid: int) -> list[int]:
     found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
     return [int(word) for word in found.stdout.split()]

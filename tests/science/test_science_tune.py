@@ -272,7 +272,7 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.now = 1000.0
         for place in (module, search):
-            monkeypatch.setattr(place, "time", SimpleNamespace(monotonic=lambda: self.now))
+            monkeypatch.setattr(place, "time", SimpleNamespace(monotonic=lambda: self.now, time=lambda: self.now))
 
 
 def test_time_is_shared_and_trials_that_do_not_fit_are_not_begun(

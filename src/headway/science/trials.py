@@ -6,7 +6,8 @@ Optuna (Akiba et al. 2019) is an extra; ``tune`` installs it.
 import math
 import random
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ BY_CHANCE = (4, 10)
 """A quarter of the trials, but at least and at most so many, are drawn evenly; the best of them guide later draws."""
 JUDGED_FROM = 1 / 3
 """The share of a run before which it is not given up: rates that are still high hide what a trial will come to."""
+LOCKED_FOR = 60.0
+"""Seconds that a process waits for another one, which is writing."""
 LEAST_FOR_IMPORTANCE = 8
 """Complete trials without which no importance is computed."""
 
@@ -69,7 +72,7 @@ class Trials:
         where = path.resolve()
 
         def connect() -> sqlite3.Connection:
-            return sqlite3.connect(where, timeout=60.0, check_same_thread=False)
+            return sqlite3.connect(where, timeout=LOCKED_FOR, check_same_thread=False)
 
         try:
             storage = optuna.storages.RDBStorage(f"sqlite:///{STUDY}.db", engine_kwargs={"creator": connect})
@@ -88,9 +91,18 @@ class Trials:
             for name, value in facts.items():
                 self._study.set_user_attr(name, value)
 
+    def _all(self) -> list[Any]:
+        with self._written():
+            found: list[Any] = self._study.get_trials(deepcopy=False)
+        return found
+
+    def running(self) -> list[int]:
+        """The numbers of the trials that have begun and are not over."""
+        return [trial.number for trial in self._all() if trial.state.name == "RUNNING"]
+
     def attempts(self) -> list[Attempt]:
         """Every trial that is over, in order."""
-        trials = self._study.get_trials(deepcopy=False)
+        trials = self._all()
         again = {trial.user_attrs["again"] for trial in trials if "again" in trial.user_attrs}
         return [self._attempt(trial, trial.number in again) for trial in trials if trial.state.is_finished()]
 
@@ -103,10 +115,10 @@ class Trials:
         complete = [one for one in self.attempts() if one.state == "complete"]
         return min(complete, key=lambda one: one.value if one.value is not None else math.inf, default=None)
 
-    def try_again(self) -> list[int]:
-        """Mark unfinished trials as failed and queue their options again; returns their numbers."""
-        trials = self._study.get_trials(deepcopy=False)
-        begun = [trial for trial in trials if trial.state.name == "RUNNING"]
+    def try_again(self, lost: Callable[[int], bool]) -> list[int]:
+        """Mark unfinished trials that are lost as failed and queue their options again; returns their numbers."""
+        trials = self._all()
+        begun = [trial for trial in trials if trial.state.name == "RUNNING" and lost(trial.number)]
         again = {trial.user_attrs["again"] for trial in trials if "again" in trial.user_attrs}
         with self._written():
             for trial in begun:
@@ -119,17 +131,24 @@ class Trials:
 
     def first(self, options: Mapping[str, Value]) -> None:
         """Let the first trial be the preset, whose values of the options these are; nothing where there are trials."""
-        if not self._study.get_trials(deepcopy=False):
+        if not self._all():
             with self._written():
                 self._study.enqueue_trial(dict(options), user_attrs={"preset": dict(options)})
 
     def next(self, space: Space, *, evaluations: int, planned: int) -> "Trial":
-        """Begin another trial, of ``planned``, that will be evaluated so often."""
+        """Begin another trial, of ``planned``, that will be evaluated so often.
+
+        Those that other processes have begun count as bad, so that not all try the same.
+        """
         samplers, pruners = self._optuna.samplers, self._optuna.pruners
         least, most = BY_CHANCE
         by_chance = min(most, max(least, planned // 4))
-        drawn = random.Random(f"{self.seed} {len(self.settled())}").getrandbits(31)
-        self._study.sampler = samplers.TPESampler(seed=drawn, n_startup_trials=by_chance)
+        others = len(self.running())
+        drawn = random.Random(f"{self.seed} {len(self.settled()) + others}").getrandbits(31)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Optuna calls the option experimental
+            liar = {"constant_liar": True} if others else {}
+            self._study.sampler = samplers.TPESampler(seed=drawn, n_startup_trials=by_chance, **liar)
         self._study.pruner = pruners.MedianPruner(
             n_startup_trials=least, n_warmup_steps=math.ceil(JUDGED_FROM * evaluations)
         )
@@ -144,7 +163,7 @@ class Trials:
 
         These are estimates from few trials; they add up to 1.
         """
-        values = [trial.value for trial in self._study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]
+        values = [trial.value for trial in self._all() if trial.state.name == "COMPLETE"]
         if len(values) < LEAST_FOR_IMPORTANCE or len(set(values)) < 2 or not names:
             return None
         evaluator = self._optuna.importance.FanovaImportanceEvaluator(seed=self.seed % (1 << 32))
@@ -162,7 +181,7 @@ class Trials:
 
     @contextmanager
     def _written(self) -> Iterator[None]:
-        """Raise RunFailed where the file cannot be written."""
+        """Raise RunFailed where the file cannot be read or written."""
         from sqlalchemy.exc import SQLAlchemyError
 
         try:

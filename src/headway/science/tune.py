@@ -7,20 +7,26 @@ Every trial is a run of its own in ``out/trials``, with its share of the time (o
 part and the same seed.  The first is the preset; a Tree-structured Parzen Estimator (Bergstra et al. 2011) draws the
 others, and the median rule (Golovin et al. 2017) gives up those that are behind.  Trials are compared by what a run
 keeps its best weights by.  The best one's model is copied to ``out``, as it is: nothing is trained again.
+
+Several processes that are given the same search share it: each makes trials until there are enough, and holds a lock
+for each, by which the others see that it lives.
 """
 
+import contextlib
 import math
 import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError, RunFailed
 from headway.io import quantities
-from headway.io.quantities import duration, parse_seconds
+from headway.io.file_lock import locked
+from headway.io.quantities import counted, duration, parse_seconds
 from headway.nn.global_state import isolated
 from headway.science.runner import Within
 from headway.science.search import ENDING, Search, check_options, check_same, decide, time_of_each
@@ -42,6 +48,8 @@ from headway.workflows.train.setup import Prepared, TrainingSession, prepare
 DEFAULT_TIME, DEFAULT_TRIALS = "30m", 20
 RECORD = "tune.db"
 """The file of the trials."""
+LOCK = "tune.lock"
+"""The file by which processes take turns."""
 
 
 class Hopeless(Exception):
@@ -78,9 +86,11 @@ def tune(
     tuning.check_place()
     tuning.run.create(record=RECORD)
     try:
-        with tuning.run.locked():
+        with tuning.run.locked(shared=True):
             return tuning.finish()
     except InputError:
+        if not (out / RECORD).exists():
+            (out / LOCK).unlink(missing_ok=True)
         tuning.run.discard()  # if it was made for this and is empty
         raise
 
@@ -134,15 +144,33 @@ class _Tuning:
 
     def _begin(self) -> None:
         """The search that is kept, or one that is decided now; nothing that was read stays in memory."""
-        options, path = self.options.but(time=self.whole), self.run.path / RECORD
         self.progress.phase("reading")
-        data = read_checked(self.given["inputs"], options, self.given["validation"])
+        data = read_checked(self.given["inputs"], self.options.but(time=self.whole), self.given["validation"])
+        with self._alone():
+            self._decide(data)
+
+    def _alone(self) -> AbstractContextManager[bool]:
+        """While this is open, no other process begins a trial or saves a model."""
+        return locked(self.run.path / LOCK, wait=True)
+
+    def _lock(self, number: int) -> Path:
+        return self.run.path / "trials" / f"{number:03}.lock"
+
+    def _is_lost(self, number: int) -> bool:
+        """Whether the process that made a trial is gone."""
+        with contextlib.suppress(BlockingIOError), locked(self._lock(number)):
+            return True
+        return False
+
+    def _decide(self, data: Any) -> None:
+        options, path = self.options.but(time=self.whole), self.run.path / RECORD
         theirs = {name: value for name, value in recorded(options).items() if name not in ("time", *FREE)}
         asked = {"options": theirs, "data": fingerprints(data[0], data[2])}
         before = Trials(path, options.run.seed).facts.get("search") if path.exists() else None
 
         def decided(options: TrainOptions, progress: Progress) -> Prepared:
-            return prepare(TrainingSession(options, *data, progress))
+            source, found, held_out = data
+            return prepare(TrainingSession(options, source, found, held_out, progress))
 
         if before is not None:
             self.search = Search.read(before)
@@ -152,16 +180,35 @@ class _Tuning:
             self.search = decide(decided, options.but(time=each), asked, self.progress)
         self.record = Trials(path, options.run.seed)
         self.record.note(search=self.search.plain())
-        self.spent = sum(one.seconds or 0.0 for one in self.record.attempts())
-        """seconds that the trials of earlier commands took"""
+        (self.run.path / "trials").mkdir(exist_ok=True)
+        self._try_again()
+        known = self.record.facts
+        if others := len(self.record.running()):
+            self.progress.say(f"{counted(others, 'other process')} work{'s' * (others == 1)} on this search too")
+        else:
+            earlier = known.get("seconds", sum(one.seconds or 0.0 for one in self.record.attempts()))
+            self.record.note(began=time.time() - (time.monotonic() - self.started), earlier=earlier)
+            known = self.record.facts
+        self.began, self.earlier = known["began"], known["earlier"]
+        """when the first of the processes began, and the seconds that the search took before"""
+
+    @property
+    def seconds(self) -> float:
+        """How long the search has taken."""
+        return float(self.earlier + time.time() - self.began)
+
+    def _try_again(self) -> None:
+        for number in self.record.try_again(self._is_lost):
+            self.progress.say(f"trial {number} was interrupted; its options are tried again")
 
     def finish(self) -> dict[str, Any]:
         """Make the trials that are missing.  Raises RunFailed when none gives a model."""
         self._begin()
-        for number in self.record.try_again():
-            self.progress.say(f"trial {number} was interrupted; its options are tried again")
-        made = self._make_all()
-        self._save_best(finished=True)
+        before = len(self.record.settled())
+        self._make_all()
+        made = len(self.record.settled()) - before
+        with self._alone():
+            self._save_best(finished=True)
         best = self.record.best()
         if best is None:
             problems = [one.problem for one in self.record.attempts() if one.problem]
@@ -177,33 +224,47 @@ class _Tuning:
             )
         return self._result(best)
 
-    def _make_all(self) -> int:
-        """Make trials until there are as many as planned, or the time is over; returns how many."""
+    def _make_all(self) -> None:
+        """Make trials until there are as many as planned, or the time is over; wait for those of other processes."""
+        while True:
+            with contextlib.ExitStack() as own:
+                with self._alone():
+                    trial = self._next(own)
+                if trial is not None:
+                    self._make(trial)
+                    with self._alone():
+                        self._save_best(finished=False)
+                        self._say(trial.number)
+                elif self.record.running():
+                    time.sleep(1.0)
+                else:
+                    return
+
+    def _next(self, own: contextlib.ExitStack) -> Trial | None:
+        """Another trial, which ``own`` keeps locked; None where enough have begun, or the time is over."""
+        self._try_again()
         self.record.first(self.search.preset)
-        made = 0
-        while (done := len(self.record.settled())) < self.planned:
-            left = self._seconds_left()
-            if left is not None and (self.search.seconds or 0.0) > left + ENDING / 2:
+        done, running = len(self.record.settled()), self.record.running()
+        if done + len(running) >= self.planned:
+            return None
+        left = self._seconds_left()
+        if left is not None and (self.search.seconds or 0.0) > left + ENDING / 2:
+            if not running:
                 self.progress.warn(
                     f"the time is over after {done} of {self.planned} trials; raise --time to continue the search"
                 )
-                break
-            evaluations = int(self.search.pinned["evaluations"])
-            trial = self.record.next(self.search.space, evaluations=evaluations, planned=self.planned)
-            before = self.record.best()
-            self._make(trial)
-            made += 1
-            best = self.record.best()
-            if best is not None and best != before:
-                self._save_best(finished=False)
-            self._say(self.record.attempts()[-1], done + 1, best)
-        return made
+            return None
+        evaluations = int(self.search.pinned["evaluations"])
+        trial = self.record.next(self.search.space, evaluations=evaluations, planned=self.planned)
+        own.callback(self._lock(trial.number).unlink, missing_ok=True)
+        own.enter_context(locked(self._lock(trial.number)))
+        return trial
 
     def _seconds_left(self) -> float | None:
         """What is left for trials."""
         if self.whole is None:
             return None
-        return parse_seconds(self.whole) - self.spent - (time.monotonic() - self.started) - ENDING
+        return parse_seconds(self.whole) - self.seconds - ENDING
 
     def _make(self, trial: Trial) -> None:
         """Train one trial and record what came of it.  Raises Interrupted."""
@@ -218,7 +279,7 @@ class _Tuning:
             RunDirectory(place).log("pruned")
             trial.prune(seconds=time.monotonic() - began)
         except Interrupted:
-            self.record.try_again()
+            self.record.try_again(lambda number: number == trial.number)
             raise
         except (RunFailed, InputError) as error:
             trial.fail(str(error), seconds=time.monotonic() - began)
@@ -233,7 +294,9 @@ class _Tuning:
         finally:
             shutil.rmtree(place / "checkpoints", ignore_errors=True)  # a trial is not gone on with
 
-    def _say(self, one: Attempt, done: int, best: Attempt | None) -> None:
+    def _say(self, number: int) -> None:
+        one = next(one for one in self.record.attempts() if one.number == number)
+        done, best = len(self.record.settled()), self.record.best()
         what = "the preset" if one.preset else in_words(one.options, digits=3)
         if one.state == "complete":
             figures = {self.search.measure: one.value}  # what trials are compared by first
@@ -251,7 +314,10 @@ class _Tuning:
 
     def _save_best(self, *, finished: bool) -> None:
         """Make ``out`` the directory of the best trial's model."""
-        if (best := self.record.best()) is None:
+        self.record.note(seconds=self.seconds)
+        known = (read_facts(self.run.path) or {}).get("tuning", {})
+        self.copied = known.get("files", self.copied)
+        if (best := self.record.best()) is None or (not finished and best.number == known.get("trial")):
             return
         place = self.run.path / "trials" / f"{best.number:03}"
         names = copy_run(place, self.run.path)
@@ -280,7 +346,7 @@ class _Tuning:
         options = TrainOptions.of_record(self.run.facts["options"])
         return {
             **result(self.run),
-            "seconds": self.spent + time.monotonic() - self.started,
+            "seconds": self.seconds,
             "measure": self.search.measure,
             "best": {"trial": best.number, "value": best.value, "options": best.options},
             "options": options.named,

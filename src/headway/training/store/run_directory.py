@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import platform
 import shutil
 import sys
@@ -22,6 +21,7 @@ from headway.hub.kept_entries import CONFIG, GENERATION
 from headway.hub.preprocessor import ImagePreprocessor, save_preprocessor
 from headway.hub.sentence_transformers import sequence_length
 from headway.io.atomic_write import TEMPORARY, append_line, remove_left_behind, temporary, write_json, write_whole
+from headway.io.file_lock import locked
 from headway.models.adapt.lora import merged
 from headway.models.device import PROCESSOR, gpu_name
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
@@ -48,21 +48,6 @@ LEFT = ("checkpoints", "adapted", "snapshots", "report.html", "headway.json")
 """Files that are not copied: a copy cannot be resumed, and has its own headway.json."""
 
 
-_held: set[int] = set()
-"""File descriptors of the directories that this process has locked."""
-
-
-def _let_go() -> None:
-    """Close the locks in a forked process: a worker that outlives the trainer must not lock others out."""
-    for descriptor in _held:
-        os.close(descriptor)
-    _held.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
-
-
 class RunDirectory:
     """Where a run keeps its results.  ``facts`` is headway.json."""
 
@@ -87,7 +72,7 @@ class RunDirectory:
         """
         try:
             held = [path.name for path in self.path.iterdir()] if self.path.exists() else []
-            foreign = sorted(name for name in held if not TEMPORARY.fullmatch(name))
+            foreign = sorted(name for name in held if not (TEMPORARY.fullmatch(name) or name.endswith(".lock")))
             if foreign and record not in foreign:
                 what = f"holds {foreign[0]} but no {record}, so it is not a run of headway"
                 raise InputError(f"{self.path}: {what}; use another --out.")
@@ -104,34 +89,21 @@ class RunDirectory:
             raise InputError(f"{self.path}: results cannot be written there ({reason}); use another --out.") from None
 
     @contextlib.contextmanager
-    def locked(self, *, clear: bool = True, advice: str = WAIT) -> Iterator[None]:
-        """Lock the directory, and ``clear`` away what a killed command left in it.
+    def locked(self, *, clear: bool = True, shared: bool = False, advice: str = WAIT) -> Iterator[None]:
+        """Lock the directory, alone or ``shared``, and ``clear`` away what a killed command left in it.
 
         The lock is the operating system's and ends with the process.  Raises InputError, which ends in ``advice``, when
         another command holds it.
         """
-        try:
-            import fcntl
-        except ImportError:  # not on this system
-            fcntl = None  # type: ignore[assignment]
-        descriptor = os.open(self.path, os.O_RDONLY) if fcntl is not None else None
-        try:
-            if descriptor is not None:
-                _held.add(descriptor)
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise InputError(f"{self.path}: another command is training there; {advice}.") from None
-                except OSError:  # a file system without locks
-                    pass
-            if clear:
+        with contextlib.ExitStack() as stack:
+            try:
+                alone = stack.enter_context(locked(self.path, shared=shared))
+            except BlockingIOError:
+                raise InputError(f"{self.path}: another command is training there; {advice}.") from None
+            if clear and alone:
                 for place in (self.path, self.checkpoints, *self.path.glob(f"{SNAPSHOTS}/*")):
                     remove_left_behind(place)
             yield
-        finally:
-            if descriptor is not None:
-                _held.discard(descriptor)
-                os.close(descriptor)
 
     def discard(self) -> None:
         """Remove what ``create`` made, where nothing else is there."""
@@ -265,7 +237,7 @@ class ReadOnlyRun(RunDirectory):
     create = discard = log = save_processor = save_model = save_snapshot = _nothing  # type: ignore[assignment]
 
     @contextlib.contextmanager
-    def locked(self, *, clear: bool = True, advice: str = WAIT) -> Iterator[None]:
+    def locked(self, *, clear: bool = True, shared: bool = False, advice: str = WAIT) -> Iterator[None]:
         """Do nothing: the first rank holds the lock for all."""
         yield
 
