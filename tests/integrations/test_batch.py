@@ -119,3 +119,46 @@ def test_train_takes_a_dict_of_columns(tmp_path: Path, tiny: dict[str, int]):
     data = {"text": np.array([f"{word} lamp {n}" for n, word in enumerate(words)]), "label": ["a", "a", "b", "b"] * 20}
     found = headway.train(data, out=tmp_path / "run", quiet=True, **tiny)
     assert found["task"] == "classification"
+
+
+def test_what_is_no_text_is_refused_where_only_a_column_is_given(classifier_run: Path):
+    answer = headway.Batch(classifier_run)
+    for wrong in (5, 1.5, True, b"good", ["good"]):
+        with pytest.raises(InputError, match="expected texts"):
+            answer.answers(["good", wrong])
+    assert answer.answers(["good", None, float("nan"), ""])["label"][1:].tolist() == [None] * 3
+
+
+def test_two_columns_of_one_name_are_refused(classifier_run: Path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame([["good", "bad"]], columns=["text", "text"])
+    with pytest.raises(InputError, match="two columns 'text'"):
+        headway.Batch(classifier_run)(frame)
+
+
+def test_texts_have_one_type_in_every_part(classifier_run: Path):
+    pandas = pytest.importorskip("pandas")
+    parts = [pandas.DataFrame({"text": pandas.Series(texts, dtype="str")}) for texts in ([], [""], ["good"])]
+    assert len({str(headway.Batch(classifier_run)(part).dtypes["label"]) for part in parts}) == 1
+
+
+def test_the_server_of_mlflow_is_told_what_is_wrong(classifier_run: Path):
+    exceptions, pandas = pytest.importorskip("mlflow.exceptions"), pytest.importorskip("pandas")
+    from headway.integrations.mlflow import Answers
+
+    with pytest.raises(exceptions.MlflowException, match="expected texts") as raised:
+        Answers(classifier_run).predict(pandas.DataFrame({"text": [5]}))
+    assert raised.value.error_code == "INVALID_PARAMETER_VALUE"
+
+
+def test_spark_does_not_tell_capitals(classifier_run: Path):
+    pytest.importorskip("pyspark")
+    from types import SimpleNamespace
+
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    from headway.integrations.spark import answered
+
+    schema = StructType([StructField(name, StringType()) for name in ("text", "Label")])
+    with pytest.raises(InputError, match="'label' names two columns to Spark"):
+        answered(SimpleNamespace(schema=schema, columns=schema.names), headway.Batch(classifier_run))

@@ -241,7 +241,8 @@ def test_what_is_no_column_of_texts_is_refused(kind: type, new: Callable[[type],
         "got a sparse matrix": sparse,
         "got one text": "a text",
         r"got an array of shape \(66, 2\)": pd.DataFrame({"a": TEXTS, "b": TEXTS}),
-        r"got an array of shape \(\)": None,
+        "got NoneType": None,
+        "got dict": {"text": TEXTS},
         r"0 sample\(s\)": [],
     }
     for message, texts in wrong.items():
@@ -260,7 +261,13 @@ def test_targets_that_cannot_be_learnt_are_refused(kind: type, new: Callable[[ty
         new(kind).fit(TEXTS, targets[:-1])
     missing = targets.astype(object)
     missing[3] = None if kind is TextClassifier else np.nan
-    for wrong in (missing, np.zeros((66, 2, 2)), [[1, 2]] * 66, targets[:1].repeat(66, axis=0)):
+    for wrong in (
+        missing,
+        np.zeros((66, 2, 2)),
+        [[1, 2]] * 66,
+        targets[:1].repeat(66, axis=0),
+        [["a"], ["b", "c"]] * 33,
+    ):
         with pytest.raises(ValueError):
             new(kind).fit(TEXTS, wrong)
 
@@ -279,6 +286,20 @@ def test_a_row_of_weight_0_is_not_there(kind: type, new: Callable, fitted: Calla
     assert np.array_equal(answers(weighed), answers(fit(new(kind), TEXTS, weights=np.ones(66))))
     heavy = fit(new(kind), TEXTS, weights=np.where(np.arange(66) % 3, 1.0, 30.0))
     assert np.abs(answers(heavy) - answers(weighed)).max() > 1e-3
+
+
+@check(*TARGETS)
+def test_a_fit_that_fails_changes_nothing(kind: type, new: Callable, fitted: Callable):
+    model = fit(new(kind))
+    for texts, targets, options in (
+        (TEXTS, TARGETS[kind][:1].repeat(66, 0), {}),
+        (["a", 1], [0, 1], {}),
+        (TEXTS, None, {"steps": -1}),
+    ):
+        with pytest.raises(ValueError) as raised:
+            fit(model.set_params(**options), texts, targets)
+        assert "--" not in str(raised.value)
+        assert np.array_equal(answers(model), answers(fitted(kind)))
 
 
 @check(*TARGETS)
@@ -307,6 +328,7 @@ CLASSES = {
     "texts": ["neg", "pos"],
     "numbers": [3, 20],
     "booleans": [False, True],
+    "booleans as objects": [False, True],
     "decimals": [1.0, 2.0],
     "words for none": ["NA", "None"],
     "blank": ["", " "],
@@ -318,7 +340,8 @@ CLASSES = {
 def test_classes_of_every_type_come_back_as_they_are(kind: type):
     for name, classes in CLASSES.items():
         targets = np.array(classes)[(LABELS == "pos").astype(int)]
-        model = kind(**QUICK).fit(TEXTS, targets)
+        given = targets.astype(object) if "objects" in name else targets
+        model = kind(**QUICK).fit(TEXTS, given)
         assert model.classes_.tolist() == classes and model.classes_.dtype == targets.dtype, name
         assert set(model.predict(TEXTS).tolist()) <= set(classes), name
         np.testing.assert_allclose(model.predict_proba(TEXTS).sum(axis=1), 1.0, rtol=1e-12)
@@ -382,4 +405,4 @@ def test_what_makes_no_vectors_is_refused(kind: type, fitted: Callable[[type], A
 
 
 def test_all_of_them_ran():
-    assert len(ran) == len(set(ran)) == 82
+    assert len(ran) == len(set(ran)) == 85

@@ -189,8 +189,9 @@ def dask(run: Path, texts: Texts) -> Answers:
 
     frame = dask.dataframe.from_pandas(pd.DataFrame({"number": range(len(texts)), "text": texts}), npartitions=4)
     frame = dask.dataframe.concat([frame, frame[frame.number < 0]])
-    with Client(n_workers=2, threads_per_worker=1, dashboard_address=None):
-        return rows_of(answered(frame, headway.Batch(run)).compute())
+    with Client(n_workers=2, threads_per_worker=1, dashboard_address=None), tempfile.TemporaryDirectory() as folder:
+        answered(frame, headway.Batch(run)).to_parquet(folder)  # where types must be those that were told
+        return rows_of(dask.dataframe.read_parquet(folder).compute().sort_values("number"))
 
 
 def mlflow(run: Path, texts: Texts) -> Answers:

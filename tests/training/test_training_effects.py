@@ -35,6 +35,7 @@ ELSEWHERE: dict[str, str] = {
     "encoding": "is for files that are not UTF-8",
     "extend_vocab": "learns from other texts than those of the base",
     **{"tensorboard": "another log", "track": "another log", "seeds": "several runs", "shard": "for several processes"},
+    "replicas": "for several processes",
     "from_model": "the cases with a base",
 }
 """Options whose effect is not seen in the weights and the log of these runs, and why."""

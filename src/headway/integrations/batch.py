@@ -75,7 +75,13 @@ class Batch:
             return self.pipe.predict(rows, self.text_column, **self.options)
 
     def answers(self, texts: Sequence[Any]) -> dict[str, Any]:
-        """The columns of answers to some texts, an array each; null for null, NaN and texts of blanks."""
+        """The columns of answers to some texts, an array each; null for null, NaN and texts of blanks.
+
+        Raises InputError for anything else.
+        """
+        held = in_memory({"text": list(texts)})
+        if held is not None:
+            _check_texts(held, ["text"])
         known = [text if isinstance(text, str) else "" for text in texts]
         with _one_at_a_time:
             columns = answered(self.pipe, [known], self.options)[1]

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from headway.errors import InputError
 from headway.integrations.batch import Batch
 
 
@@ -14,7 +15,12 @@ class Answers:
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:
         """The answers to the rows of a pandas frame, whose index they have; None where there is none, null in JSON."""
-        answered_rows = self.answer(model_input)
+        from mlflow.exceptions import MlflowException
+
+        try:
+            answered_rows = self.answer(model_input)
+        except InputError as error:  # its server answers others with a traceback
+            raise MlflowException.invalid_parameter_value(str(error)) from None
         answers = answered_rows[[name for name in answered_rows.columns if name not in model_input.columns]].astype(
             object
         )

@@ -9,6 +9,7 @@ temporary directory, ``run_.path``; a pickle holds the model's files.
 
 import inspect
 import os
+import re
 import shutil
 import tempfile
 import warnings
@@ -32,11 +33,12 @@ from sklearn.utils.validation import check_is_fitted
 
 import headway
 from headway.data.records.label_typing import composed
-from headway.errors import shown
+from headway.errors import InputError, shown
 from headway.hub.adapters.locate import locate_model
 from headway.hub.fingerprint import files_of
 from headway.io.quantities import counted
 from headway.tasks.frames import AT_ONCE
+from headway.tasks.inputs import known_shares
 from headway.tasks.registry import NAMES, spec
 from headway.training.options import OPTIONS
 
@@ -44,6 +46,8 @@ OF_DATA = ("encoding", "delimiter", "on_bad_row", "stream", "known_to", "text_co
 OF_RUNS = ("more_time", "more_steps", "allow_changes", "snapshots", "tensorboard")
 SET_HERE = ("task", "weight_column", "merge_labels", "labels_as_text")
 """Options of ``headway.train`` that estimators do not have."""
+NAMED = {"from": "from_model", "label-column": "y", "text-column": "X"}
+"""What the options of the command are here, where they are called otherwise."""
 
 
 class Run:
@@ -124,20 +128,24 @@ class Trained(OfTexts):
         weights = weights[rows]
         options = {name: value for name, value in self.get_params().items() if value is not None}
         options = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
-        data: dict[str, Any] = {"text": [texts[at] for at in rows], "label": self.learn(y, rows, weights)}
+        known, labels = self.learn(y, rows, weights)
+        data: dict[str, Any] = {"text": [texts[at] for at in rows], "label": labels}
         if sample_weight is not None:
             data["weight"], options["weight_column"] = weights.tolist(), "weight"
-        self.run_ = Run(device=options.get("device", "auto"))
+        run = Run(device=options.get("device", "auto"))
         told = {"quiet": True, "task": self.task, "text_column": "text", "label_column": "label", **self.ways}
         try:
-            headway.train(data, out=self.run_.path, **(told | options))
+            headway.train(data, out=run.path, **(told | options))
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped; nothing of this fit is kept") from None
-        shutil.rmtree(self.run_.path / "checkpoints", ignore_errors=True)
+        except InputError as error:
+            raise InputError(_in_python(str(error))) from None
+        shutil.rmtree(run.path / "checkpoints", ignore_errors=True)
+        self.__dict__.update(known, run_=run)  # a fit that fails changes nothing
         return self
 
-    def learn(self, y: Any, rows: np.ndarray, weights: np.ndarray) -> list[Any]:
-        """Set what is known of the targets of some rows; returns what each of them is to learn."""
+    def learn(self, y: Any, rows: np.ndarray, weights: np.ndarray) -> tuple[dict[str, Any], list[Any]]:
+        """What is known of the targets of some rows, by attribute, and what each of them is to learn."""
         raise NotImplementedError
 
     def answered(self, X: Any, read: Callable[[Any], Any], usual: str, words: str) -> np.ndarray:
@@ -196,16 +204,17 @@ class TextClassifier(Scored):
     task = "classification"
     ways: ClassVar[dict[str, Any]] = {"labels_as_text": True}
 
-    def learn(self, y: Any, rows: np.ndarray, weights: np.ndarray) -> list[str]:
+    def learn(self, y: Any, rows: np.ndarray, weights: np.ndarray) -> tuple[dict[str, Any], list[str]]:
         y = column_or_1d(y, warn=True)
         if missing := [row for row, one in enumerate(y.tolist()) if _is_missing(one)]:
             raise ValueError(f"y has no label in row {missing[0]}")
+        y = y.astype(bool) if all(isinstance(one, bool) for one in y.tolist()) else y
         check_classification_targets(y)
-        self.classes_, numbers = np.unique(y[rows], return_inverse=True)
-        if len(self.classes_) == 1:
-            raise ValueError(f"y has one class only, {self.classes_[0]!r}: a classifier learns two or more")
-        self._names, self._shares = _names(self.classes_), np.bincount(numbers, weights) / weights.sum()
-        return [self._names[number] for number in numbers]
+        classes, numbers = np.unique(y[rows], return_inverse=True)
+        if len(classes) == 1:
+            raise ValueError(f"y has one class only, {classes.tolist()[0]!r}: a classifier learns two or more")
+        names, shares = _names(classes), np.bincount(numbers, weights) / weights.sum()
+        return {"classes_": classes, "_names": names, "_shares": shares}, [names[number] for number in numbers]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each of ``classes_``, float64 (N, C)."""
@@ -232,18 +241,18 @@ class MultiLabelClassifier(Scored):
         tags.classifier_tags.multi_label = tags.target_tags.multi_output = True
         return tags
 
-    def learn(self, y: Any, rows: np.ndarray, weights: np.ndarray) -> list[list[str]]:
-        table = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
+    def learn(self, y: Any, rows: np.ndarray, weights: np.ndarray) -> tuple[dict[str, Any], list[list[str]]]:
+        table = _array(y.toarray() if hasattr(y, "toarray") else y)
         if table.ndim != 2 or not np.isin(table, (0, 1)).all():
             what = "0 and 1 for each label (N, C), as MultiLabelBinarizer makes them"
             raise ValueError(f"y has the shape {table.shape} and the type {table.dtype}; expected {what}")
         columns = getattr(y, "columns", None)
-        self.classes_ = np.arange(table.shape[1]) if columns is None else np.asarray(columns, dtype=object)
+        classes = np.arange(table.shape[1]) if columns is None else np.asarray(columns, dtype=object)
         table = table[rows].astype(np.int64)
-        self._names, self._shares = _names(self.classes_), weights @ table / weights.sum()
         sets, numbers = np.unique(table, axis=0, return_inverse=True)
-        self._usual = sets[np.bincount(numbers.ravel(), weights).argmax()]
-        return [[name for name, one in zip(self._names, row, strict=True) if one] for row in table]
+        known = {"classes_": classes, "_names": _names(classes), "_shares": weights @ table / weights.sum()}
+        known["_usual"] = sets[np.bincount(numbers.ravel(), weights).argmax()]
+        return known, [[name for name, one in zip(known["_names"], row, strict=True) if one] for row in table]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each of ``classes_`` by itself, float64 (N, C)."""
@@ -263,12 +272,12 @@ class TextRegressor(RegressorMixin, Trained):  # type: ignore[misc]
 
     task = "regression"
 
-    def learn(self, y: Any, rows: np.ndarray, weights: np.ndarray) -> list[float]:
+    def learn(self, y: Any, rows: np.ndarray, weights: np.ndarray) -> tuple[dict[str, Any], list[float]]:
         numbers = column_or_1d(y, warn=True).astype(float)
         assert_all_finite(numbers, input_name="y")
-        self._mean = float(np.average(numbers[rows], weights=weights))
-        found: list[float] = numbers[rows].tolist()
-        return found
+        if len(np.unique(numbers[rows])) == 1:
+            raise ValueError(f"y has one number only, {numbers[rows][0]:g}: there is nothing to learn")
+        return {"_mean": float(np.average(numbers[rows], weights=weights))}, numbers[rows].tolist()
 
     def predict(self, X: Any) -> np.ndarray:
         """The number of each text, float64 (N,)."""
@@ -296,17 +305,21 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OfTexts): 
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """The vector of each text, float32 (N, D); zeros for one that is empty or missing."""
+        """The vector of each text, float32 (N, D); zeros for one that is missing or has no known word."""
         from headway.tasks.embedding.task import as_embedder
 
         check_is_fitted(self)
         texts = _texts(X)
-        filled = np.array([text.strip() != "" for text in texts])
-        if none := int((~filled).sum()):
-            warnings.warn(f"{counted(none, 'text')} without words: their vectors are zeros", stacklevel=3)
-        found = np.zeros((len(texts), self._n_features_out), dtype=np.float32)
         embed: Any = as_embedder(self.run_.pipe)
-        found[filled] = embed([text for text in texts if text.strip()])
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".* no token that the model knows")
+            found: np.ndarray = embed(texts)
+            shares = known_shares(embed.tokenizer, embed.rows(texts)[0], "")
+        empty = np.array(shares) == 0
+        found[empty] = 0.0
+        if empty.any():
+            said = f"{int(empty.sum()):,} of {counted(len(texts), 'text')} without a word that the model knows"
+            warnings.warn(f"{said}: their vectors are zeros", stacklevel=3)
         return found
 
 
@@ -314,8 +327,10 @@ def _texts(X: Any) -> list[str]:
     """One column of texts, "" for one that is missing.  Raises ValueError for anything else."""
     if isinstance(X, str) or hasattr(X, "toarray"):
         found = "one text" if isinstance(X, str) else "a sparse matrix"
-        raise ValueError(f"expected a list, an array or a Series of texts, got {found}: a vectorizer is not needed")
-    values = np.asarray(X, dtype=object)
+        raise ValueError(f"expected a list, an array or a Series of texts, got {found}")
+    if not (hasattr(X, "__array__") or isinstance(X, list | tuple)):
+        raise ValueError(f"expected a list, an array or a Series of texts, got {type(X).__name__}")
+    values = _array(X)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1:
@@ -327,6 +342,20 @@ def _texts(X: Any) -> list[str]:
         if not isinstance(text, str):
             raise ValueError(f"expected texts, got {type(text).__name__} ({shown(text)}) in row {row}")
     return texts
+
+
+def _array(values: Any) -> np.ndarray:
+    """An array of objects.  Raises ValueError for lists of different lengths."""
+    try:
+        return np.asarray(values, dtype=object)
+    except ValueError:
+        raise ValueError("expected rows of one length; of lists of labels MultiLabelBinarizer makes them") from None
+
+
+def _in_python(said: str) -> str:
+    """A message of ``headway.train`` with the parameters, and without the table that an estimator makes."""
+    said = re.sub(r"^a dict of columns of [\d,]+ rows?: ", "", said).replace("column 'label'", "y")
+    return re.sub(r"--([a-z][a-z-]*)", lambda found: NAMED.get(found[1], found[1].replace("-", "_")), said)
 
 
 def _is_missing(value: Any) -> bool:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from headway.data.records.rows import occurs_twice
+from headway.errors import InputError
 from headway.integrations.batch import Batch
 
 ROWS = 4_096
@@ -21,6 +23,8 @@ def answered(frame: Any, answer: Batch) -> Any:
     from pyspark.sql.types import StructType
 
     schema = StructType([*frame.schema.fields, *_struct(answer, frame.columns).fields])
+    if (twice := occurs_twice(map(str.casefold, schema.names))) is not None:
+        raise InputError(f"{twice!r} names two columns to Spark, which does not tell capitals: rename one.")
     return frame.mapInPandas(lambda parts: map(answer, parts), schema)
 
 

@@ -199,6 +199,7 @@ class _Tuning:
 
     def _try_again(self) -> None:
         for number in self.record.try_again(self._is_lost):
+            self._lock(number).unlink(missing_ok=True)
             self.progress.say(f"trial {number} was interrupted; its options are tried again")
 
     def finish(self) -> dict[str, Any]:

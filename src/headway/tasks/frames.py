@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 import numpy as np
 
 from headway.data.open.in_memory import Held, in_memory
-from headway.data.records.rows import columns_named, some
+from headway.data.records.rows import columns_named, occurs_twice, some
 from headway.errors import InputError
 
 AT_ONCE = 4_096
@@ -40,6 +40,8 @@ class FrameAnswers:
                 "predict takes a pandas or polars frame, a pyarrow Table, a datasets.Dataset or a dict of columns, "
                 f"not {type(frame).__name__}; texts are answered by the pipeline itself: pipe(texts)."
             )
+        if (twice := occurs_twice(held.columns)) is not None:
+            raise InputError(f"{held.what}: has two columns {twice!r}; every column needs its own name.")
         types, answers = answered(self, texts_of(held, _text_column(self, held, text_column)), options)
         from headway.tasks.command import free_names
 
@@ -131,12 +133,11 @@ def with_columns(frame: Any, columns: dict[str, tuple[Any, list[Any]]]) -> Any:
         kinds = {name: "float64" if kind is float else "object" for name, (kind, _) in columns.items()}
         return frame | {name: np.fromiter(columns[name][1], kind) for name, kind in kinds.items()}
     if hasattr(frame, "iloc"):
-        copied = frame.copy()
+        copied, texts = frame.copy(), type(frame)({"text": ["a text"]})["text"].dtype
         for name, (kind, values) in columns.items():
             copied[name] = values
-            copied[name] = copied[name].astype(
-                "float64" if kind is float else copied[name].dtype if values else "object"
-            )
+            usual = copied[name].dtype if values else "object"
+            copied[name] = copied[name].astype({float: "float64", str: texts}.get(kind, usual))
         return copied
     if hasattr(frame, "iter_rows"):
         scalars = {name: kind for name, (kind, _) in columns.items() if kind in (str, float)}

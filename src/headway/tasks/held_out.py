@@ -15,6 +15,7 @@ from headway.data.records.split import Splittable
 from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs
 from headway.errors import InputError
+from headway.io.quantities import counted
 from headway.training.options import TrainOptions, split_seed
 
 if TYPE_CHECKING:
@@ -83,19 +84,23 @@ def in_parts(given: "TaskInputs", rows: Any, other: Any, most: int | None = None
     return Parts(train, held_out, known, counts, warnings)
 
 
-def counting(parts: Parts, column: str) -> Parts:
-    """The same with the weights of a column for the rows to train on; rows of weight 0 are left out of these.
+def counting(parts: Parts) -> Parts:
+    """The same without the rows of weight 0, where rows have weights; held-out ones count alike otherwise."""
+    if getattr(parts.train, "weights", None) is None:
+        return parts
+    train, held_out = with_weight(parts.train), with_weight(parts.held_out)
+    if left_out := len(parts.train) + len(parts.held_out) - len(train) - len(held_out):
+        parts.warnings.append(f"{counted(left_out, 'row')} of weight 0 left out")
+    counts = {**parts.counts, "trained": len(train), "held_out": len(held_out), "measured": len(held_out)}
+    return replace(parts, train=train, held_out=held_out, counts=counts)
 
-    Held-out rows count alike, whatever is in the column.
-    """
-    train: Labelled = parts.train.weighed(column)
-    some = np.flatnonzero(train.weights != 0)
+
+def with_weight(rows: Labelled) -> Labelled:
+    """The rows without those of weight 0, if they have weights.  Raises InputError where none is left."""
+    some = np.arange(len(rows)) if rows.weights is None else np.flatnonzero(rows.weights)
     if not len(some):
-        raise InputError(f"{train.name}: every row to train on has the weight 0 in column {column!r}.")
-    none = len(train) - len(some)
-    said = [f"{none:,} of {len(train):,} rows to train on have the weight 0 and are left out"] if none else []
-    counts = {**parts.counts, "trained": len(some)}
-    return replace(parts, train=train.part(some), counts=counts, warnings=[*parts.warnings, *said])
+        raise InputError(f"{rows.name}: all of the rows to train on, or all that are held out, have the weight 0.")
+    return rows if len(some) == len(rows) else rows.part(some)
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,8 @@ class EvaluationInputs:
             self.counts["known"] = len(rows) - len(found)
         else:
             found = rows.split(split_seed(self.before), self.known, most)[1] if self.same else rows
+            if self.same and (weights := self.before.get("weight_column")) and isinstance(found, Labelled):
+                found = with_weight(found.weighed(weights))
         if self.facts and not self.same:
             self._warn_of_leaks(found)
         if self.same or self.validation:

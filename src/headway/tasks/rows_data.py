@@ -75,9 +75,9 @@ class RowsData(TaskData):
             self.base = self.checked(given.base)
             given = replace(given, base=self.base)
         rows, other = self.read(given)
-        self.parts = in_parts(given, rows, other, self.most_held_out)
         if (weights := self.options.for_tasks.weight_column) is not None:
-            self.parts = counting(self.parts, weights)
+            rows = rows.weighed(weights)
+        self.parts = counting(in_parts(given, rows, other, self.most_held_out))
         train, held_out = self.parts.train, self.parts.held_out
         self.warnings = [*rows.warnings, *self.parts.warnings]
         vocabulary = self.learn_vocabulary(given, train)

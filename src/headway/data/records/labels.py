@@ -22,6 +22,8 @@ from headway.io.quantities import counted
 RARE = 10
 """A class of fewer rows is warned about."""
 
+HEAVIEST = 1e9
+"""The largest weight of a row."""
 BETWEEN = "\x1f"
 """What stands between the cells of several label columns of a row."""
 
@@ -61,21 +63,21 @@ class Labelled(TextRows):
         return np.array([place.get(name, -1) for name in self.classes], dtype=np.int32)[self.targets]
 
     def weighed(self, column: str) -> "Labelled":
-        """The same rows with the weights of a column.  Raises InputError for what is no number of 0 or more."""
+        """The same rows with the weights of a column.  Raises InputError for what is no number from 0 to HEAVIEST."""
         try:
             cells = (cell for (cell,) in self.table.cells([column], self.index))
-            weights = np.fromiter(map(number, cells), np.float32, len(self))
+            weights = np.fromiter(map(number, cells), np.float64, len(self))
         except KeyError:
             raise missing_column(self.name, column, self.table.columns) from None
-        wrong = np.flatnonzero(~((weights >= 0) & (weights < np.inf)))
+        wrong = np.flatnonzero(~((weights >= 0) & (weights <= HEAVIEST)))
         if len(wrong):
             rows = self.index[wrong]
             (cell,) = next(self.table.cells([column], rows))
             raise InputError(
                 f"{self.name}: column {column!r} holds {shorten(cell)} ({self.table.places(rows.tolist())}); the "
-                "weight of a row is a number of 0 or more."
+                f"weight of a row is a number from 0 to {HEAVIEST:g}."
             )
-        return replace(self, weights=weights)
+        return replace(self, weights=weights.astype(np.float32))
 
     def counts(self) -> dict[str, int]:
         """How many rows each class has."""
