@@ -47,7 +47,7 @@ build/integrations/installed: pyproject.toml constraints.txt
 	which java || apt-get install -y --no-install-recommends openjdk-17-jre-headless
 	$(PYTHON) -m venv build/integrations
 	build/integrations/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		--editable '.[serve,spark,ray,dask,mlflow,track]' httpx polars pytest trackio wandb
+		--editable '.[serve,spark,ray,dask,mlflow,track]' httpx onnx onnxruntime onnxscript polars pytest trackio transformers wandb
 	touch $@
 
 integrations: build/integrations/installed  ## Spark, Ray, Dask, MLflow and trackers, in an environment of their own (3 GB): benchmarks/results/ways.json
