@@ -14,6 +14,7 @@ import shutil
 import tempfile
 import warnings
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +42,7 @@ from headway.tasks.frames import AT_ONCE
 from headway.tasks.inputs import known_shares
 from headway.tasks.registry import NAMES, spec
 from headway.training.options import OPTIONS
+from headway.training.store.sizes import ADAPTED
 
 OF_DATA = ("encoding", "delimiter", "on_bad_row", "stream", "known_to", "text_column", "label_column", "second_column")
 OF_RUNS = ("more_time", "more_steps", "allow_changes", "snapshots", "tensorboard")
@@ -95,7 +97,7 @@ class OfTexts(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-class Trained(OfTexts):
+class Trained(OfTexts, ABC):
     """What ``headway.train`` trains for a task."""
 
     task: ClassVar[str]
@@ -140,32 +142,32 @@ class Trained(OfTexts):
             raise KeyboardInterrupt("stopped; nothing of this fit is kept") from None
         except InputError as error:
             raise InputError(_in_python(str(error))) from None
-        shutil.rmtree(run.path / "checkpoints", ignore_errors=True)
+        for name in ("checkpoints", ADAPTED):
+            shutil.rmtree(run.path / name, ignore_errors=True)
         self.__dict__.update(known, run_=run)  # a fit that fails changes nothing
         return self
 
+    @abstractmethod
     def learn(self, y: Any, rows: np.ndarray, weights: np.ndarray) -> tuple[dict[str, Any], list[Any]]:
-        """What is known of the targets of some rows, by attribute, and what each of them is to learn."""
-        raise NotImplementedError
+        """What is known of the targets of some rows, by attribute, and the label of each of them."""
 
     def answered(self, X: Any, read: Callable[[Any], Any], usual: str, words: str) -> np.ndarray:
         """What is ``read`` from the answer to each text, (N, ...); the attribute ``usual``, in words, without one."""
         check_is_fitted(self)
         texts, none = _texts(X), 0
-        found = np.repeat(np.asarray(getattr(self, usual))[None], len(texts), axis=0)
+        values = np.repeat(np.asarray(getattr(self, usual))[None], len(texts), axis=0)
         for start in range(0, len(texts), AT_ONCE):
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message=".* no token that the model knows")
                 answers = self.run_.pipe(texts[start : start + AT_ONCE])
             for row, answer in enumerate(answers, start):
                 if answer.get("scores") or answer.get("value") is not None:
-                    found[row] = read(answer)
+                    values[row] = read(answer)
                 else:
                     none += 1
         if none:
-            said = f"{none:,} of {counted(len(texts), 'text')} without a word that the model knows"
-            warnings.warn(f"{said}: answered with the {words} of the training rows", stacklevel=3)
-        return found
+            _warn_of_texts(none, len(texts), f"answered with the {words} of the training rows")
+        return values
 
 
 def _constructor(task: str) -> Any:
@@ -218,13 +220,13 @@ class TextClassifier(Scored):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each of ``classes_``, float64 (N, C)."""
-        found = self.answered(X, self._scores, "_shares", "shares")
-        return found / found.sum(axis=1, keepdims=True)  # exactly 1 together, as scikit-learn's metrics want it
+        scores = self.answered(X, self._scores, "_shares", "shares")
+        return scores / scores.sum(axis=1, keepdims=True)  # exactly 1 together, as scikit-learn's metrics want it
 
     def predict(self, X: Any) -> np.ndarray:
         """The likeliest of ``classes_``, (N,)."""
-        found = self.answered(X, self._scores, "_shares", "most frequent class")
-        labels: np.ndarray = self.classes_[found.argmax(axis=1)]
+        scores = self.answered(X, self._scores, "_shares", "most frequent class")
+        labels: np.ndarray = self.classes_[scores.argmax(axis=1)]
         return labels
 
 
@@ -297,11 +299,11 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OfTexts): 
         _texts(X)
         if self.from_model is None:
             raise ValueError("from_model is None; name a run, a directory or an id of the hub")
-        self.run_ = Run(locate_model(self.from_model).path, device=self.device or "auto", precision=self.precision)
-        embedder = as_embedder(self.run_.pipe)
+        run = Run(locate_model(self.from_model).path, device=self.device or "auto", precision=self.precision)
+        embedder = as_embedder(run.pipe)
         if embedder is None:
-            raise ValueError(f"{self.from_model}: a model for {self.run_.pipe.task} makes no vectors")
-        self._n_features_out = embedder.width
+            raise ValueError(f"{self.from_model}: a model for {run.pipe.task} makes no vectors")
+        self.run_, self._n_features_out = run, embedder.width
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -313,21 +315,25 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OfTexts): 
         embed: Any = as_embedder(self.run_.pipe)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".* no token that the model knows")
-            found: np.ndarray = embed(texts)
+            vectors: np.ndarray = embed(texts)
             shares = known_shares(embed.tokenizer, embed.rows(texts)[0], "")
         empty = np.array(shares) == 0
-        found[empty] = 0.0
+        vectors[empty] = 0.0
         if empty.any():
-            said = f"{int(empty.sum()):,} of {counted(len(texts), 'text')} without a word that the model knows"
-            warnings.warn(f"{said}: their vectors are zeros", stacklevel=3)
-        return found
+            _warn_of_texts(int(empty.sum()), len(texts), "their vectors are zeros")
+        return vectors
+
+
+def _warn_of_texts(count: int, of: int, what: str) -> None:
+    """Warn, where the method of an estimator was called, of texts that it cannot answer."""
+    warnings.warn(f"{count:,} of {counted(of, 'text')} without a word that the model knows: {what}", stacklevel=4)
 
 
 def _texts(X: Any) -> list[str]:
     """One column of texts, "" for one that is missing.  Raises ValueError for anything else."""
     if isinstance(X, str) or hasattr(X, "toarray"):
-        found = "one text" if isinstance(X, str) else "a sparse matrix"
-        raise ValueError(f"expected a list, an array or a Series of texts, got {found}")
+        kind = "one text" if isinstance(X, str) else "a sparse matrix"
+        raise ValueError(f"expected a list, an array or a Series of texts, got {kind}")
     if not (hasattr(X, "__array__") or isinstance(X, list | tuple)):
         raise ValueError(f"expected a list, an array or a Series of texts, got {type(X).__name__}")
     values = _array(X)
@@ -352,10 +358,10 @@ def _array(values: Any) -> np.ndarray:
         raise ValueError("expected rows of one length; of lists of labels MultiLabelBinarizer makes them") from None
 
 
-def _in_python(said: str) -> str:
+def _in_python(message: str) -> str:
     """A message of ``headway.train`` with the parameters, and without the table that an estimator makes."""
-    said = re.sub(r"^a dict of columns of [\d,]+ rows?: ", "", said).replace("column 'label'", "y")
-    return re.sub(r"--([a-z][a-z-]*)", lambda found: NAMED.get(found[1], found[1].replace("-", "_")), said)
+    message = re.sub(r"^a dict of columns of [\d,]+ rows?: ", "", message).replace("column 'label'", "y")
+    return re.sub(r"--([a-z][a-z-]*)", lambda flag: NAMED.get(flag[1], flag[1].replace("-", "_")), message)
 
 
 def _is_missing(value: Any) -> bool:

@@ -93,8 +93,8 @@ class Trials:
 
     def _all(self) -> list[Any]:
         with self._written():
-            found: list[Any] = self._study.get_trials(deepcopy=False)
-        return found
+            trials: list[Any] = self._study.get_trials(deepcopy=False)
+        return trials
 
     def running(self) -> list[int]:
         """The numbers of the trials that have begun and are not over."""

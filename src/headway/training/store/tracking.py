@@ -81,14 +81,14 @@ def mlflow(tracked: Tracked) -> Iterator[Send]:
         os.environ.setdefault(name, value)
     client, entities = import_module("mlflow").MlflowClient(), import_module("mlflow.entities")
     wanted = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
-    found = client.get_experiment_by_name(wanted)
-    place = client.create_experiment(wanted) if found is None else found.experiment_id
-    before = client.search_runs([place], f"tags.headway = '{tracked.key}'")
+    experiment = client.get_experiment_by_name(wanted)
+    experiment_id = client.create_experiment(wanted) if experiment is None else experiment.experiment_id
+    before = client.search_runs([experiment_id], f"tags.headway = '{tracked.key}'")
     if before:
         run = before[0].info.run_id
         client.update_run(run, "RUNNING")
     else:
-        run = client.create_run(place, run_name=tracked.name, tags={"headway": tracked.key}).info.run_id
+        run = client.create_run(experiment_id, run_name=tracked.name, tags={"headway": tracked.key}).info.run_id
         client.log_batch(run, params=[entities.Param(name, str(value)) for name, value in tracked.options.items()])
 
     def send(values: Mapping[str, float], step: int) -> None:
@@ -144,7 +144,7 @@ class Tracking:
                 yield
         except Exception as error:
             self._send = None
-            said = f"cannot be reached ({f'{type(error).__name__}: {error}'.splitlines()[0][:200]})"
+            reason = f"cannot be reached ({f'{type(error).__name__}: {error}'.splitlines()[0][:200]})"
             if isinstance(error, OSError) and error.strerror:
-                said = f"cannot be written ({error.strerror})"
-            self.warn(f"--track {self.name}: {said}; training goes on without it")
+                reason = f"cannot be written ({error.strerror})"
+            self.warn(f"--track {self.name}: {reason}; training goes on without it")
