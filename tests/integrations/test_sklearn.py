@@ -395,6 +395,14 @@ def test_vectors_in_pipelines_and_frames(kind: type, new: Callable[[type], Any],
 
 
 @check(TextEmbedder)
+def test_an_encoder_of_another_task_gives_vectors_also_from_a_pickle(kind: type, tmp_path: Path):
+    headway.train({"text": TEXTS}, task="masked_lm", text_column="text", out=tmp_path / "run", quiet=True, **QUICK)
+    model = kind(tmp_path / "run").fit(TEXTS)
+    found = model.transform(TEXTS)
+    assert found.shape == (66, 8) and np.array_equal(pickle.loads(pickle.dumps(model)).transform(TEXTS), found)
+
+
+@check(TextEmbedder)
 def test_what_makes_no_vectors_is_refused(kind: type, fitted: Callable[[type], Any]):
     with pytest.raises(ValueError, match="from_model is None"):
         kind().fit(TEXTS)
@@ -405,4 +413,4 @@ def test_what_makes_no_vectors_is_refused(kind: type, fitted: Callable[[type], A
 
 
 def test_all_of_them_ran():
-    assert len(ran) == len(set(ran)) == 85
+    assert len(ran) == len(set(ran)) == 86

@@ -30,7 +30,7 @@ from sklearn.base import (
 )
 from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 import headway
 from headway.data.records.label_typing import composed
@@ -40,7 +40,7 @@ from headway.hub.fingerprint import files_of
 from headway.io.quantities import counted
 from headway.tasks.frames import AT_ONCE
 from headway.tasks.inputs import known_shares
-from headway.tasks.registry import NAMES, spec
+from headway.tasks.registry import NAMES, command, spec
 from headway.training.options import OPTIONS
 from headway.training.store.sizes import ADAPTED
 
@@ -79,6 +79,19 @@ class Run:
             file = self.path / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
+
+
+class VectorRun(Run):
+    """A model that makes vectors of texts."""
+
+    @cached_property
+    def pipe(self) -> Any:
+        """Its embedder.  Raises ValueError where it has none."""
+        pipe = super().pipe
+        embed = command("embedding").takes(pipe, {"nearest": None})
+        if embed is None:
+            raise ValueError(f"{self.path}: a model for {pipe.task} makes no vectors")
+        return embed
 
 
 def _remove(folder: Path, process: int) -> None:
@@ -120,7 +133,7 @@ class Trained(OfTexts, ABC):
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         check_consistent_length(texts, y)
-        weights = _weights(sample_weight, len(texts))
+        weights = _check_sample_weight(sample_weight, texts, dtype=np.float64, ensure_non_negative=True)
         filled = np.array([text.strip() != "" for text in texts])
         if not filled.all():
             warnings.warn(f"{counted(int((~filled).sum()), 'row')} without a text left out", stacklevel=2)
@@ -294,25 +307,17 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OfTexts): 
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Load the model; nothing is learnt from the texts.  Raises ValueError where it makes no vectors."""
-        from headway.tasks.embedding.task import as_embedder
-
         _texts(X)
         if self.from_model is None:
             raise ValueError("from_model is None; name a run, a directory or an id of the hub")
-        run = Run(locate_model(self.from_model).path, device=self.device or "auto", precision=self.precision)
-        embedder = as_embedder(run.pipe)
-        if embedder is None:
-            raise ValueError(f"{self.from_model}: a model for {run.pipe.task} makes no vectors")
-        self.run_, self._n_features_out = run, embedder.width
+        run = VectorRun(locate_model(self.from_model).path, device=self.device or "auto", precision=self.precision)
+        self.run_, self._n_features_out = run, run.pipe.width
         return self
 
     def transform(self, X: Any) -> np.ndarray:
         """The vector of each text, float32 (N, D); zeros for one that is missing or has no known word."""
-        from headway.tasks.embedding.task import as_embedder
-
         check_is_fitted(self)
-        texts = _texts(X)
-        embed: Any = as_embedder(self.run_.pipe)
+        texts, embed = _texts(X), self.run_.pipe
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".* no token that the model knows")
             vectors: np.ndarray = embed(texts)
@@ -367,18 +372,6 @@ def _in_python(message: str) -> str:
 def _is_missing(value: Any) -> bool:
     nan = isinstance(value, float) and value != value
     return value is None or nan or type(value).__name__ in ("NAType", "NaTType")
-
-
-def _weights(given: Any, count: int) -> np.ndarray:
-    """The weight of each row, float64 (N,).  Raises ValueError for what is no number of 0 or more."""
-    weights = np.ones(count) if given is None else np.asarray(given, dtype=np.float64)
-    weights = np.full(count, weights) if weights.ndim == 0 else weights
-    if weights.shape != (count,):
-        raise ValueError(f"sample_weight has the shape {weights.shape}, expected ({count},)")
-    assert_all_finite(weights, input_name="sample_weight")
-    if weights.min() < 0:
-        raise ValueError(f"sample_weight is {weights.min():g} in row {weights.argmin()}; expected 0 or more")
-    return weights
 
 
 def _names(classes: np.ndarray) -> list[str]:
