@@ -9,8 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headway.cli.evaluate import evaluate
-    from headway.cli.train import train
+    from headway.api import evaluate, train
     from headway.errors import InputError
     from headway.hub.directory import load_model, save_model
     from headway.integrations.batch import Batch
@@ -35,25 +34,22 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Batch": "headway.integrations.batch",
-    "Decoder": "headway.models.transformer",
-    "Encoder": "headway.models.transformer",
-    "EncoderDecoder": "headway.models.transformer",
-    "InputError": "headway.errors",
-    "TransformerConfig": "headway.models.config",
-    "evaluate": "headway.cli.evaluate",
-    "load": "headway.workflows.load",
-    "load_model": "headway.hub.directory",
-    "save_model": "headway.hub.directory",
-    "train": "headway.cli.train",
+    "api": ("evaluate", "train"),
+    "errors": ("InputError",),
+    "hub.directory": ("load_model", "save_model"),
+    "integrations.batch": ("Batch",),
+    "models.config": ("TransformerConfig",),
+    "models.transformer": ("Decoder", "Encoder", "EncoderDecoder"),
+    "workflows.load": ("load",),
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that ``import headway`` does not wait for torch."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'headway' has no attribute {name!r}; it has {', '.join(__all__)}")
-    return getattr(import_module(_HOMES[name]), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"headway.{home}"), name)
+    raise AttributeError(f"module 'headway' has no attribute {name!r}; it has {', '.join(__all__)}")
 
 
 def __dir__() -> list[str]:

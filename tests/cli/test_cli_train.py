@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.cli.train import default_out, repeated
+from headway.api import default_out
+from headway.cli.train import repeated
 
 
 @pytest.mark.parametrize(

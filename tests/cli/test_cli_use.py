@@ -278,10 +278,10 @@ def test_training_goes_on_when_nobody_reads_along(corpus: Path, tmp_path: Path, 
 def test_what_went_wrong_inside_is_status_one(in_process: Callable, lm_run: Path, monkeypatch: pytest.MonkeyPatch):
     from headway.training.monitor.loss_guard import Diverged
 
-    def diverging(*given: object) -> None:
+    def diverging(*given: object, **more: object) -> None:
         raise Diverged("the gradient was not finite")
 
-    monkeypatch.setattr("headway.cli.train._train", diverging)
+    monkeypatch.setattr("headway.cli.train.train_run", diverging)
     status, out, err = in_process("train", "any.txt")
     assert (status, out, err) == (1, "", "headway: the gradient was not finite\n")
 

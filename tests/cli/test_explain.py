@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
+from headway.api import train
 from headway.cli import explain as module
 from headway.cli.explain import command, explain
-from headway.cli.train import train
 from headway.models.config import Positions, TransformerConfig
 from headway.models.heads import MaskedTokenHead, PoolingHead
 from headway.models.size import forward_flops

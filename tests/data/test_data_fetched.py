@@ -10,7 +10,7 @@ import datasets
 import pytest
 
 import headway
-from headway.cli.train import default_out
+from headway.api import default_out
 from headway.data.open.fetched import fetched, remote_shards
 from headway.data.open.read import read
 from headway.errors import InputError

@@ -4,13 +4,14 @@ import json
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 from held_tables import table
 
 from headway.data.open.read import read
 from headway.data.records import text_pairs
-from headway.data.records.repeats import text_key
-from headway.data.records.split import split_indices
+from headway.data.records.repeats import text_hashes, text_key
+from headway.data.records.split import split_rows
 from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs, exchanged_pairs, exchanged_sides, extreme_pairs, read_text_pairs
 from headway.errors import InputError
@@ -156,7 +157,7 @@ def test_the_same_rows_are_held_out_as_of_texts_in_memory():
     pairs = pairs_of(source)
     for seed in (0, 5):
         parts = pairs.split(seed)
-        expected = split_indices(source.column("en"), [""] * 211, 0.1, seed)
+        expected = split_rows(text_hashes(source.column("en")), np.zeros(211, dtype=np.int32), 0.1, seed)
         assert [part.index.tolist() for part in parts] == [rows.tolist() for rows in expected]
         assert not {*map(text_key, parts[0].sources)} & {*map(text_key, parts[1].sources)}
 

@@ -91,12 +91,12 @@ def test_a_conversation_without_standard_input(lm_run: Path):
 def test_a_report_that_cannot_be_written_is_a_warning(corpus: Path, forker: Forker, tmp_path: Path):
     script = """
 from pathlib import Path
-from headway.cli import train
-saved = train.report_of
+from headway import api
+saved = api.save_report
 def last(run, progress):
     (Path(run) / "report.html").mkdir()
     saved(run, progress)
-train.report_of = last
+api.save_report = last
 """
     found = forker("train", corpus, "--out", tmp_path / "run", *words(TINY), script=script)
     assert found.returncode == 0 and "Traceback" not in found.stderr, found.stderr

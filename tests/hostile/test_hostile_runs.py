@@ -13,7 +13,7 @@ import headway.workflows.export.export
 import headway.workflows.verify.verify  # the 2 s of a refusal are those after the imports
 from headway.data.batches.cache import tokenised
 from headway.errors import InputError
-from headway.reports import write_report
+from headway.reports.report import write_report
 from headway.training.base import load_base
 from headway.training.options import TrainOptions
 from headway.training.store.facts import CHECKSUM, FILES, read_facts, write_facts

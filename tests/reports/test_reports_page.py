@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headway.errors import InputError
-from headway.reports import write_report
+from headway.reports.report import write_report
 
 VOID = {"meta", "br"}
 LABELS = ["negative", "<script>alert(1)</script>"]

@@ -2,13 +2,14 @@
 
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from faults_harness import made_pairs
 
-from headway.science.search import Choice, Range, plain_space, read_space, search_space
+from headway.science.search import Choice, Range, Search, search_space
 from headway.training.options import TrainOptions
 from headway.workflows.train.dry_run import decided
 from headway.workflows.train.setup import Prepared
@@ -78,7 +79,8 @@ def test_the_preset_is_one_of_its_points(case: str, planned: Any):
             assert one.preset in one.values and len(set(one.values)) == len(one.values) >= 2, name
         else:
             assert one.low <= one.preset <= one.high and one.low < one.high, name
-    assert read_space(json.loads(json.dumps(plain_space(space)))) == space
+    search = Search(asked={}, pinned={}, space=space, preset={}, measure="val_loss", held_out="all")
+    assert Search.read(json.loads(json.dumps(asdict(search)))) == search
 
 
 class Corner:

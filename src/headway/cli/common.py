@@ -21,9 +21,6 @@ from headway.errors import InputError, RunFailed, printable
 from headway.io.csv_text import listed
 from headway.runtime.engines.registry import ENGINES, TORCH
 
-ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx", ".xls", ".ods", ".txt", ".gz")
-"""Endings of files of texts."""
-
 NAMES_OF_FILES = {
     *("inputs", "run", "file", "out", "to", "validation", "from_model", "test", "points", "keys", "dockerfile"),
 }
@@ -293,6 +290,8 @@ def is_file(argument: str, or_folder: bool = False) -> bool:
 
 def check_not_path(argument: str) -> None:
     """Raise InputError if an argument that is not a file was meant as one: a folder, or a name with a file ending."""
+    from headway.data.open.files import ENDINGS
+
     path = Path(argument)
     if "\n" in argument or "\0" in argument or len(argument) > 255:
         return

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
+from headway.api import default_out
 from headway.cli.common import SEVERAL, THREADS, Answer, aligned, interruptible, resumable, set_threads, verb
-from headway.cli.train import default_out
 
 FEW = click.IntRange(1, 1000)
 

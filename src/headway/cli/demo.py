@@ -13,12 +13,14 @@ from typing import Any
 
 import click
 
+from headway.api import train_run
 from headway.cli.common import Answer, verb
 from headway.errors import InputError
 from headway.io.atomic_write import write_json, write_whole
 from headway.io.csv_text import as_csv
 from headway.io.quantities import duration, parse_seconds
 from headway.training.option_fields import flag
+from headway.training.options import TrainOptions
 
 MARKER, MADE_BY = "demo.json", "headway demo"
 """The file that marks a demo's folder, and its content: a demo removes earlier results only where it finds it."""
@@ -176,7 +178,7 @@ def _remove(path: Path) -> None:
 
 def _run(part: Part, place: Path, whole: float, seed: int, quiet: bool, folder: Path | None) -> dict[str, Any]:
     """Write the part's text and train on it; the result of a complete part is read."""
-    from headway.cli.train import _train
+    from headway.workflows.train.outcome import result
 
     started = clock.monotonic()
     done = _complete(place / part.name)
@@ -191,7 +193,8 @@ def _run(part: Part, place: Path, whole: float, seed: int, quiet: bool, folder: 
     words += [word for path in held_out for word in ("--validation", str(path))]
     words += [word for key, value in options.items() for word in (f"--{flag(key)}", str(value))]
     command = [shlex.quote(word) for word in words]
-    return _train([file], place / part.name, held_out, quiet, options, started, command)
+    how: dict[str, Any] = {"quiet": quiet, "started": started, "command": command}
+    return result(train_run([file], TrainOptions(**options), place / part.name, held_out, **how))
 
 
 def _complete(path: Path) -> dict[str, Any] | None:

@@ -1,65 +1,14 @@
 """``headway evaluate``: measure a saved model on a file."""
 
-import time
-from pathlib import Path
 from typing import Any
 
 import click
 
-from headway.cli.aliases import in_our_names
 from headway.cli.common import SEVERAL, Answer, device_option, threads_option, verb
 from headway.errors import field
 from headway.io.quantities import counted, metric, rows_in_words
 from headway.tasks.registry import spec
-from headway.training.evaluation.metric import REPORTED
 from headway.training.options import OPTIONS
-
-MORE = ("bleu_lowercase", "signatures", "columns")
-"""Reported for translators, and for several label columns."""
-
-
-def evaluate(
-    run: str | Path,
-    data: Any = None,
-    *,
-    device: str = "auto",
-    precision: str = "float32",
-    text_column: str | None = None,
-    label_column: str | None = None,
-    second_column: str | None = None,
-    delimiter: str | None = None,
-    on_bad_row: str | None = None,
-    encoding: str | None = None,
-    merge_labels: str | None = None,
-    labels_as_text: bool = False,
-) -> dict[str, Any]:
-    """Measure a saved model; returns what ``headway evaluate --json`` prints.
-
-    ``data`` is the name of a file, a list of them, or data in memory as ``headway.train`` takes it.  Without it, the
-    model is measured on the held-out part of its training data.  The other options are the command's options.
-    Raises InputError for data that cannot be measured.
-    """
-    columns = {"text_column": text_column, "label_column": label_column, "second_column": second_column}
-    columns = in_our_names(columns)
-    reading = {"delimiter": delimiter, "on_bad_row": on_bad_row, "encoding": encoding, "merge_labels": merge_labels}
-    how = {"device": device, "precision": precision, "labels_as_text": labels_as_text}
-    return _printed(_measured(run, () if data is None else data, **how, **columns, **reading))
-
-
-def _measured(run: str | Path, data: Any, **options: Any) -> dict[str, Any]:
-    """The result of ``workflows.evaluate``, with the seconds that it took."""
-    started = time.monotonic()
-    from headway.workflows.evaluate import evaluate
-
-    found = evaluate(run, data, **options)
-    return {"task": found["task"], "seconds": time.monotonic() - started, **found}
-
-
-def _printed(found: dict[str, Any]) -> dict[str, Any]:
-    always = [metric.key for metric in REPORTED]
-    own = [metric.key for metric in spec(found["task"]).metrics if metric.key not in always]
-    keys = ("task", "precision", "engine", "seconds", *always, "examples", *(k for k in (*own, *MORE) if k in found))
-    return {key: found[key] for key in keys}
 
 
 @verb()
@@ -81,8 +30,10 @@ def command(run: str, inputs: tuple[str, ...], **columns: Any) -> Answer:
 
     If INPUT is the file that the model was trained on, only its held-out part is measured.
     """
-    found = _measured(run, inputs, **columns)
-    return Answer(_printed(found), _lines(found))
+    from headway.workflows.evaluate import evaluate, shown
+
+    found = evaluate(run, inputs, **columns)
+    return Answer(shown(found), _lines(found))
 
 
 def _lines(found: dict[str, Any]) -> list[str]:

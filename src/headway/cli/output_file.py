@@ -11,6 +11,7 @@ from typing import Any
 
 from headway.errors import InputError, RunFailed
 from headway.io.atomic_write import flush, why_not, write_whole
+from headway.io.file_lock import locked
 
 FORMAT = 1
 SYNC = 5.0
@@ -60,10 +61,19 @@ class OutputFile:
         """the results given to ``add``, including those of earlier commands"""
         self._bytes = self._sum = 0
         self._synced = time.monotonic()
-        self._descriptor = self._locked()
+        self._lock, self._descriptor = contextlib.ExitStack(), -1
         try:
+            self._lock.enter_context(locked(self.part))
+            self._descriptor = os.open(self.part, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
             with self._writing():
                 self._begin(asked)
+        except BlockingIOError:
+            raise InputError(
+                f"{to}: another command is writing this file; wait for it, or name another file with --to."
+            ) from None
+        except OSError as error:
+            self.close()
+            raise InputError(f"{to}: cannot be written ({error.strerror or error}).") from None
         except BaseException:
             self.close()
             raise
@@ -108,6 +118,7 @@ class OutputFile:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+        self._lock.close()
 
     def read(self) -> bytes:
         return self.part.read_bytes()
@@ -121,29 +132,6 @@ class OutputFile:
             raise RunFailed(
                 f"{self.to}: cannot be written {why_not(self.to, error)}.{kept if self.inputs else ''}"
             ) from None
-
-    def _locked(self) -> int:
-        """The descriptor of the part file, locked for as long as this process has it open."""
-        while True:
-            try:
-                descriptor = os.open(self.part, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-            except OSError as error:
-                raise InputError(f"{self.to}: cannot be written ({error.strerror or error}).") from None
-            try:
-                import fcntl
-
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(descriptor)
-                raise InputError(
-                    f"{self.to}: another command is writing this file; wait for it, or name another file with --to."
-                ) from None
-            except (ImportError, OSError):  # a system, or a file system, without locks
-                pass
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), self.part.stat()):
-                    return descriptor
-            os.close(descriptor)  # meanwhile another command has renamed or removed it
 
     def _begin(self, asked: str) -> None:
         """Resume after the last complete chunk, or start over."""

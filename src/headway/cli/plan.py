@@ -27,7 +27,6 @@ LAID_OUT = ("batch_tokens", "accumulate", "precision", "shard", "checkpoint_acti
 """Options that a layout decides; they come last in its command."""
 EXAMPLES = {"parameters": "1B", "tokens": "20B", "gpu_memory": "80G", "gpu_flops": "989T", "gpu_link": "400G"}
 
-HEADING = "Planning"
 PLANNED = {
     "parameters": "with --plan and without INPUT: plan a language model of about this size, such as 1B",
     "tokens": "with --plan: how many tokens to train on, such as 20B",
@@ -43,7 +42,7 @@ PLANNED = {
 def plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--plan, and its options for a model without data and for other hardware."""
     kinds: dict[str, Any] = {"gpus": int, "gpu_share": float}
-    told: dict[str, Any] = {"cls": Headed, "heading": HEADING, "common": False}
+    told: dict[str, Any] = {"cls": Headed, "heading": "Planning", "common": False}
     for name, text in reversed(PLANNED.items()):
         function = click.option(f"--{flag(name)}", type=kinds.get(name, str), help=text, **told)(function)
     text = "print the decisions and the cost of training without training"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway.api import default_out
 from headway.cli.common import Answer, aligned, resumable, threads_option, verb
 from headway.cli.plan import quantity
-from headway.cli.train import default_out
 from headway.errors import InputError
 from headway.io.atomic_write import write_json
 from headway.io.quantities import duration, parse_seconds

@@ -1,134 +1,27 @@
 """``headway train``: from a file to a run directory."""
 
-import contextlib
 import shlex
 import sys
-import time as clock
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Unpack
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from headway.cli.aliases import in_our_names
-from headway.cli.common import ENDINGS, SEVERAL, Answer, Headed, HeadedCommand, verb
+from headway.api import default_out, train_run
+from headway.cli.common import SEVERAL, Answer, Headed, HeadedCommand, verb
 from headway.cli.plan import PLANNED, lines, plan, plan_options
 from headway.cli.watching import watched
-from headway.errors import InputError, RunFailed
+from headway.errors import InputError
 from headway.io.quantities import duration, metric, size
-from headway.io.regular_file import check_name
 from headway.tasks.registry import spec, values
 from headway.training.grouped import groups
-from headway.training.keywords import TrainKeywords
-from headway.training.monitor.progress import NoProgress, Progress, shown_to
+from headway.training.monitor.progress import Progress
 from headway.training.option_fields import flag, kind_of
-from headway.training.options import OPTIONS, TrainOptions
-
-
-def train(
-    *inputs: Any,
-    out: str | Path | None = None,
-    validation: Any = (),
-    quiet: bool = False,
-    **options: Unpack[TrainKeywords],
-) -> dict[str, Any]:
-    """Train on a file, several files (as arguments or as a list) or a folder; returns what ``--json`` prints.
-
-    Instead of files you can pass data in memory: a pandas or polars DataFrame, a ``datasets.Dataset``, a list of
-    texts, a pair of a list of texts and a list of labels, a list of dicts, or a dict of columns; ``validation`` too.
-
-    ``options`` are the command's options: ``time="5m"`` (or ``time=300``, in seconds), ``steps=100``, ``seed=0``,
-    ``d_model=128`` and so on, and ``from_model`` for ``--from``.  Without ``out`` the run directory is ``runs/`` and
-    the input's name.  Raises InputError for input that cannot be used.
-    """
-    from headway.data.open.in_memory import given_inputs
-
-    held_out = given_inputs([validation]) if not isinstance(validation, list | tuple) or validation else []
-    return _train(given_inputs(inputs), out, held_out, quiet, in_our_names(options), clock.monotonic(), [])
-
-
-def _train(
-    inputs: Sequence[Any],
-    out: str | Path | None,
-    validation: Sequence[Any],
-    quiet: bool,
-    options: dict[str, Any],
-    started: float,
-    command_line: list[str],
-) -> dict[str, Any]:
-    known = list(OPTIONS)
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        close = get_close_matches(unknown[0], known, n=1)
-        meant = f"did you mean {close[0]}?" if close else f"the options are {', '.join(known)}."
-        raise InputError(f"unknown options: {', '.join(unknown)}; {meant}")
-    chosen = TrainOptions(**options)
-    held_out = list(validation)
-    for name in (*inputs, *held_out, *([] if out is None else [out])):
-        if isinstance(name, str | Path):
-            check_name(str(name), "a name among the inputs and outputs")
-    from headway.models.freed_memory import return_freed_memory
-    from headway.training.distributed.ranks import is_first
-    from headway.training.hardware.memory import out_of_memory
-    from headway.training.loop.trainer import Interrupted
-    from headway.workflows.train.outcome import result
-    from headway.workflows.train.run import run_training
-    from headway.workflows.train.seeds import run_seeds
-
-    place = Path(out) if out is not None else default_out(inputs)
-    progress = shown_to(quiet) if is_first() else NoProgress()
-    try:
-        given: dict[str, Any] = {"out": place, "validation": held_out, "progress": progress, "command": command_line}
-        with out_of_memory("before training or after it"):
-            if chosen.run.seeds > 1:
-                run = run_seeds(list(inputs), chosen, **given)
-            else:
-                run = run_training(list(inputs), chosen, started=started, **given)
-    except (Interrupted, RunFailed) as error:
-        with contextlib.suppress(InputError):  # a run directory may not be there yet, or only that of a part of it
-            if is_first():
-                report_of(place, progress)
-        if isinstance(error, RunFailed):
-            raise
-        model = "" if (place / "config.json").exists() else "; there is no model to use before its first evaluation"
-        raise KeyboardInterrupt(f"stopped and saved in {place}; run the same command again to resume{model}") from None
-    finally:
-        progress.close()
-        return_freed_memory(0)  # a program in Python goes on
-    if is_first():
-        report_of(run.path, progress)
-    return result(run)
-
-
-def report_of(run: Path, progress: Any) -> None:
-    """Write a run's report; failure is only a warning, since the run itself is saved."""
-    from headway.reports import write_report
-
-    try:
-        write_report(run)
-    except OSError as error:
-        progress.warn(f"{run / 'report.html'}: cannot be written ({error.strerror or error}); the run is saved")
-
-
-def default_out(inputs: Sequence[Any]) -> Path:
-    """The default run directory: runs/ and the first input's name, or both names of two aligned files."""
-    if inputs and not isinstance(inputs[0], str | Path):
-        return Path("runs") / "data"
-    from headway.data.formats.aligned import sides_of
-    from headway.hub.dataset import dataset_id
-
-    name = Path(inputs[0]).resolve().name if inputs else "run"
-    if inputs and (wanted := dataset_id(inputs[0])) is not None:
-        name = wanted.name.partition("/")[2]
-    for ending in (".gz", *ENDINGS, ".npz"):
-        name = name.removesuffix(ending)
-    if sides := sides_of(inputs):
-        name += f"-{sides[1]}"
-    return Path("runs") / (name or "run")
+from headway.training.options import TrainOptions
 
 
 def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> list[str]:
@@ -314,13 +207,15 @@ def command(
             raise InputError(f"--{flag(name)} is for --plan, which does not train; leave it out or add --plan.")
     line = ["headway", *(shlex.quote(word) for word in sys.argv[1:])]
 
-    with watched(Path(out) if out is not None else default_out(inputs), watch):
-        found = _train(inputs, out, validation, quiet, options, STARTED, line)
+    place, chosen = Path(out) if out is not None else default_out(inputs), TrainOptions(**options)
+    with watched(place, watch):
+        run = train_run(inputs, chosen, place, validation, quiet=quiet, started=STARTED, command=line)
     from headway.reports.record import read_record
     from headway.reports.verdict import verdict
     from headway.training.distributed.ranks import is_first
+    from headway.workflows.train.outcome import result
 
     if not is_first():
         return None
-    record = read_record(Path(found["out"]))
+    record, found = read_record(run.path), result(run)
     return Answer(found, summary(found, verdict(record), record.info))

@@ -8,17 +8,9 @@ from typing import Any
 
 import click
 
+from headway.api import default_out, save_report
 from headway.cli.common import Answer, Headed, aligned, verb
-from headway.cli.train import (
-    HEADINGS,
-    Train,
-    default_out,
-    given_options,
-    out_option,
-    report_of,
-    training_options,
-    validation_option,
-)
+from headway.cli.train import HEADINGS, Train, given_options, out_option, training_options, validation_option
 from headway.errors import InputError
 from headway.io import quantities
 from headway.reports.record import read_record
@@ -79,7 +71,7 @@ def command(
         found = tune(inputs, chosen, trials=trials, out=place, **given)
     except Interrupted:
         raise KeyboardInterrupt(f"stopped; run the same command again to resume the search in {place}") from None
-    report_of(place, progress)
+    save_report(place, progress)
     try:
         found["plots"] = [str(path) for path in plot_tuning(found, place)]
     except (InputError, OSError) as error:  # matplotlib is missing or the disk is full; the search is still valid

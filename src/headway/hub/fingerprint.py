@@ -44,15 +44,13 @@ def full_fingerprint(directory: Path) -> str:
 
     These are, for example, the members of an ensemble, or the last layers of a sentence encoder.
     """
-    digest = hashlib.sha256(fingerprint(directory).encode())
-    folders = [path for path in sorted(directory.iterdir()) if (path / "config.json").is_file()]
-    for folder in (directory, *folders):
-        for path in sorted(folder.iterdir()):
-            if path.suffix in (".json", ".txt", ".model") and path.name not in OF_THE_RUN and path.is_file():
-                with open_regular(path) as file:
-                    digest.update(f"\n{path.relative_to(directory)}\n".encode())
-                    add_file(digest, file)
-    for folder in folders:
+    digest, files = hashlib.sha256(fingerprint(directory).encode()), files_of(directory)
+    for path in files:
+        if path.suffix not in (".safetensors", ".bin") and path.name not in OF_THE_RUN:
+            with open_regular(path) as file:
+                digest.update(f"\n{path.relative_to(directory)}\n".encode())
+                add_file(digest, file)
+    for folder in sorted({path.parent for path in files} - {directory}):
         digest.update(fingerprint(folder).encode())
     return digest.hexdigest()
 

@@ -14,11 +14,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from headway import __version__
 from headway.data.open.in_memory import Held, in_memory
 from headway.errors import InputError, shown
+from headway.hub.adapters.locate import locate_model
+from headway.hub.fingerprint import full_fingerprint
 from headway.tasks.command import free_names
-from headway.tasks.frames import answered, arrow_type, names_of, with_columns
+from headway.tasks.frames import answered, arrow_type, names_of
+from headway.workflows.load import load
 
 ENGINES = {"ray": "ray", "pyspark": "spark", "distributed": "dask"}
 """Engines by the name of their package, each with the module here that knows how many threads it gave this process."""
@@ -49,9 +54,6 @@ class Batch:
         **options: Any,
     ):
         """Raises InputError as ``headway.load`` does."""
-        from headway.hub.adapters.locate import locate_model
-        from headway.hub.fingerprint import full_fingerprint
-
         here = Path(run)
         self.run = str(here.absolute()) if here.exists() else str(run)
         self.how: dict[str, Any] = {"device": device, "precision": precision, "engine": engine}
@@ -68,24 +70,22 @@ class Batch:
         ``rows`` are a dict of arrays or lists, an Arrow table or record batch, or a frame of pandas or polars.  Raises
         InputError where the column of texts is not there, or holds something else.
         """
-        held = in_memory(rows)
-        if held is not None and self.text_column is not None:
-            _check_texts(held, names_of(self.text_column, held))
-        with _one_at_a_time:
-            return self.pipe.predict(rows, self.text_column, **self.options)
+        return self._answered(rows, self.text_column)
 
     def answers(self, texts: Sequence[Any]) -> dict[str, Any]:
         """The columns of answers to some texts, an array each; null for null, NaN and texts of blanks.
 
         Raises InputError for anything else.
         """
-        held = in_memory({"text": list(texts)})
-        if held is not None:
-            _check_texts(held, ["text"])
-        known = [text if isinstance(text, str) else "" for text in texts]
+        _, *columns = self._answered({"text": list(texts)}, "text").values()
+        return dict(zip(self.types, columns, strict=True))
+
+    def _answered(self, rows: Any, column: str | None) -> Any:
+        held = in_memory(rows)
+        if held is not None and column is not None:
+            _check_texts(held, names_of(column, held))
         with _one_at_a_time:
-            columns = answered(self.pipe, [known], self.options)[1]
-        return dict(with_columns({}, {field: (kind, columns[field]) for field, kind in self.types.items()}))
+            return self.pipe.predict(rows, column, **self.options)
 
     def schema(self, columns: Sequence[str] = ()) -> Any:
         """The Arrow schema of the answers, with the names that they have beside some ``columns``."""
@@ -104,12 +104,6 @@ class Batch:
             return _loaded[key]
 
     def _load(self) -> Any:
-        import torch
-
-        from headway.hub.adapters.locate import locate_model
-        from headway.hub.fingerprint import full_fingerprint
-        from headway.workflows.load import load
-
         where = f"on {socket.gethostname()}"
         if self.version != __version__:
             raise InputError(

@@ -18,13 +18,10 @@ class Answers:
         from mlflow.exceptions import MlflowException
 
         try:
-            answered_rows = self.answer(model_input)
+            answers = self.answer(model_input).drop(columns=model_input.columns)
         except InputError as error:  # its server answers others with a traceback
             raise MlflowException.invalid_parameter_value(str(error)) from None
-        answers = answered_rows[[name for name in answered_rows.columns if name not in model_input.columns]].astype(
-            object
-        )
-        return answers.where(answers.notna(), None)
+        return answers.astype(object).where(answers.notna(), None)
 
 
 def _load_pyfunc(path: str, model_config: dict[str, Any] | None = None) -> Answers:

@@ -336,11 +336,9 @@ def _warn_of_texts(count: int, of: int, what: str) -> None:
 
 def _texts(X: Any) -> list[str]:
     """One column of texts, "" for one that is missing.  Raises ValueError for anything else."""
-    if isinstance(X, str) or hasattr(X, "toarray"):
-        kind = "one text" if isinstance(X, str) else "a sparse matrix"
+    if (is_sparse := hasattr(X, "toarray")) or not (hasattr(X, "__array__") or isinstance(X, list | tuple)):
+        kind = "a sparse matrix" if is_sparse else "one text" if isinstance(X, str) else type(X).__name__
         raise ValueError(f"expected a list, an array or a Series of texts, got {kind}")
-    if not (hasattr(X, "__array__") or isinstance(X, list | tuple)):
-        raise ValueError(f"expected a list, an array or a Series of texts, got {type(X).__name__}")
     values = _array(X)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
@@ -369,9 +367,8 @@ def _in_python(message: str) -> str:
     return re.sub(r"--([a-z][a-z-]*)", lambda flag: NAMED.get(flag[1], flag[1].replace("-", "_")), message)
 
 
-def _is_missing(value: Any) -> bool:
-    nan = isinstance(value, float) and value != value
-    return value is None or nan or type(value).__name__ in ("NAType", "NaTType")
+def _is_missing(cell: Any) -> bool:
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, float) and cell != cell)
 
 
 def _names(classes: np.ndarray) -> list[str]:

@@ -5,9 +5,7 @@ from typing import Any
 from headway.data.records.rows import occurs_twice
 from headway.errors import InputError
 from headway.integrations.batch import Batch
-
-ROWS = 4_096
-"""Rows that a worker answers together."""
+from headway.tasks.frames import AT_ONCE
 
 
 def threads() -> int | None:
@@ -28,7 +26,7 @@ def answered(frame: Any, answer: Batch) -> Any:
     return frame.mapInPandas(lambda parts: map(answer, parts), schema)
 
 
-def answer_udf(answer: Batch, rows: int = ROWS) -> Any:
+def answer_udf(answer: Batch, rows: int = AT_ONCE) -> Any:
     """A function of a column of texts, by ``predict_batch_udf``: a struct with a field for each column of answers.
 
     So many ``rows`` are answered together.

@@ -35,21 +35,33 @@ def locked(path: Path, *, wait: bool = False, shared: bool = False) -> Iterator[
     if fcntl is None:
         yield True
         return
-    descriptor = os.open(path, os.O_RDONLY | (0 if path.is_dir() else os.O_CREAT), 0o666)
+    descriptor, alone = _locked(path, wait, shared)
     _held.add(descriptor)
-    alone = True
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            if not shared:
-                raise
-            alone = False
-        except OSError:  # a file system without locks
-            shared = False
-        if shared:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         yield alone
     finally:
         _held.discard(descriptor)
         os.close(descriptor)
+
+
+def _locked(path: Path, wait: bool, shared: bool) -> tuple[int, bool]:
+    """What is there, open and locked, and whether no other process holds it."""
+    while True:
+        descriptor = os.open(path, os.O_RDONLY | (0 if path.is_dir() else os.O_CREAT), 0o666)
+        alone = _is_free(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        if not (_is_free(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB) if shared else alone):
+            os.close(descriptor)
+            raise BlockingIOError(f"{path}: another process holds its lock")
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor, alone
+        os.close(descriptor)  # meanwhile another process has renamed or removed it
+
+
+def _is_free(descriptor: int, how: int) -> bool:
+    """Lock a file or directory, if no other process holds it; a file system without locks has none."""
+    try:
+        fcntl.flock(descriptor, how)
+    except OSError as error:
+        return not isinstance(error, BlockingIOError)
+    return True

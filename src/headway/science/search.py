@@ -8,7 +8,7 @@ text, or the share of masked tokens: trials are compared by their loss on the sa
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -80,21 +80,6 @@ Space = dict[str, Range | Choice]
 """By the name of the option."""
 
 
-def plain_space(space: Space) -> dict[str, dict[str, Any]]:
-    """The same as JSON has it."""
-    return {
-        name: {"preset": one.preset, "values": list(one.values)} if isinstance(one, Choice) else asdict(one)
-        for name, one in space.items()
-    }
-
-
-def read_space(plain: dict[str, dict[str, Any]]) -> Space:
-    return {
-        name: Choice(one["preset"], tuple(one["values"])) if "values" in one else Range(**one)
-        for name, one in plain.items()
-    }
-
-
 @dataclass(frozen=True)
 class Search:
     """A search with nothing left to decide but what its trials try; it is kept with them."""
@@ -113,12 +98,14 @@ class Search:
     every: int = 1
     """of a long text, every n-th window of it (Plan.validation_every)"""
 
-    def plain(self) -> dict[str, Any]:
-        return {**vars(self), "space": plain_space(self.space)}
-
     @classmethod
     def read(cls, plain: dict[str, Any]) -> "Search":
-        return cls(**{**plain, "space": read_space(plain["space"])})
+        """Of what ``asdict`` makes of a search, from JSON."""
+        space = {
+            name: Choice(one["preset"], tuple(one["values"])) if "values" in one else Range(**one)
+            for name, one in plain["space"].items()
+        }
+        return cls(**{**plain, "space": space})
 
     @property
     def seconds(self) -> float | None:

@@ -16,7 +16,6 @@ from typing import Any
 from headway.errors import InputError, RunFailed
 from headway.science.search import Space, Value
 
-MISSING = "headway tune needs Optuna: pip install 'headway[tune]'."
 STUDY = "tune"
 STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 BY_CHANCE = (4, 10)
@@ -52,7 +51,7 @@ def check_installed() -> None:
     try:
         import optuna  # noqa: F401
     except ImportError:
-        raise InputError(MISSING) from None
+        raise InputError("headway tune needs Optuna: pip install 'headway[tune]'.") from None
 
 
 class Trials:

@@ -179,7 +179,7 @@ class _Tuning:
             each = self.whole and time_of_each(self.whole, self.planned, self.started, self.progress)
             self.search = decide(decided, options.but(time=each), asked, self.progress)
         self.record = Trials(path, options.run.seed)
-        self.record.note(search=self.search.plain())
+        self.record.note(search=asdict(self.search))
         (self.run.path / "trials").mkdir(exist_ok=True)
         self._try_again()
         known = self.record.facts
@@ -332,7 +332,7 @@ class _Tuning:
         tuning = {
             **{"trial": best.number, "value": best.value, "measure": self.search.measure, "options": best.options},
             **{"held_out": self.search.held_out, "trials": len(self.record.settled()), "planned": self.planned},
-            **{"space": self.search.plain()["space"], "finished": finished, "files": names},
+            **{"space": asdict(self.search)["space"], "finished": finished, "files": names},
         }
         self.run.facts = {}
         self.run.update(**facts, tuning=tuning)
@@ -358,7 +358,7 @@ class _Tuning:
                 "accuracy_error": math.sqrt(accuracy * (1 - accuracy) / rows) if accuracy and rows else None,
             },
             "importance": self.record.importance(list(self.search.space)),
-            "space": self.search.plain()["space"],
+            "space": asdict(self.search)["space"],
             "trials": [asdict(one) for one in attempts],
         }
 

@@ -11,8 +11,6 @@ from headway.io.regular_file import check_name
 
 DEFAULT_TIME = "5m"
 """The time of a run that is given neither a time nor steps."""
-RENAMED = {"clip": "max_grad_norm", "mask_share": "mlm_probability"}
-"""Former names of options, also in runs of earlier versions, and their present names."""
 
 
 @dataclass(frozen=True)

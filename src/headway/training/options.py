@@ -1,12 +1,15 @@
 """The options of a training run, in groups, given by flat names.  Each field is an option; its text is its help."""
 
+import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, Self
 
 from headway.data.images.image_table import AUGMENT
 from headway.errors import InputError
+from headway.io.csv_text import listed
 from headway.io.quantities import parse_seconds, time_text
 from headway.training.grouped import Grouped, entries
 from headway.training.loop.schedule import SCHEDULES
@@ -319,12 +322,82 @@ FORMER = {"warmup": 0.02}
 """Defaults of earlier versions: a record cannot tell whether they were given."""
 OPTIONS = entries(TrainOptions)
 """Every option by its flat name."""
+RENAMED = {"clip": "max_grad_norm", "mask_share": "mlm_probability"}
+"""Former names of options, also in runs of earlier versions, and their present names."""
+ALIASES = {
+    "learning_rate": "lr learningrate",
+    "batch_size": "batch bs per-device-train-batch-size train-batch-size",
+    "accumulate": "gradient-accumulation-steps grad-accum gradient-accumulation accumulate-grad-batches",
+    "epochs": "epoch num-train-epochs num-epochs n-epochs max-epochs",
+    "steps": "step max-steps num-steps max-iters iters",
+    "time": "time-limit max-time budget",
+    "from_model": "from-model model-name-or-path model-name pretrained base-model init-from",
+    "length": "max-length max-seq-length max-seq-len seq-len block-size context-length max-len",
+    "d_model": "hidden-size n-embd dim width embed-dim",
+    "layers": "num-layers n-layers n-layer num-hidden-layers depth",
+    "heads": "num-heads n-heads n-head num-attention-heads",
+    "weight_decay": "wd",
+    "max_grad_norm": "clip grad-clip clip-grad gradient-clip-val",
+    "warmup": "warmup-ratio",
+    "optimizer": "optim",
+    "schedule": "lr-scheduler lr-scheduler-type scheduler",
+    "vocab": "vocab-size",
+    "mlm_probability": "mask-share",
+    "label_smoothing": "label-smoothing-factor",
+    "lora": "lora-rank lora-r",
+    "workers": "num-workers dataloader-num-workers",
+    "checkpoint_activations": "gradient-checkpointing activation-checkpointing",
+    "text_column": "text-field text-col",
+    "label_column": "label-field label-col target-column",
+    "seed": "random-seed random-state",
+    "threads": "num-threads n-threads",
+}
+"""What other tools call them."""
+HINTS = {
+    "keep-default-na": "--labels-as-text takes labels such as NA as they are written",
+    "warmup-steps": "--warmup is a fraction of the run, such as 0.05",
+    **dict.fromkeys(("eval-steps", "eval-every"), "--evaluations is the number of evaluations in the whole run"),
+    "save-steps": "--save-every is a time, such as 60s",
+    "fp16": "--precision can be float32 or bfloat16",
+    "bf16": "it is --precision bfloat16",
+    "early-stopping": "--patience is a number of evaluations",
+    "early-stopping-patience": "it is --patience",
+    **dict.fromkeys(("resume", "resume-from-checkpoint"), "run the same command again to resume"),
+    "gpu": "it is --device cuda",
+    **dict.fromkeys(("num-gpus", "nproc-per-node"), "start several processes with torchrun"),
+    **dict.fromkeys(("test-size", "val-split"), "--validation names a file; without it 10 % of the data are held out"),
+}
+"""Options of other tools without an equivalent here -> what to do instead."""
 OF_THE_LOOP = tuple(name for name, entry in OPTIONS.items() if entry.metadata["loop"])
 """Options of training step by step: a linear classifier on a model's vectors has none of these."""
 FREE = tuple(name for name, entry in OPTIONS.items() if entry.metadata["change"] == "free")
 """Options that do not affect the result: a resumed run may change them freely."""
 CHANGEABLE = tuple(name for name, entry in OPTIONS.items() if entry.metadata["change"] == "allowed")
 """Options that a resumed run may change with ``--allow-changes``."""
+
+
+def by_our_names(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options given as Python keywords, by our names: lr -> learning_rate.
+
+    Raises InputError for unknown ones, and for one given twice.
+    """
+    ours = {alias: name for name, aliases in ALIASES.items() for alias in aliases.split()}
+    ours |= {flag(name): name for name in OPTIONS}
+    values: dict[str, Any] = {}
+    if unknown := sorted(name for name in options if name.replace("_", "-") not in ours):
+        close = get_close_matches(unknown[0], OPTIONS, n=1)
+        meant = f"did you mean {close[0]}?" if close else f"the options are {', '.join(OPTIONS)}."
+        meant = HINTS.get(unknown[0].replace("_", "-"), meant)
+        raise InputError(f"unknown options: {', '.join(unknown)}; {meant}")
+    for key, value in options.items():
+        name = ours[key.replace("_", "-")]
+        if key in RENAMED:
+            warnings.warn(f"{key} is now called {name}", stacklevel=3)
+        if name in values:
+            raise InputError(f"{name} is given twice, as {values[name]!r} and as {key}={value!r}; it takes one value.")
+        several = OPTIONS[name].metadata["several"] and isinstance(value, list | tuple)
+        values[name] = listed(value) if several else value
+    return values
 
 
 def split_seed(options: dict[str, Any]) -> int:

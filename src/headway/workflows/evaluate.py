@@ -72,6 +72,15 @@ def evaluate(
     return {"task": pipe.task, "on": on, **every, **metrics, **found}
 
 
+def shown(found: dict[str, Any]) -> dict[str, Any]:
+    """Of what ``evaluate`` gives, what ``--json`` prints."""
+    always = [metric.key for metric in REPORTED]
+    own = [metric.key for metric in spec(found["task"]).metrics if metric.key not in always]
+    some = (*own, "bleu_lowercase", "signatures", "columns")
+    keys = ("task", "precision", "engine", *always, "examples", *(key for key in some if key in found))
+    return {key: found[key] for key in keys}
+
+
 def given_for(
     run: str | Path,
     pipe: Pipeline,

@@ -48,6 +48,8 @@ TABLES = {
     ".parquet": "parquet",
     **dict.fromkeys((".xlsx", ".xlsm", ".xls", ".ods"), "excel"),
 }
+ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx", ".xls", ".ods", ".txt", ".gz")
+"""What files of texts are mostly called."""
 
 
 class Tally:

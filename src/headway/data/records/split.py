@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from headway.data.records.corpus import Corpus
-from headway.data.records.repeats import group_numbers, text_hashes
+from headway.data.records.repeats import group_numbers
 from headway.errors import InputError
 from headway.io.quantities import counted
 
@@ -45,21 +45,6 @@ class Splittable:
         share = HELD_OUT if most is None else min(HELD_OUT, most / max(1, len(self)))
         train, held_out = split_rows(self.hashes, self.strata, share, seed, known)
         return self.part(train), self.part(held_out)
-
-
-def split_indices(
-    texts: Sequence[str], labels: Sequence[str], fraction: float, seed: int, known: Sequence[int] | np.ndarray = ()
-) -> tuple[np.ndarray, np.ndarray]:
-    """Row indices (int64, ascending) for training and for validation, as ``split_rows`` finds them, of texts in memory.
-
-    Rows whose texts read the same (`text_key`) stay on one side.
-    """
-    if len(texts) != len(labels):
-        raise ValueError(f"{len(texts)} texts but {len(labels)} labels")
-    names = sorted(set(labels))
-    number = {name: at for at, name in enumerate(names)}
-    targets = np.fromiter((number[label] for label in labels), dtype=np.int32, count=len(labels))
-    return split_rows(text_hashes(texts), targets, fraction, seed, known)
 
 
 def split_rows(

@@ -216,10 +216,8 @@ class ClassificationData(TextData):
     def _row_weights(self, targets: np.ndarray) -> np.ndarray | None:
         """The same times the weight of the class of each, float32 (N,)."""
         own, of_class = self._own_weights(len(targets)), self._class_weights()
-        if of_class is None:
-            return own
-        each = of_class.numpy()[targets]
-        return each if own is None else own * each
+        each = None if of_class is None else of_class.numpy()[targets]
+        return own if each is None else each if own is None else own * each
 
     def telling(self, model: nn.Module, chosen: Sequence[int], texts: Sequence[str]) -> dict[str, Any]:
         return telling_rows(model, [self.validation.row(at) for at in chosen], self.targets[chosen], texts, self.labels)

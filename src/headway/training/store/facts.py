@@ -23,8 +23,8 @@ from headway.io.strict_json import MAX_BYTES, read_object
 from headway.nn.kernels.products import KINDS
 from headway.training.evaluation.metric import REPORTED
 from headway.training.grouped import entries as fields_of
-from headway.training.option_fields import RENAMED, kind_of
-from headway.training.options import TrainOptions
+from headway.training.option_fields import kind_of
+from headway.training.options import RENAMED, TrainOptions
 from headway.training.plan import Plan
 from headway.training.store.sizes import MOST_FACTS
 

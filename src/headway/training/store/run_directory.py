@@ -236,16 +236,6 @@ class ReadOnlyRun(RunDirectory):
 
     create = discard = log = save_processor = save_model = save_snapshot = _nothing  # type: ignore[assignment]
 
-    @contextlib.contextmanager
-    def locked(self, *, clear: bool = True, shared: bool = False, advice: str = WAIT) -> Iterator[None]:
-        """Do nothing: the first rank holds the lock for all."""
-        yield
-
-    @contextlib.contextmanager
-    def tracked(self, name: str | None) -> Iterator[None]:
-        """Do nothing: the first rank sends for all."""
-        yield
-
     def update(self, **facts: Any) -> None:
         """Keep in memory the facts that the first rank writes."""
         self.facts.update(facts)

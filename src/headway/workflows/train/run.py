@@ -58,7 +58,6 @@ SHARED = (
     *("encoding", "delimiter", "on_bad_row", "length", "threads", "device", "steps", "precision", "products", "seed"),
 )
 """The options that it shares with the main run."""
-NOT_SHARED = "the machines have different runs there; put --out on a disk that all of them share."
 
 
 @isolated()
@@ -84,16 +83,20 @@ def run_training(
     run, ranks, options = session.run, session.ranks, session.options
     if session.earlier and session.earlier.get("finished") and not session.changed and not session.once_more:
         session.progress.say(f"{out}: {COMPLETE}")
-        _signal_prepared(ranks, run, session.earlier)
+        if ranks.first:
+            _meet(ranks, run, session.earlier)
         return run
     run.create(session.task)
     run.warn = session.progress.warn
     if options.fine_tuning.adapt and session.earlier is None:
         _adapt(session)
-    with run.locked(), contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
+        if ranks.first:
+            stack.enter_context(run.locked())
         prepared = _decided(session, stack)
-        _signal_prepared(ranks, run, run.facts)
-        stack.enter_context(run.tracked(options.tracker))
+        if ranks.first:
+            _meet(ranks, run, run.facts)
+        stack.enter_context(run.tracked(options.tracker if ranks.first else None))
         say_plan(prepared)
         if "cross_validation" not in run.facts:
             most = None if prepared.seconds_left is None else CROSS_VALIDATING * prepared.seconds_left
@@ -123,7 +126,7 @@ def _opened(
         ranks.wait(PREPARED)  # from here on it is like a resumed run
     earlier, changed = run.read(), []
     if not ranks.first:
-        _check_shared(ranks, run, earlier)
+        _meet(ranks, run, earlier)
     options, once_more = as_continued(run, earlier, options)
     if earlier is not None:
         changed = changes(earlier, options, run)
@@ -141,19 +144,18 @@ def _opened(
     return session
 
 
-def _signal_prepared(ranks: Ranks, run: RunDirectory, facts: dict[str, Any] | None) -> None:
-    """Let the other ranks, which wait for the first one in ``_opened``, go on with the run of these ``facts``."""
-    ranks.signal(PREPARED)
+def _meet(ranks: Ranks, run: RunDirectory, facts: dict[str, Any] | None) -> None:
+    """Let the ranks that wait in ``_opened`` go on with the run of these ``facts``; all ranks take part.
+
+    Raises InputError where there is another run on another machine.
+    """
     if ranks.first:
-        _check_shared(ranks, run, facts)
-
-
-def _check_shared(ranks: Ranks, run: RunDirectory, facts: dict[str, Any] | None) -> None:
-    """Raise InputError where ``facts`` are of another run than on another machine; all ranks take part."""
+        ranks.signal(PREPARED)
     with ranks.named():
         begun = {*ranks.gathered((facts or {}).get("started"))}
     if len(begun) > 1:
-        raise InputError(f"{run.path}: {NOT_SHARED}")
+        what = "the machines have different runs there; put --out on a disk that all of them share"
+        raise InputError(f"{run.path}: {what}.")
 
 
 def _adapt(session: TrainingSession) -> None:

@@ -1,0 +1,149 @@
+"""The public functions: what each verb does, from Python.
+
+Each shows progress on standard error alone, and returns what its verb prints with ``--json``.
+"""
+
+import contextlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Unpack
+
+from headway.errors import InputError, RunFailed
+from headway.io.regular_file import check_name
+from headway.training.keywords import TrainKeywords
+from headway.training.monitor.progress import NoProgress, Progress, shown_to
+from headway.training.options import TrainOptions, by_our_names
+
+
+def train(
+    *inputs: Any,
+    out: str | Path | None = None,
+    validation: Any = (),
+    quiet: bool = False,
+    **options: Unpack[TrainKeywords],
+) -> dict[str, Any]:
+    """Train on a file, several files (as arguments or as a list) or a folder; returns what ``--json`` prints.
+
+    Instead of files you can pass data in memory: a pandas or polars DataFrame, a ``datasets.Dataset``, a list of
+    texts, a pair of a list of texts and a list of labels, a list of dicts, or a dict of columns; ``validation`` too.
+
+    ``options`` are the command's options: ``time="5m"`` (or ``time=300``, in seconds), ``steps=100``, ``seed=0``,
+    ``d_model=128`` and so on, and ``from_model`` for ``--from``.  Without ``out`` the run directory is ``runs/`` and
+    the input's name.  Raises InputError for input that cannot be used.
+    """
+    from headway.data.open.in_memory import given_inputs
+    from headway.workflows.train.outcome import result
+
+    started, data = time.monotonic(), given_inputs(inputs)
+    held_out = given_inputs([validation]) if not isinstance(validation, list | tuple) or validation else []
+    chosen = TrainOptions(**by_our_names(options))
+    for name in (*data, *held_out, *([] if out is None else [out])):
+        if isinstance(name, str | Path):
+            check_name(str(name), "a name among the inputs and outputs")
+    return result(train_run(data, chosen, out, held_out, quiet=quiet, started=started))
+
+
+def train_run(
+    inputs: Sequence[Any],
+    options: TrainOptions,
+    out: str | Path | None = None,
+    validation: Sequence[Any] = (),
+    *,
+    started: float,
+    quiet: bool = False,
+    command: Sequence[str] = (),
+) -> Any:
+    """The ``RunDirectory`` of a run with its report; ``started`` and ``command`` are those of ``run_training``.
+
+    Raises InputError for input that cannot be used, RunFailed, and KeyboardInterrupt, with what is saved, after Ctrl-C.
+    """
+    from headway.models.freed_memory import return_freed_memory
+    from headway.training.distributed.ranks import is_first
+    from headway.training.hardware.memory import out_of_memory
+    from headway.training.loop.trainer import Interrupted
+    from headway.workflows.train.run import run_training
+    from headway.workflows.train.seeds import run_seeds
+
+    place = Path(out) if out is not None else default_out(inputs)
+    progress = shown_to(quiet) if is_first() else NoProgress()
+    try:
+        given: dict[str, Any] = {"out": place, "validation": validation, "progress": progress, "command": command}
+        with out_of_memory("before training or after it"):
+            if options.run.seeds > 1:
+                run = run_seeds(inputs, options, **given)
+            else:
+                run = run_training(inputs, options, started=started, **given)
+    except (Interrupted, RunFailed) as error:
+        with contextlib.suppress(InputError):  # a run directory may not be there yet, or only that of a part of it
+            if is_first():
+                save_report(place, progress)
+        if isinstance(error, RunFailed):
+            raise
+        model = "" if (place / "config.json").exists() else "; there is no model to use before its first evaluation"
+        raise KeyboardInterrupt(f"stopped and saved in {place}; run the same command again to resume{model}") from None
+    finally:
+        progress.close()
+        return_freed_memory(0)  # a program in Python goes on
+    if is_first():
+        save_report(run.path, progress)
+    return run
+
+
+def save_report(run: Path, progress: Progress) -> None:
+    """Write a run's report; failure is only a warning, since the run itself is saved."""
+    from headway.reports.report import write_report
+
+    try:
+        write_report(run)
+    except OSError as error:
+        progress.warn(f"{run / 'report.html'}: cannot be written ({error.strerror or error}); the run is saved")
+
+
+def default_out(inputs: Sequence[Any]) -> Path:
+    """The default run directory: runs/ and the first input's name, or both names of two aligned files."""
+    if inputs and not isinstance(inputs[0], str | Path):
+        return Path("runs") / "data"
+    from headway.data.formats.aligned import sides_of
+    from headway.data.open.files import ENDINGS
+    from headway.hub.dataset import dataset_id
+
+    name = Path(inputs[0]).resolve().name if inputs else "run"
+    if inputs and (wanted := dataset_id(inputs[0])) is not None:
+        name = wanted.name.partition("/")[2]
+    for ending in (".gz", *ENDINGS, ".npz"):
+        name = name.removesuffix(ending)
+    if sides := sides_of(inputs):
+        name += f"-{sides[1]}"
+    return Path("runs") / (name or "run")
+
+
+def evaluate(
+    run: str | Path,
+    data: Any = None,
+    *,
+    device: str = "auto",
+    precision: str = "float32",
+    text_column: str | None = None,
+    label_column: str | None = None,
+    second_column: str | None = None,
+    delimiter: str | None = None,
+    on_bad_row: str | None = None,
+    encoding: str | None = None,
+    merge_labels: str | None = None,
+    labels_as_text: bool = False,
+) -> dict[str, Any]:
+    """Measure a saved model; returns what ``headway evaluate --json`` prints.
+
+    ``data`` is the name of a file, a list of them, or data in memory as ``headway.train`` takes it.  Without it, the
+    model is measured on the held-out part of its training data.  The other options are the command's options.
+    Raises InputError for data that cannot be measured.
+    """
+    started = time.monotonic()
+    columns = {"text_column": text_column, "label_column": label_column, "second_column": second_column}
+    how = {"delimiter": delimiter, "on_bad_row": on_bad_row, "encoding": encoding, "merge_labels": merge_labels}
+    options = by_our_names({**columns, **how, "labels_as_text": labels_as_text})
+    from headway.workflows.evaluate import evaluate, shown
+
+    metrics = shown(evaluate(run, () if data is None else data, device=device, precision=precision, **options))
+    return {"task": metrics["task"], "seconds": time.monotonic() - started, **metrics}
