@@ -9,10 +9,10 @@ from headway.generation.decode import decode
 from headway.generation.sampling import Sampling
 from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder
-from headway.nn.slots import SlotState
 from headway.runtime import batcher as module
 from headway.runtime.batcher import Batcher
 from headway.runtime.runtime import Runtime
+from headway.runtime.slots import SlotState
 
 GREEDY = Sampling(temperature=0.0)
 VOCAB, CONTEXT = 89, 48

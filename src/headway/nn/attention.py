@@ -5,14 +5,11 @@ Letters: B batch, T queries, S keys, D width, H query heads, G key-value heads, 
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 
-from headway.nn.kernels.attention import attention_weights
-from headway.nn.kernels.dispatch import attend, rms_norm
+from headway.nn.kernels.dispatch import attend
 from headway.nn.linear import Linear
-from headway.nn.masks import attention_mask
-from headway.nn.norm import RMSNorm
+from headway.nn.norm import norm_heads
 from headway.nn.positions.encoding import Rotation
 from headway.nn.state import KeyValueCache
 
@@ -57,7 +54,8 @@ class Attention(nn.Module):
         self.out = Linear(q_width, d_model, bias=out_bias)
         self.q_norm = qk_norm(self.d_head) if qk_norm else None
         self.k_norm = qk_norm(self.d_head) if qk_norm else None
-        self.watch: Callable[[Tensor], None] | None = None  # called with the weights (B, H, T, S) of every call
+        self.attend: Callable[..., Tensor] = attend
+        """what weighs the values; ``models.analysis`` puts in its place what also tells the weights"""
 
     def forward(
         self,
@@ -74,64 +72,21 @@ class Attention(nn.Module):
         ``mask`` as in ``attend``; ``rotation`` rotates queries and new keys; ``source`` (B, S, D) is for
         cross-attention.
         """
-        q, k, v = self._read_source(x, source, cache) if self.cross else self._read_self(x, rotation)
-        if cache is not None and not self.cross:
-            k, v = cache.append(k, v)
-        readers = (
-            q.shape[0] // k.shape[0]
-        )  # how many rows read each source (``State.reorder``): they act as further queries
-        if readers > 1:
-            q = q.unflatten(0, (-1, readers)).transpose(1, 2).flatten(2, 3)
-        dropout = self.dropout if self.training else 0.0
-        shared = self.n_heads // self.n_kv_heads  # how many heads read the same keys and values
-        if shared > 1 and q.shape[2] == 1 and self.watch is None and (mask is None or mask.shape[1] == 1):
-            q = q.unflatten(1, (-1, shared)).flatten(2, 3)  # (B, G, H / G, K): of one token, they act as its queries
-            y = attend(q, k, v, mask, False, dropout).flatten(1, 2)[:, :, None]  # (B, H, 1, K)
-            return self.out(y.transpose(1, 2).flatten(2))
-        if shared > 1:
-            k, v = k.repeat_interleave(shared, dim=1), v.repeat_interleave(shared, dim=1)  # (B, H, S, K)
-        y = attend(q, k, v, mask, causal, dropout, self.window)  # (B, H, T, K)
-        if self.watch is not None:
-            self.watch(attention_weights(q, k, self._window_mask(q, mask, causal), causal))
-        if readers > 1:
-            y = y.unflatten(2, (readers, -1)).transpose(1, 2).flatten(0, 1)
+        if self.cross:
+            q, k, v = self._read_source(x, source, cache)
+        else:
+            heads = self.qkv(x).unflatten(-1, (-1, self.d_head))  # (B, T, H + 2 G, K)
+            qk, v = heads.split([self.n_heads + self.n_kv_heads, self.n_kv_heads], dim=2)
+            if self.q_norm is not None and self.k_norm is not None:
+                qk = norm_heads(qk, self.q_norm, self.k_norm, self.n_heads)
+            qk, v = qk.transpose(1, 2), v.transpose(1, 2)  # (B, H + G, T, K), (B, G, T, K)
+            if rotation is not None:
+                qk = rotation(qk)
+            q, k = qk.split([self.n_heads, self.n_kv_heads], dim=1)
+            if cache is not None:
+                k, v = cache.append(k, v)
+        y = self.attend(q, k, v, mask, causal, self.dropout if self.training else 0.0, self.window)  # (B, H, T, K)
         return self.out(y.transpose(1, 2).flatten(2))  # (B, T, D)
-
-    def _window_mask(self, q: Tensor, mask: Tensor | None, causal: bool) -> Tensor | None:
-        """The mask equivalent to a window without a mask, for showing the weights."""
-        if self.window is None or mask is not None:
-            return mask
-        positions = torch.arange(q.shape[2], device=q.device)[None]
-        return attention_mask(positions, positions, causal=causal, window=self.window)
-
-    def _read_self(self, x: Tensor, rotation: Rotation | None):
-        """Queries (B, H, T, K), keys and values (B, G, T, K) of self-attention; normalised, then rotated."""
-        heads = self.qkv(x).unflatten(-1, (-1, self.d_head))  # (B, T, H + 2 G, K)
-        sizes = [self.n_heads, self.n_kv_heads]
-        if self.q_norm is None and rotation is None:
-            q, k, v = heads.split([*sizes, self.n_kv_heads], dim=2)
-            return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-        qk, v = heads.split([sum(sizes), self.n_kv_heads], dim=2)
-        if self.q_norm is not None and self.k_norm is not None:
-            qk = self._normalised(qk, sizes)
-        qk = qk.transpose(1, 2)  # (B, H + G, T, K)
-        if rotation is not None:
-            qk = rotation(qk)
-        q, k = qk.split(sizes, dim=1)
-        return q, k, v.transpose(1, 2)
-
-    def _normalised(self, qk: Tensor, sizes: list[int]) -> Tensor:
-        """Queries and keys (B, T, H + G, K), each normalised by its own norm; RMSNorm does both in one call."""
-        of_q, of_k = self.q_norm, self.k_norm
-        assert of_q is not None and of_k is not None
-        if isinstance(of_q, RMSNorm) and isinstance(of_k, RMSNorm):
-            if of_q.weight is None or of_k.weight is None:
-                return of_q(qk)
-            if torch.is_grad_enabled():
-                weights = [of_q.weight.expand(sizes[0], -1), of_k.weight.expand(sizes[1], -1)]
-                return rms_norm(qk, torch.cat(weights), of_q.eps)  # (H + G, K)
-        q, k = qk.split(sizes, dim=2)
-        return torch.cat([of_q(q), of_k(k)], dim=2)
 
     def _read_source(self, x: Tensor, source: Tensor | None, cache: KeyValueCache | None):
         """Queries (B, H, T, K) from ``x``; keys and values (B, G, S, K) from ``source``, or from a full ``cache``."""

@@ -35,3 +35,14 @@ class RMSNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(..., D) -> (..., D)."""
         return rms_norm(x, self.weight, self.eps)
+
+
+def norm_heads(qk: Tensor, of_q: nn.Module, of_k: nn.Module, n_heads: int) -> Tensor:
+    """Queries and keys (B, T, H + G, K), each by its own norm; two RMSNorms in one call."""
+    if isinstance(of_q, RMSNorm) and isinstance(of_k, RMSNorm):
+        if of_q.weight is None or of_k.weight is None:
+            return of_q(qk)
+        if torch.is_grad_enabled():
+            weights = [of_q.weight.expand(n_heads, -1), of_k.weight.expand(qk.shape[2] - n_heads, -1)]
+            return rms_norm(qk, torch.cat(weights), of_q.eps)  # (H + G, K)
+    return torch.cat([of_q(qk[:, :, :n_heads]), of_k(qk[:, :, n_heads:])], dim=2)

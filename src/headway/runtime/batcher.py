@@ -27,8 +27,8 @@ from headway.generation.sampling import Likely, Penalties, Sampling, choose, new
 from headway.models.device import model_device
 from headway.models.transformer import Decoder
 from headway.nn.global_state import plain_defaults
-from headway.nn.slots import SlotState
 from headway.nn.state import State
+from headway.runtime.slots import SlotState
 from headway.runtime.step_graphs import StepGraphs
 
 SLOTS = 64

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from headway.models.device import model_device
 from headway.models.transformer import Decoder
-from headway.nn.slots import BLOCK, FixedSlots, SlotState
+from headway.runtime.slots import BLOCK, FixedSlots, SlotState
 
 
 class StepGraphs:

@@ -7,6 +7,7 @@ from headway.models.analysis.maps import attention_maps, fused_difference
 from headway.models.config import Positions, TransformerConfig
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.attention import Attention
+from headway.nn.kernels.dispatch import attend
 
 B, T, S, V, H = 3, 7, 11, 31, 2
 
@@ -65,7 +66,7 @@ def test_maps_give_the_layers_own_output():
 def test_maps_are_what_the_fused_kernel_weighs_by(wiring, changes, monkeypatch):
     model, inputs = make(wiring, **changes)
     assert 0 < fused_difference(model, *inputs) < 1e-6
-    wrong = "headway.nn.attention.attention_weights"
+    wrong = "headway.models.analysis.maps.attention_weights"
     monkeypatch.setattr(wrong, lambda q, k, mask, causal: torch.full((*q.shape[:3], k.shape[2]), 1 / k.shape[2]))
     assert fused_difference(model, *inputs) > 1e-3
 
@@ -82,17 +83,17 @@ def test_padding_and_cached_keys_show():
     assert (maps["self"][0][1, :, :, :3] == 0).all()
 
 
-def test_watch_is_put_back():
+def test_what_attends_is_put_back():
     model, inputs = make("encoder-decoder")
     layers = [layer for layer in model.modules() if isinstance(layer, Attention)]
     heard = []
-    layers[0].watch = heard.append
-    before = [layer.watch for layer in layers]
+    layers[0].attend = lambda *given: (heard.append(given), attend(*given))[1]
+    before = [layer.attend for layer in layers]
     attention_maps(model, *inputs)
     assert len(heard) == 1
     with pytest.raises(TypeError):
         attention_maps(model)
-    assert [layer.watch for layer in layers] == before
+    assert [layer.attend for layer in layers] == before
 
 
 def test_other_modules_are_refused():

@@ -118,7 +118,7 @@ def test_induction_scores_of_a_model(monkeypatch):
         n = q.shape[2]
         return attending_to([max(0, t - 10) for t in range(n)], n).expand(*q.shape[:3], n)
 
-    monkeypatch.setattr("headway.nn.attention.attention_weights", perfect)
+    monkeypatch.setattr("headway.models.analysis.maps.attention_weights", perfect)
     assert torch.equal(induction_scores(model, sequences=7), torch.ones(3, 2))
     assert seen[0][0] == 7 and seen[0][2] == 22  # no id occurs twice in a text, so a period is at most the vocabulary
     with pytest.raises(TypeError, match="Encoder is not a Decoder"):

@@ -155,3 +155,14 @@ def test_a_window_without_a_mask_is_its_mask(causal):
     expected = attend(q, k, v, mask)
     torch.testing.assert_close(attend(q, k, v, causal=causal, window=3), expected, atol=1e-5, rtol=0)
     torch.testing.assert_close(attend(q, k, v, mask, window=1), expected)  # a mask says all
+
+
+@pytest.mark.parametrize("queries", [1, 7])
+@pytest.mark.parametrize("masked", [False, True])
+def test_fewer_heads_and_rows_of_keys_serve_several_of_queries(queries: int, masked: bool):
+    q = torch.randn(2 * B, 2 * H, queries, K)
+    k, v = torch.randn(B, H, S, K), torch.randn(B, H, S, K)
+    mask = source_mask(tokens(S)) if masked else None
+    whole = [x.repeat_interleave(2, dim=0).repeat_interleave(2, dim=1) for x in (k, v)]
+    expected = attend_oracle(q, *whole, None if mask is None else mask.repeat_interleave(2, dim=0))[0]
+    torch.testing.assert_close(attend(q, k, v, mask), expected, atol=1e-6, rtol=0)

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder, Stack
 from headway.nn.attention import Attention
+from headway.nn.kernels.attention import attention_weights
+from headway.nn.masks import attention_mask
 
 
 def attention_maps(model: nn.Module, *inputs: Any, **given: Any) -> dict[str, list[Tensor]]:
@@ -74,19 +76,24 @@ def stacks_of(model: nn.Module) -> dict[str, Stack]:
 
 @contextmanager
 def _watching(layer: Attention, maps: list[Tensor]) -> Iterator[None]:
-    """Append the weights of every call to ``maps``, and pass them on to the previous ``watch`` if there was one."""
-    before = layer.watch
+    """Append the weights of every call to ``maps``."""
+    before = layer.attend
 
-    def watch(weights: Tensor) -> None:
-        maps.append(weights)
-        if before is not None:
-            before(weights)
+    def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, *rest: Any) -> Tensor:
+        rows = q.shape[0] // k.shape[0]  # those that read one source
+        keys = k.repeat_interleave(rows, dim=0).repeat_interleave(q.shape[1] // k.shape[1], dim=1)  # (B, H, S, K)
+        where = mask if mask is None or len(mask) in (1, len(q)) else mask.repeat_interleave(rows, dim=0)
+        if layer.window is not None and mask is None:
+            places = torch.arange(q.shape[2], device=q.device)[None]
+            where = attention_mask(places, places, causal=causal, window=layer.window)
+        maps.append(attention_weights(q, keys, where, causal))
+        return before(q, k, v, mask, causal, *rest)
 
-    layer.watch = watch
+    layer.attend = attend
     try:
         yield
     finally:
-        layer.watch = before
+        layer.attend = before
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 All choices agree in values and gradients up to rounding; they were made by measured speed.  While a graph is exported
 (``torch.compiler.is_exporting``), only torch's own operations are chosen, since another program has no others.
 
-Letters: B batch, T queries, S keys, H heads, K head width, R pairs, N places, V vocabulary, I inputs, O outputs.
+Letters: B batch, T queries, S keys, H heads, G heads of keys, K head width, R pairs, N places, V vocabulary,
+I inputs, O outputs.
 """
 
 import torch
@@ -48,7 +49,10 @@ def attend(
     dropout: float = 0.0,
     window: int | None = None,
 ) -> Tensor:
-    """softmax(q kᵀ / √d_k) v: (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K).
+    """softmax(q kᵀ / √d_k) v: (B, H, T, K), (B, G, S, K), (B, G, S, K) -> (B, H, T, K).
+
+    Each of the G heads of keys and values serves as many of the H heads of queries.  Likewise keys of fewer rows serve
+    as many consecutive rows of queries each: the hypotheses of a beam, which read one source.
 
     ``mask`` broadcasts to (B, H, T, S): bool, true = may attend, or float, added to the scores.  ``causal`` is the
     causal triangle without a mask tensor, only for T = S (else ValueError).  ``window``, only without a mask and for
@@ -59,6 +63,15 @@ def attend(
     gradients, with the keys filled up to whole vectors where that is faster; on a GPU without gradients, one that is
     ready for any length.  In an exported graph: step by step, which is as fast there and takes fewer operations.
     """
+    rows, heads = q.shape[0] // k.shape[0], q.shape[1] // k.shape[1]
+    if rows > 1:  # they act as further queries
+        y = attend(q.unflatten(0, (-1, rows)).transpose(1, 2).flatten(2, 3), k, v, mask, causal, dropout)
+        return y.unflatten(2, (rows, -1)).transpose(1, 2).flatten(0, 1)
+    if heads > 1 and q.shape[2] == 1 and (mask is None or mask.shape[1] == 1):  # of one token, so do heads
+        y = attend(q.unflatten(1, (-1, heads)).flatten(2, 3), k, v, mask, False, dropout)  # (B, G, H / G, K)
+        return y.flatten(1, 2)[:, :, None]
+    if heads > 1:
+        k, v = k.repeat_interleave(heads, dim=1), v.repeat_interleave(heads, dim=1)  # (B, H, S, K)
     if window is not None and mask is None and q.shape[2] == k.shape[2]:
         return attend_window(q, k, v, window, causal, dropout)
     if causal and q.shape[2] != k.shape[2]:
