@@ -41,17 +41,18 @@ def train(
     for name in (*data, *held_out, *([] if out is None else [out])):
         if isinstance(name, str | Path):
             check_name(str(name), "a name among the inputs and outputs")
-    return result(train_run(data, chosen, out, held_out, quiet=quiet, started=started))
+    place = Path(out) if out is not None else default_out(data)
+    return result(train_run(data, chosen, place, held_out, started=started, progress=shown_to(quiet)))
 
 
 def train_run(
     inputs: Sequence[Any],
     options: TrainOptions,
-    out: str | Path | None = None,
+    out: Path,
     validation: Sequence[Any] = (),
     *,
     started: float,
-    quiet: bool = False,
+    progress: Progress,
     command: Sequence[str] = (),
 ) -> Any:
     """The ``RunDirectory`` of a run with its report; ``started`` and ``command`` are those of ``run_training``.
@@ -65,10 +66,9 @@ def train_run(
     from headway.workflows.train.run import run_training
     from headway.workflows.train.seeds import run_seeds
 
-    place = Path(out) if out is not None else default_out(inputs)
-    progress = shown_to(quiet) if is_first() else NoProgress()
+    progress = progress if is_first() else NoProgress()
     try:
-        given: dict[str, Any] = {"out": place, "validation": validation, "progress": progress, "command": command}
+        given: dict[str, Any] = {"out": out, "validation": validation, "progress": progress, "command": command}
         with out_of_memory("before training or after it"):
             if options.run.seeds > 1:
                 run = run_seeds(inputs, options, **given)
@@ -77,11 +77,11 @@ def train_run(
     except (Interrupted, RunFailed) as error:
         with contextlib.suppress(InputError):  # a run directory may not be there yet, or only that of a part of it
             if is_first():
-                save_report(place, progress)
+                save_report(out, progress)
         if isinstance(error, RunFailed):
             raise
-        model = "" if (place / "config.json").exists() else "; there is no model to use before its first evaluation"
-        raise KeyboardInterrupt(f"stopped and saved in {place}; run the same command again to resume{model}") from None
+        model = "" if (out / "config.json").exists() else "; there is no model to use before its first evaluation"
+        raise KeyboardInterrupt(f"stopped and saved in {out}; run the same command again to resume{model}") from None
     finally:
         progress.close()
         return_freed_memory(0)  # a program in Python goes on

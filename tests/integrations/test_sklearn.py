@@ -231,6 +231,14 @@ def test_rows_without_a_text_are_left_out_of_training(kind: type, new: Callable,
         assert np.array_equal(answers(fit(new(kind), texts, targets)), answers(fitted(kind)))
 
 
+@check(TextClassifier)
+def test_what_training_warns_of_is_a_warning_of_python(kind: type, capfd: pytest.CaptureFixture):
+    labels = np.where(np.arange(66) < 4, "rare", LABELS)
+    with pytest.warns(UserWarning, match=r"1 of 3 labels have fewer than 10 rows: 'rare' \(4\)"):
+        kind(**QUICK).fit(TEXTS, labels)
+    assert capfd.readouterr() == ("", "")
+
+
 @check()
 def test_what_is_no_column_of_texts_is_refused(kind: type, new: Callable[[type], Any], fitted: Callable[[type], Any]):
     sparse = pytest.importorskip("scipy.sparse").csr_matrix(np.eye(66))
@@ -413,4 +421,4 @@ def test_what_makes_no_vectors_is_refused(kind: type, fitted: Callable[[type], A
 
 
 def test_all_of_them_ran():
-    assert len(ran) == len(set(ran)) == 86
+    assert len(ran) == len(set(ran)) == 87

@@ -19,6 +19,7 @@ from headway.errors import InputError
 from headway.io.atomic_write import write_json, write_whole
 from headway.io.csv_text import as_csv
 from headway.io.quantities import duration, parse_seconds
+from headway.training.monitor.progress import shown_to
 from headway.training.option_fields import flag
 from headway.training.options import TrainOptions
 
@@ -193,7 +194,7 @@ def _run(part: Part, place: Path, whole: float, seed: int, quiet: bool, folder: 
     words += [word for path in held_out for word in ("--validation", str(path))]
     words += [word for key, value in options.items() for word in (f"--{flag(key)}", str(value))]
     command = [shlex.quote(word) for word in words]
-    how: dict[str, Any] = {"quiet": quiet, "started": started, "command": command}
+    how: dict[str, Any] = {"progress": shown_to(quiet), "started": started, "command": command}
     return result(train_run([file], TrainOptions(**options), place / part.name, held_out, **how))
 
 

@@ -181,7 +181,6 @@ def command(
     inputs: tuple[str, ...],
     out: str | None,
     validation: tuple[str, ...],
-    quiet: bool,
     progress: Progress,
     planning: bool,
     watch: bool,
@@ -209,7 +208,7 @@ def command(
 
     place, chosen = Path(out) if out is not None else default_out(inputs), TrainOptions(**options)
     with watched(place, watch):
-        run = train_run(inputs, chosen, place, validation, quiet=quiet, started=STARTED, command=line)
+        run = train_run(inputs, chosen, place, validation, started=STARTED, progress=progress, command=line)
     from headway.reports.record import read_record
     from headway.reports.verdict import verdict
     from headway.training.distributed.ranks import is_first

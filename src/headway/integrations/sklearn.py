@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 import warnings
 import weakref
 from abc import ABC, abstractmethod
@@ -33,6 +34,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 import headway
+from headway.api import train_run
+from headway.data.open.in_memory import given_inputs
 from headway.data.records.label_typing import composed
 from headway.errors import InputError, shown
 from headway.hub.adapters.locate import locate_model
@@ -41,7 +44,8 @@ from headway.io.quantities import counted
 from headway.tasks.frames import AT_ONCE
 from headway.tasks.inputs import known_shares
 from headway.tasks.registry import NAMES, command, spec
-from headway.training.options import OPTIONS
+from headway.training.monitor.progress import Progress, shown_to
+from headway.training.options import OPTIONS, TrainOptions
 from headway.training.store.sizes import ADAPTED
 
 OF_DATA = ("encoding", "delimiter", "on_bad_row", "stream", "known_to", "text_column", "label_column", "second_column")
@@ -53,10 +57,9 @@ NAMED = {"from": "from_model", "label-column": "y", "text-column": "X"}
 
 
 class Run:
-    """The directory of a model, a temporary one unless there is a ``path``; a pickle holds the model's files."""
+    """The directory of a model, temporary without a ``path``, and options of ``load``; a pickle holds its files."""
 
     def __init__(self, path: Path | None = None, **how: Any):
-        """``how`` are options of ``headway.load``."""
         self.path, self.how = path or self._temporary(), how
 
     def _temporary(self) -> Path:
@@ -97,6 +100,16 @@ class VectorRun(Run):
 def _remove(folder: Path, process: int) -> None:
     if os.getpid() == process:  # and not in a fork of it
         shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Collected(Progress):
+    """Warnings of a training; nothing else of it is shown."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
 
 
 class OfTexts(BaseEstimator):  # type: ignore[misc]
@@ -141,20 +154,24 @@ class Trained(OfTexts, ABC):
         if not len(rows):
             raise ValueError("no row has a text and a weight above 0: there is nothing to learn")
         weights = weights[rows]
-        options = {name: value for name, value in self.get_params().items() if value is not None}
-        options = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
+        told: dict[str, Any] = {"task": self.task, "text_column": "text", "label_column": "label", **self.ways}
+        told |= {name: value for name, value in self.get_params().items() if value is not None}
+        told = {name: value.item() if isinstance(value, np.generic) else value for name, value in told.items()}
         known, labels = self.learn(y, rows, weights)
         data: dict[str, Any] = {"text": [texts[at] for at in rows], "label": labels}
         if sample_weight is not None:
-            data["weight"], options["weight_column"] = weights.tolist(), "weight"
-        run = Run(device=options.get("device", "auto"))
-        told = {"quiet": True, "task": self.task, "text_column": "text", "label_column": "label", **self.ways}
+            data["weight"], told["weight_column"] = weights.tolist(), "weight"
+        shown = _Collected() if told.pop("quiet", True) else shown_to(False)
+        run = Run(device=told.get("device", "auto"))
         try:
-            headway.train(data, out=run.path, **(told | options))
+            train_run(given_inputs([data]), TrainOptions(**told), run.path, started=time.monotonic(), progress=shown)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped; nothing of this fit is kept") from None
         except InputError as error:
             raise InputError(_in_python(str(error))) from None
+        finally:
+            for text in getattr(shown, "warnings", ()):
+                warnings.warn(_in_python(text), stacklevel=2)
         for name in ("checkpoints", ADAPTED):
             shutil.rmtree(run.path / name, ignore_errors=True)
         self.__dict__.update(known, run_=run)  # a fit that fails changes nothing

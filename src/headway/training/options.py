@@ -360,8 +360,7 @@ HINTS = {
     "save-steps": "--save-every is a time, such as 60s",
     "fp16": "--precision can be float32 or bfloat16",
     "bf16": "it is --precision bfloat16",
-    "early-stopping": "--patience is a number of evaluations",
-    "early-stopping-patience": "it is --patience",
+    **dict.fromkeys(("early-stopping", "early-stopping-patience"), "--patience is a number of evaluations"),
     **dict.fromkeys(("resume", "resume-from-checkpoint"), "run the same command again to resume"),
     "gpu": "it is --device cuda",
     **dict.fromkeys(("num-gpus", "nproc-per-node"), "start several processes with torchrun"),
@@ -381,8 +380,7 @@ def by_our_names(options: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises InputError for unknown ones, and for one given twice.
     """
-    ours = {alias: name for name, aliases in ALIASES.items() for alias in aliases.split()}
-    ours |= {flag(name): name for name in OPTIONS}
+    ours = {alias: name for name in OPTIONS for alias in (*ALIASES.get(name, "").split(), flag(name))}
     values: dict[str, Any] = {}
     if unknown := sorted(name for name in options if name.replace("_", "-") not in ours):
         close = get_close_matches(unknown[0], OPTIONS, n=1)
