@@ -95,7 +95,8 @@ def main() -> None:
         for counts, each in rates.items():
             each.append(asked(given, "speed", counts))
     found["speeds"] = {counts: spread(each) for counts, each in rates.items()}
-    found["speeds"]["own_of_plain"] = found["speeds"][OWN]["median"] / found["speeds"]["plain"]["median"]
+    pairs = zip(rates[OWN], rates["plain"], strict=True)
+    found["speeds"]["own_of_plain"] = spread([own / plain for own, plain in pairs])
     print(found["speeds"])
     write("sklearn_memory", {**facts(), "fits": [EARLY, FITS], "kept": KEPT, "otherwise": PLAIN, **found})
 
