@@ -36,6 +36,10 @@ def test_one_json_object_and_a_line_for_each_trial(
     assert "1 of 2, trial 0: the preset: val_loss" in err and "2 of 2, trial 1: learning_rate" in err
     assert "searched: --learning-rate, --dropout" in err and (place / "report.html").is_file()
     assert headway.load(place)("a great cat")["label"] in ("pos", "neg")
+    interrupted = [*found["trials"], {**found["trials"][0], "state": "interrupted"}]
+    assert any(
+        " failed, 1 interrupted and tried again, " in line for line in lines({**found, "trials": interrupted}, [])
+    )
     again = lines({**found, "options": {"label_column": "my label"}}, ["my rows.csv", "--validation", "other.csv"])[-1]
     assert again.endswith("headway train 'my rows.csv' --validation other.csv --label-column 'my label'")
     status, out, err = in_process("tune", rows, *small)

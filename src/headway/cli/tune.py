@@ -92,7 +92,8 @@ def lines(found: dict[str, Any], inputs: Sequence[str], verdict: Sequence[str] =
 
     measure, best = found["measure"], found["best"]
     complete = sorted((one for one in found["trials"] if one["state"] == "complete"), key=lambda one: one["value"])
-    counts = {state: sum(one["state"] == state for one in found["trials"]) for state in ("pruned", "failed")}
+    states = ("pruned", "failed", "interrupted")
+    counts = {state: sum(one["state"] == state for one in found["trials"]) for state in states}
     rows = [("trial", measure, *(["accuracy"] if found["accuracy"] is not None else []), "options")]
     kept = complete[:SHOWN] + [one for one in complete[SHOWN:] if one["preset"]]
     for one in kept:
@@ -105,7 +106,8 @@ def lines(found: dict[str, Any], inputs: Sequence[str], verdict: Sequence[str] =
     said = [
         *aligned(rows),
         f"{len(complete)} trials complete, {counts['pruned']} pruned, {counts['failed']} failed, "
-        f"{quantities.duration(found['seconds'])}",
+        + f"{counts['interrupted']} interrupted and tried again, " * (counts["interrupted"] > 0)
+        + quantities.duration(found["seconds"]),
         *_how_sure(found),
         *verdict,
     ]

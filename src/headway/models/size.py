@@ -113,14 +113,6 @@ def cache_bytes(
     return 2 * config.n_layers * batch * (length + source_length) * config.kv_heads * config.head_width * bytes_each
 
 
-def training_bytes(count: int, *, bytes_each: int = 4, optimizer_states: int = 2, bytes_each_state: int = 4) -> int:
-    """Bytes that training needs for any batch size: weights, their gradients and the optimiser's states.
-
-    AdamW keeps two numbers per parameter, Muon one, plain SGD none.  Activations are not included.
-    """
-    return count * (2 * bytes_each + optimizer_states * bytes_each_state)
-
-
 def _head(config: TransformerConfig, wiring: str, head: HeadSize | None) -> HeadSize:
     """The size of the head; without one, an encoder gives vectors and all others give logits over the vocabulary."""
     if head is not None:
