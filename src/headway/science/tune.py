@@ -332,7 +332,7 @@ class _Tuning:
         tuning = {
             **{"trial": best.number, "value": best.value, "measure": self.search.measure, "options": best.options},
             **{"held_out": self.search.held_out, "trials": len(self.record.settled()), "planned": self.planned},
-            **{"space": asdict(self.search)["space"], "finished": finished, "files": names},
+            **{"space": self.record.facts["search"]["space"], "finished": finished, "files": names},
         }
         self.run.facts = {}
         self.run.update(**facts, tuning=tuning)
@@ -358,7 +358,7 @@ class _Tuning:
                 "accuracy_error": math.sqrt(accuracy * (1 - accuracy) / rows) if accuracy and rows else None,
             },
             "importance": self.record.importance(list(self.search.space)),
-            "space": asdict(self.search)["space"],
+            "space": self.record.facts["search"]["space"],
             "trials": [asdict(one) for one in attempts],
         }
 
