@@ -41,8 +41,8 @@ def train(
     for name in (*data, *held_out, *([] if out is None else [out])):
         if isinstance(name, str | Path):
             check_name(str(name), "a name among the inputs and outputs")
-    place = Path(out) if out is not None else default_out(data)
-    return result(train_run(data, chosen, place, held_out, started=started, progress=shown_to(quiet)))
+    folder = Path(out) if out is not None else default_out(data)
+    return result(train_run(data, chosen, folder, held_out, started=started, progress=shown_to(quiet)))
 
 
 def train_run(
@@ -68,12 +68,12 @@ def train_run(
 
     progress = progress if is_first() else NoProgress()
     try:
-        given: dict[str, Any] = {"out": out, "validation": validation, "progress": progress, "command": command}
+        how: dict[str, Any] = {"out": out, "validation": validation, "progress": progress, "command": command}
         with out_of_memory("before training or after it"):
             if options.run.seeds > 1:
-                run = run_seeds(inputs, options, **given)
+                run = run_seeds(inputs, options, **how)
             else:
-                run = run_training(inputs, options, started=started, **given)
+                run = run_training(inputs, options, started=started, **how)
     except (Interrupted, RunFailed) as error:
         with contextlib.suppress(InputError):  # a run directory may not be there yet, or only that of a part of it
             if is_first():

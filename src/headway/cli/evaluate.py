@@ -32,8 +32,8 @@ def command(run: str, inputs: tuple[str, ...], **columns: Any) -> Answer:
     """
     from headway.workflows.evaluate import evaluate, shown
 
-    found = evaluate(run, inputs, **columns)
-    return Answer(shown(found), _lines(found))
+    metrics = evaluate(run, inputs, **columns)
+    return Answer(shown(metrics), _lines(metrics))
 
 
 def _lines(found: dict[str, Any]) -> list[str]:

@@ -354,8 +354,8 @@ def _warn_of_texts(count: int, of: int, what: str) -> None:
 def _texts(X: Any) -> list[str]:
     """One column of texts, "" for one that is missing.  Raises ValueError for anything else."""
     if (is_sparse := hasattr(X, "toarray")) or not (hasattr(X, "__array__") or isinstance(X, list | tuple)):
-        kind = "a sparse matrix" if is_sparse else "one text" if isinstance(X, str) else type(X).__name__
-        raise ValueError(f"expected a list, an array or a Series of texts, got {kind}")
+        what = "a sparse matrix" if is_sparse else "one text" if isinstance(X, str) else type(X).__name__
+        raise ValueError(f"expected a list, an array or a Series of texts, got {what}")
     values = _array(X)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]

@@ -84,10 +84,10 @@ class SlotState(State):
 
     def prefix_state(self, slot: int, length: int) -> State:
         """An ordinary state that has read the first ``length`` tokens of a slot's text, copied."""
-        found = State(len(self.layers))
-        for slots, layer in zip(self.layers, found.layers, strict=True):
+        state = State(len(self.layers))
+        for slots, layer in zip(self.layers, state.layers, strict=True):
             layer.append(*(part[slot : slot + 1, :, :length] for part in slots.read()))
-        return found
+        return state
 
 
 class SlotCache(KeyValueCache):

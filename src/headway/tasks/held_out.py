@@ -140,18 +140,18 @@ class EvaluationInputs:
         """The rows to measure: those that the run held out, ``most`` at most, of its own data."""
         self.counts.update(rows_read(self.source, rows))
         if self.validation:
-            found = unknown(rows, self.known)
-            self.counts["known"] = len(rows) - len(found)
+            measured = unknown(rows, self.known)
+            self.counts["known"] = len(rows) - len(measured)
         else:
-            found = rows.split(split_seed(self.before), self.known, most)[1] if self.same else rows
-            if self.same and (weights := self.before.get("weight_column")) and isinstance(found, Labelled):
-                found = with_weight(found.weighed(weights))
+            measured = rows.split(split_seed(self.before), self.known, most)[1] if self.same else rows
+            if self.same and (weights := self.before.get("weight_column")) and isinstance(measured, Labelled):
+                measured = with_weight(measured.weighed(weights))
         if self.facts and not self.same:
-            self._warn_of_leaks(found)
+            self._warn_of_leaks(measured)
         if self.same or self.validation:
-            self.counts["held_out"] = len(found)
-        self.counts["measured"] = len(found)
-        return found
+            self.counts["held_out"] = len(measured)
+        self.counts["measured"] = len(measured)
+        return measured
 
     def _warn_of_leaks(self, rows: Splittable) -> None:
         """Warn of rows that the run was trained on."""
