@@ -20,7 +20,7 @@ from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder
 from headway.nn.kernels import dispatch
 from headway.nn.kernels.dispatch import is_onednn
-from headway.nn.kernels.linear import is_usable, onednn_linear
+from headway.nn.kernels.linear import has_onednn, onednn_linear
 from headway.runtime.runtime import Runtime
 
 SHAPES = ((128, 384), (256, 1024), (384, 1536), (768, 2304), (3072, 768), (768, 50257))
@@ -71,7 +71,7 @@ def decoded(rounds: int) -> list[dict[str, Any]]:
 def main() -> None:
     """Both, on the threads that torch uses here."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 7
-    if not is_usable():
+    if not has_onednn():
         raise SystemExit("this torch has no product of oneDNN")
     torch.manual_seed(1)
     results = []

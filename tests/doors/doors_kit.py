@@ -13,8 +13,7 @@ import torch
 import transformers
 
 import headway
-from headway.generation.conditional import Conditional
-from headway.generation.decode import decode
+from headway.generation.decode import Conditional, decode
 from headway.generation.sampling import Sampling
 from headway.hub.directory import load_model, save_model
 from headway.models.heads import PoolingHead

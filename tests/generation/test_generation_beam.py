@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from headway.generation.beam import beam_search
-from headway.generation.conditional import Conditional
-from headway.generation.decode import decode
+from headway.generation.decode import Conditional, decode
 from headway.generation.sampling import Sampling
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from headway.generation.conditional import Conditional
-from headway.generation.decode import decode
+from headway.generation.decode import Conditional, decode
 from headway.generation.sampling import Sampling
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise

@@ -11,8 +11,7 @@ import torch
 import headway
 from headway.errors import InputError
 from headway.generation.beam import beam_search
-from headway.generation.conditional import Conditional
-from headway.generation.decode import decode
+from headway.generation.decode import Conditional, decode
 from headway.generation.sampling import Sampling
 from headway.models.baselines import (
     KINDS,

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from headway.models.config import Positions, TransformerConfig
-from headway.models.positions import position_encoding
-from headway.models.transformer import Decoder, Embeddings, Encoder
+from headway.models.transformer import Decoder, Embeddings, Encoder, position_encoding
 from headway.nn.positions import sinusoids
 
 IDS = torch.tensor([[5, 3, 5, 29]])

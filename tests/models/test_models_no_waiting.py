@@ -6,8 +6,7 @@ A tensor on the device "meta" has a shape alone.  What turns one into a number, 
 import pytest
 import torch
 
-from headway.models.config import Positions, RopeScaling, TransformerConfig
-from headway.models.patches import Patches
+from headway.models.config import Patches, Positions, RopeScaling, TransformerConfig
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.kernels.dispatch import cross_entropy
 

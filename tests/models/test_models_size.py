@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from headway.models.config import Positions, TransformerConfig
+from headway.models.config import Patches, Positions, TransformerConfig
 from headway.models.heads import (
     ClassificationHead,
     HeadSize,
@@ -14,16 +14,15 @@ from headway.models.heads import (
     TokenHead,
     VectorHead,
 )
-from headway.models.patches import Patches
 from headway.models.size import (
     cache_bytes,
     flops_per_token,
     forward_flops,
+    optimizer_bytes,
     parameters,
     training_flops,
     weight_bytes,
 )
-from headway.models.training_memory import optimizer_bytes
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.kernels.attention import attend_oracle
 

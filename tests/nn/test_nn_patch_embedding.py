@@ -4,10 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from headway.models.config import Positions, TransformerConfig
+from headway.models.config import Patches, Positions, TransformerConfig
 from headway.models.heads import ClassificationHead
-from headway.models.patches import Patches, patch_embedding
-from headway.models.transformer import Encoder
+from headway.models.transformer import Encoder, patch_embedding
 from headway.nn.patch_embedding import PatchEmbedding
 
 B, C, D = 3, 2, 11

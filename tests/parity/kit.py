@@ -6,8 +6,7 @@ import torch
 import transformers
 
 from headway.generation.beam import beam_search
-from headway.generation.conditional import Conditional
-from headway.generation.decode import decode
+from headway.generation.decode import Conditional, decode
 from headway.generation.sampling import Sampling
 from headway.hub.directory import load_model, save_model
 from headway.hub.generation_config import target_rules

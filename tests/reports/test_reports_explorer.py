@@ -14,9 +14,8 @@ import torch
 
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
-from headway.models.config import TransformerConfig
+from headway.models.config import Patches, TransformerConfig
 from headway.models.heads import ClassificationHead
-from headway.models.patches import Patches
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.reports import explorer
 from headway.reports.attention_store import Stored, restore

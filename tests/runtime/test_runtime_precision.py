@@ -9,7 +9,7 @@ from headway.errors import InputError
 from headway.hub.directory import load_model
 from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder
-from headway.nn.kernels.linear import is_usable
+from headway.nn.kernels.linear import has_onednn
 from headway.nn.kernels.products import products_by
 from headway.runtime import precision
 from headway.runtime.precision import PRECISIONS, available, check_precision, prepare, resolved
@@ -59,7 +59,7 @@ def test_a_stored_precision_that_is_not_there_is_float32(monkeypatch):
         resolved("int8", None, CPU)
 
 
-@pytest.mark.skipif(not is_usable(), reason="this torch has no product of oneDNN")
+@pytest.mark.skipif(not has_onednn(), reason="this torch has no product of oneDNN")
 def test_float32_changes_the_order_in_memory_alone():
     model, other = small(), small()
     with products_by("onednn"):
@@ -75,7 +75,7 @@ def test_float32_changes_the_order_in_memory_alone():
 
 
 def test_a_model_laid_out_by_columns_is_saved_as_it_was(tmp_path):
-    with products_by("onednn" if is_usable() else "torch"):
+    with products_by("onednn" if has_onednn() else "torch"):
         headway.save_model(small(), tmp_path / "a")
         model = headway.load_model(tmp_path / "a")
         prepare(model, "float32")
@@ -84,7 +84,7 @@ def test_a_model_laid_out_by_columns_is_saved_as_it_was(tmp_path):
     assert one == other
 
 
-@pytest.mark.skipif(not is_usable(), reason="this torch has no product of oneDNN")
+@pytest.mark.skipif(not has_onednn(), reason="this torch has no product of oneDNN")
 def test_weights_of_a_file_are_laid_out_while_they_are_read(tmp_path):
     """Only for answers: a model that is loaded to be trained has its weights by rows."""
     headway.save_model(small(), tmp_path / "a")

@@ -14,12 +14,13 @@ from headway.cli.explain import wiring_of
 from headway.errors import InputError
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead
-from headway.models.size import forward_flops, parameters
-from headway.models.training_memory import (
+from headway.models.size import (
     activation_bytes,
     block_activations,
     block_matrices,
     copied_bytes,
+    forward_flops,
+    parameters,
     workspace_bytes,
 )
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder

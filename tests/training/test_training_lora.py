@@ -14,10 +14,9 @@ from safetensors.torch import load_file
 import headway
 from headway.errors import InputError
 from headway.hub.directory import load_model
-from headway.models.adapt.lora import add_lora, count_parameters, merged
+from headway.models.adapt.lora import SCALE, LowRankLinear, add_lora, count_parameters, merged
 from headway.models.heads import ClassificationHead
 from headway.models.transformer import Encoder
-from headway.nn.lora import SCALE, LowRankLinear
 from headway.training.loop import trainer
 from headway.training.store.checkpoint import newest_checkpoint
 

@@ -1,7 +1,7 @@
 """Beam search: the most probable continuations that a search of limited width finds, for one prompt or many.
 
 It works for every model with a state that can be reordered; an encoder-decoder reads its sources and computes their
-keys only once (``generation.conditional``).
+keys only once (``generation.decode``).
 
 Letters: B prompts, K width of the beam, V vocabulary.
 """

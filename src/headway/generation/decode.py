@@ -1,6 +1,6 @@
 """Decoding token by token with a cache: one loop for greedy decoding and sampling, for one prompt or many.
 
-Letters: B batch, T length, V vocabulary.
+Letters: B batch, T length, S source length, D width, V vocabulary.
 """
 
 from collections.abc import Collection, Generator, Sequence
@@ -9,10 +9,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from headway.data.batches.batching import sent
+from headway.data.batches.batching import padded, sent
 from headway.generation.sampling import Sampling, choose, new_generator
 from headway.io.fork_safety import check_threads
+from headway.models.transformer import EncoderDecoder
 from headway.nn.global_state import plain_defaults
+from headway.nn.state import State
 
 Steps = Generator[dict[int, int], set[int] | None, None]
 """New tokens by row, step by step; rows that are over are sent back."""
@@ -122,3 +124,36 @@ def _seen(texts: list[list[int]], logits: Tensor) -> Tensor:
     for row, text in enumerate(texts):
         seen[row, text] = True
     return seen.to(logits.device, non_blocking=True)
+
+
+class Conditional:
+    """An encoder-decoder with encoded sources, of which ``decode`` generates the targets as of any model.
+
+        model = Conditional(encoder_decoder, sources)
+        for step in decode(model, [start] * len(sources), sampling, max_tokens=n, context=n + len(start), end=end):
+            ...
+
+    A state holds what its rows need of their sources: ``reorder`` may drop and repeat rows.  A new state always covers
+    all sources, so ``decode`` needs a ``context`` that holds a whole target.
+    """
+
+    @torch.no_grad()
+    def __init__(self, model: EncoderDecoder, sources: Sequence[Sequence[int]], device: torch.device | str = "cpu"):
+        if not all(sources):
+            raise ValueError(f"source {[bool(source) for source in sources].index(False)} has no tokens")
+        ids, self.source_mask = padded(sources, device)  # (B, S) both, the mask None where nothing is padding
+        self.model = model
+        self.source = model.encode(ids, self.source_mask)  # (B, S, D)
+
+    def new_state(self) -> State:
+        """An empty state for the targets of all sources, in their order."""
+        return self.model.new_state()
+
+    def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: State | None = None) -> Tensor:
+        """Logits of the token after the last of each target: (B, T) -> (B, V).  Padding must be on the left.
+
+        Raises ValueError when a new state starts with a number of targets other than the number of sources.
+        """
+        if (state is None or state.length == 0) and len(ids) != len(self.source):
+            raise ValueError(f"{len(ids)} targets for {len(self.source)} sources: start with one target per source")
+        return self.model.next_logits(ids, self.source, self.source_mask, state, mask)

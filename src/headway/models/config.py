@@ -1,4 +1,4 @@
-"""The configuration of every Transformer, and of its position encoding."""
+"""The configuration of every Transformer, of its position encoding, and of the patches of images."""
 
 import math
 from dataclasses import dataclass, fields, replace
@@ -14,7 +14,7 @@ class RopeScaling:
 
     "linear" divides every frequency by ``factor`` (Chen et al. 2023).  "llama3" (Llama 3.1) and "yarn" (Peng et al.
     2023) keep the fast pairs and divide the slow ones.  "dynamic" (dynamic NTK) raises the base with the length of each
-    text past ``original_length``; the formulas are in nn.positions.rotary.
+    text past ``original_length``; the formulas are in nn.positions.
 
     Under "dynamic" the frequencies depend on the number of tokens read, and keys in a state keep the rotation they got
     when they were read.  Cached and uncached logits therefore agree up to ``original_length`` tokens, as everywhere,
@@ -65,7 +65,7 @@ class Positions:
     start: int = 0
     """learned, sinusoidal: the index of the first position (RoBERTa, BART, M2M-100: 2)."""
     sinusoids: Literal["interleaved", "halves", "tensor2tensor"] = "interleaved"
-    """sinusoidal: the order of sines and cosines, see nn.positions.sinusoidal."""
+    """sinusoidal: the order of sines and cosines, see nn.positions."""
 
     KINDS: ClassVar[tuple[str, ...]] = ("sinusoidal", "learned", "rotary", "alibi", "relative", "none")
 
@@ -233,6 +233,37 @@ class TransformerConfig(ModelConfig):
             if isinstance(values.get(name), list):
                 values[name] = tuple(values[name])
         return super().from_dict(values)
+
+
+@dataclass(frozen=True)
+class Patches:
+    """The geometry of an image encoder; sizes are (height, width) in pixels.  Checked when built: ValueError."""
+
+    image_size: tuple[int, int] = (224, 224)
+    """the size of the training images"""
+    patch_size: tuple[int, int] = (16, 16)
+    """the size of a patch: one token"""
+    channels: int = 3
+    """3 for red, green and blue"""
+
+    def __post_init__(self) -> None:
+        for name in ("image_size", "patch_size"):
+            value = getattr(self, name)
+            sides = isinstance(value, tuple) and len(value) == 2 and all(is_whole(side, 1) for side in value)
+            check_field(self, sides, name, "two whole numbers ≥ 1, height and width")
+        check_field(self, is_whole(self.channels, 1), "channels", "a whole number ≥ 1")
+        if self.image_size[0] < self.patch_size[0] or self.image_size[1] < self.patch_size[1]:
+            raise ValueError(f"patch_size is {self.patch_size}, but must not exceed image_size = {self.image_size}")
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens of an image: one for each whole patch, and the class token."""
+        return (self.image_size[0] // self.patch_size[0]) * (self.image_size[1] // self.patch_size[1]) + 1
+
+    @property
+    def pixels(self) -> int:
+        """The number of values in a patch."""
+        return self.channels * self.patch_size[0] * self.patch_size[1]
 
 
 def from_keys(kind: type, values: dict[str, Any], name: str) -> Any:

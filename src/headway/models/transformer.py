@@ -8,16 +8,15 @@ Letters: B batch, T length (target), S source length, D width, V vocabulary, C c
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from headway.models.config import TransformerConfig
+from headway.models.config import Patches, Positions, TransformerConfig, check_field
 from headway.models.heads import TokenHead, make_norm
-from headway.models.patches import Patches, patch_embedding
-from headway.models.positions import position_encoding
 from headway.nn.attention import Attention
 from headway.nn.block import Block
 from headway.nn.dropout import Dropout
@@ -25,7 +24,14 @@ from headway.nn.feedforward import FeedForward
 from headway.nn.masks import attention_mask, token_positions, with_bias
 from headway.nn.masks import source_mask as across_mask
 from headway.nn.patch_embedding import PatchEmbedding
-from headway.nn.positions.encoding import PositionEncoding
+from headway.nn.positions import (
+    AlibiEncoding,
+    LearnedEncoding,
+    PositionEncoding,
+    RelativeEncoding,
+    RotaryEncoding,
+    SinusoidalEncoding,
+)
 from headway.nn.state import State
 
 
@@ -314,3 +320,33 @@ def block(config: TransformerConfig, layer: int, d_source: int | None, kind: typ
     if layer == 0 and not config.first_norm:
         block.attention.norm = nn.Identity()
     return block
+
+
+def position_encoding(config: TransformerConfig, *, causal: bool) -> PositionEncoding:
+    """A new encoding, for one stack of blocks; ``causal``: whether its queries cannot attend to later keys."""
+    return ENCODINGS[config.position.kind](config, config.position, causal)
+
+
+ENCODINGS: dict[str, Callable[[TransformerConfig, Positions, bool], PositionEncoding]] = {
+    "sinusoidal": lambda config, own, _: SinusoidalEncoding(config.d_model, own.start, own.sinusoids),
+    "learned": lambda config, own, _: LearnedEncoding(config.max_length, config.d_model, own.start),
+    "rotary": lambda config, own, _: RotaryEncoding(config.rotated, own.base, own.window_base, own.scaling),
+    "alibi": lambda config, *_: AlibiEncoding(config.n_heads),
+    "relative": lambda config, own, causal: RelativeEncoding(
+        config.n_heads, own.buckets, own.max_distance, causal=causal
+    ),
+    "none": lambda *_: PositionEncoding(),
+}
+
+
+def patch_embedding(config: TransformerConfig, patches: Patches) -> PatchEmbedding:
+    """The embedding of a model that reads images.
+
+    Raises ValueError where the configuration asks for something that such an embedding does not support.
+    """
+    wanted = {"vocab_size": 0, "max_length": patches.tokens, "embedding_norm": False}
+    for name, value in {**wanted, "embedding_scale": False, "segments": 0}.items():
+        check_field(config, getattr(config, name) == value, name, f"{value} for these patches")
+    if config.position.kind != "learned" or config.position.start:
+        raise ValueError(f"positions is {config.position.kind!r}, but must be learned, from 0, for patches")
+    return PatchEmbedding(config.d_model, patches.image_size, patches.patch_size, patches.channels, config.dropout)

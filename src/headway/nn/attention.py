@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from headway.nn.kernels.dispatch import attend
 from headway.nn.linear import Linear
 from headway.nn.norm import norm_heads
-from headway.nn.positions.encoding import Rotation
+from headway.nn.positions import Rotation
 from headway.nn.state import KeyValueCache
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from headway.nn.attention import Attention
 from headway.nn.dropout import Dropout
 from headway.nn.feedforward import FeedForward
-from headway.nn.positions.encoding import Rotation
+from headway.nn.positions import Rotation
 from headway.nn.state import KeyValueCache
 
 

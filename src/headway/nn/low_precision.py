@@ -112,7 +112,7 @@ class Int8DynamicLinear(LowPrecisionLinear):
         self.laid_out_bytes = weight.numel()
         self._laid_out = int8.laid_out(weight)
         self._table: Tensor | None = None
-        self.takes_one_row = weight.numel() in KEPT_TWICE and one_row.is_usable()
+        self.takes_one_row = weight.numel() in KEPT_TWICE and one_row.has_embedding_bags()
         self.scale: Tensor
         self.no_zeros: Tensor
         self.register_buffer("scale", scale)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from headway.nn.dropout import Dropout
 from headway.nn.linear import Linear
-from headway.nn.positions.learned import LearnedEncoding
+from headway.nn.positions import LearnedEncoding
 
 
 class PatchEmbedding(nn.Module):

@@ -26,8 +26,7 @@ from torch import Tensor
 
 from headway.data.batches.batching import Batch, length_batches, on_device, padded, segments_of
 from headway.generation.beam import Hypothesis
-from headway.generation.conditional import Conditional
-from headway.generation.decode import Model, Steps
+from headway.generation.decode import Conditional, Model, Steps
 from headway.generation.sampling import Sampling
 from headway.hub.generation_config import TargetRules
 from headway.io.fork_safety import check_threads

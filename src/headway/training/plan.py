@@ -4,9 +4,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from headway.models.baselines import BaselineConfig
-from headway.models.config import TransformerConfig
+from headway.models.config import Patches, TransformerConfig
 from headway.models.own import OwnConfig
-from headway.models.patches import Patches
 from headway.nn.kernels.products import TORCH
 from headway.training.grouped import Grouped
 

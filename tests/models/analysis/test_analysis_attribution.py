@@ -8,9 +8,8 @@ from torch import nn
 
 from headway.models.analysis.attribution import gradient_times_input
 from headway.models.baselines import BaselineConfig, RecurrentDecoder
-from headway.models.config import TransformerConfig
+from headway.models.config import Patches, TransformerConfig
 from headway.models.heads import ClassificationHead
-from headway.models.patches import Patches
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.runtime.precision import available, prepare
 

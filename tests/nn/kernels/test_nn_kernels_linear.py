@@ -40,7 +40,7 @@ def calls(monkeypatch):
         yield found
 
 
-@pytest.mark.skipif(not kernel.is_usable(), reason="this torch has no product of oneDNN")
+@pytest.mark.skipif(not kernel.has_onednn(), reason="this torch has no product of oneDNN")
 @pytest.mark.parametrize("shape", [(256,), (1, 256), (32, 256), (3, 7, 256), (8, 1, 256)])
 @pytest.mark.parametrize("bias", [True, False])
 def test_the_product_is_torch_s(shape, bias, two_threads, calls):
@@ -53,7 +53,7 @@ def test_the_product_is_torch_s(shape, bias, two_threads, calls):
     torch.testing.assert_close(found, F.linear(x, weight, added), rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.skipif(not kernel.is_usable(), reason="this torch has no product of oneDNN")
+@pytest.mark.skipif(not kernel.has_onednn(), reason="this torch has no product of oneDNN")
 def test_strided_rows_are_read_as_they_are(two_threads, calls):
     x, weight = torch.randn(16, 512)[::2, 128:384], torch.randn(256, 1024).t()
     with torch.no_grad():
@@ -94,12 +94,12 @@ def test_a_torch_whose_operation_has_changed_gets_its_own_product(monkeypatch):
 
     for other in (changed, wrong):
         monkeypatch.setattr(kernel, "onednn_linear", other)
-        assert not kernel.is_usable.__wrapped__()
+        assert not kernel.has_onednn.__wrapped__()
 
 
 def test_the_check_is_made_on_the_cpu_whatever_the_default_device():
     with torch.device("meta"):
-        assert kernel.is_usable.__wrapped__() == kernel.is_usable()
+        assert kernel.has_onednn.__wrapped__() == kernel.has_onednn()
 
 
 def test_the_layer_is_one_of_torch_s():
@@ -109,7 +109,7 @@ def test_the_layer_is_one_of_torch_s():
     assert torch.equal(layer(torch.ones(2, 6)), theirs(torch.ones(2, 6)))
 
 
-@pytest.mark.skipif(not kernel.is_usable(), reason="this torch has no product of oneDNN")
+@pytest.mark.skipif(not kernel.has_onednn(), reason="this torch has no product of oneDNN")
 @pytest.mark.parametrize("rows", [1, 3])
 def test_greedy_texts_are_the_same_with_either_product(rows, two_threads, calls, monkeypatch):
     torch.manual_seed(5)

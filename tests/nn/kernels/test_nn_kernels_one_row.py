@@ -55,7 +55,7 @@ def test_bytes_stand_for_the_numbers_that_they_were_made_from(threads, outputs, 
 def test_when_it_is_chosen():
     torch.manual_seed(0)
     x, weight = torch.randn(1, LARGE[1]), by_columns(torch.randn(LARGE))
-    assert kernel.is_usable()
+    assert kernel.has_embedding_bags()
     assert is_one_row(x, weight) and is_one_row(x[None], weight)
     assert not is_one_row(torch.randn(2, LARGE[1]), weight), "several rows"
     assert not is_one_row(x, weight.contiguous()), "by rows"

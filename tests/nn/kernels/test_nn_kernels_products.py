@@ -8,10 +8,10 @@ from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder
 from headway.nn.kernels import products
 from headway.nn.kernels.dispatch import LARGE_PRODUCT, cross_entropy, is_onednn, linear
-from headway.nn.kernels.linear import OneDnnLinear, is_usable
+from headway.nn.kernels.linear import OneDnnLinear, has_onednn
 from headway.nn.kernels.products import products_by
 
-needs_onednn = pytest.mark.skipif(not is_usable(), reason="this torch has no product of oneDNN")
+needs_onednn = pytest.mark.skipif(not has_onednn(), reason="this torch has no product of oneDNN")
 
 
 def by_torch(x, weight, bias):
@@ -87,7 +87,7 @@ def test_the_choice_is_put_back_and_checked():
         pass
     with products_by("torch"):
         with pytest.raises(RuntimeError), products_by("onednn"):
-            assert products.onednn_everywhere() == is_usable()
+            assert products.onednn_everywhere() == has_onednn()
             raise RuntimeError
         assert not products.onednn_everywhere()
     assert products.onednn_everywhere() == before
@@ -95,14 +95,14 @@ def test_the_choice_is_put_back_and_checked():
 
 @pytest.mark.parametrize(("times", "expected"), [(1.4, "torch"), (1.6, "onednn")])
 def test_a_small_gain_is_not_taken(times, expected, monkeypatch):
-    monkeypatch.setattr(products, "is_usable", lambda: True)
+    monkeypatch.setattr(products, "has_onednn", lambda: True)
     monkeypatch.setattr(products, "_least", lambda given: {"torch": 1.0, "onednn": 1 / times})
     name, rates = products.faster.__wrapped__()
     assert name == expected and rates["onednn"] / rates["torch"] == pytest.approx(times)
 
 
 def test_without_onednn_the_choice_is_torch_s(monkeypatch):
-    monkeypatch.setattr(products, "is_usable", lambda: False)
+    monkeypatch.setattr(products, "has_onednn", lambda: False)
     assert products.faster.__wrapped__() == ("torch", {})
     with products_by("onednn"):
         assert not products.onednn_everywhere()

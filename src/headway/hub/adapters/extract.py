@@ -15,8 +15,8 @@ from headway.hub.build_model import own_weights
 from headway.hub.directory import family_of, model_config
 from headway.hub.families.entries import Json
 from headway.hub.name_table import expand, write_weights
+from headway.models.adapt.lora import SCALE
 from headway.models.heads import CLASSES, Gives, gives
-from headway.nn.lora import SCALE
 
 TASKS = {
     "ForCausalLM": "CAUSAL_LM",

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from headway.hub.families.entries import Json, check_head_width, pick, refuse
 from headway.hub.families.family import EncoderFamily
 from headway.hub.name_table import Part, Row, each, name_rows
-from headway.models.config import TransformerConfig
+from headway.models.config import Patches, TransformerConfig
 from headway.models.heads import Gives
-from headway.models.patches import Patches
 from headway.models.transformer import Encoder
 
 

@@ -16,9 +16,9 @@ from headway.nn.activations import ACTIVATIONS
 from headway.nn.kernels.attention import attend_filled, attend_oracle, attend_plain
 from headway.nn.kernels.closed_form import IGNORED, CrossEntropy, Normalise, Rope, SiluGate, apply_rope_oracle
 from headway.nn.kernels.dropout import drop_by_bytes
-from headway.nn.kernels.linear import FUSED, OneDnnLinear, is_usable, onednn_linear
+from headway.nn.kernels.linear import FUSED, OneDnnLinear, has_onednn, onednn_linear
+from headway.nn.kernels.one_row import has_embedding_bags as has_embedding_bags
 from headway.nn.kernels.one_row import is_by_columns, one_row
-from headway.nn.kernels.one_row import is_usable as has_embedding_bags
 from headway.nn.kernels.products import onednn_everywhere
 from headway.nn.kernels.window import attend_window
 
@@ -158,7 +158,7 @@ def is_onednn(x: Tensor, weight: Tensor) -> bool:
         return False
     if many and onednn_everywhere():
         return True
-    return few and not torch.is_grad_enabled() and torch.get_num_threads() > 1 and is_usable()
+    return few and not torch.is_grad_enabled() and torch.get_num_threads() > 1 and has_onednn()
 
 
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:

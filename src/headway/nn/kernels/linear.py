@@ -54,7 +54,7 @@ class OneDnnLinear(torch.autograd.Function):
 
 
 @cache
-def is_usable() -> bool:
+def has_onednn() -> bool:
     """Whether this torch has oneDNN's product, and it gives what torch's own does; tried once, on a small matrix."""
     if not torch.backends.mkldnn.is_available():
         return False

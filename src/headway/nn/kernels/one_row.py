@@ -53,7 +53,7 @@ def is_by_columns(weight: Tensor) -> bool:
 
 
 @cache
-def is_usable() -> bool:
+def has_embedding_bags() -> bool:
     """Whether this torch's embedding bags give the product; tried once, on a small matrix."""
     steps = torch.arange(1, 65, device="cpu")
     x, weight = steps[:32].sin(), (torch.outer(steps, steps[:32]) * 37 % 255 - 127).t().contiguous().t()

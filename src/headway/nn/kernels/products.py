@@ -13,7 +13,7 @@ from functools import cache
 import torch
 import torch.nn.functional as F
 
-from headway.nn.kernels.linear import is_usable, onednn_linear
+from headway.nn.kernels.linear import has_onednn, onednn_linear
 
 AUTO, TORCH, ONEDNN = KINDS = "auto", "torch", "onednn"
 GAIN = 1.5
@@ -45,7 +45,7 @@ def products_by(name: str) -> Iterator[None]:
     global _chosen
     if name not in KINDS:
         raise ValueError(f"products by {name!r}: it must be one of {', '.join(KINDS)}")
-    before, _chosen = _chosen, TORCH if name == ONEDNN and not is_usable() else name
+    before, _chosen = _chosen, TORCH if name == ONEDNN and not has_onednn() else name
     try:
         yield
     finally:
@@ -55,7 +55,7 @@ def products_by(name: str) -> Iterator[None]:
 @cache
 def faster() -> tuple[str, dict[str, float]]:
     """The faster of the two on this machine, and the FLOP/s of each that decided it."""
-    if not is_usable():
+    if not has_onednn():
         return TORCH, {}
     a, b = torch.ones(SIZE, SIZE, device="cpu"), torch.ones(SIZE, SIZE, device="cpu")
     with torch.no_grad(), torch.autocast("cpu", enabled=False):

@@ -12,12 +12,14 @@ from typing import Any
 from headway.errors import InputError
 from headway.io.quantities import size
 from headway.models.config import TransformerConfig
-from headway.models.size import forward_flops, parameters, training_flops
-from headway.models.training_memory import (
+from headway.models.size import (
     activation_bytes,
     block_matrices,
     copied_bytes,
+    forward_flops,
     optimizer_bytes,
+    parameters,
+    training_flops,
     workspace_bytes,
 )
 from headway.nn.kernels.dispatch import is_plain

@@ -21,11 +21,11 @@ import torch
 
 from headway.errors import InputError
 from headway.io.quantities import duration, figure
+from headway.models.adapt.lora import SCALE
 from headway.models.config import TransformerConfig
 from headway.models.device import device_of
 from headway.models.size import flops_per_token, parameters
 from headway.nn.kernels.products import AUTO
-from headway.nn.lora import SCALE
 from headway.training.distributed.ranks import Ranks
 from headway.training.hardware.precision import training_rate
 from headway.training.loop.schedule import mean_accumulation

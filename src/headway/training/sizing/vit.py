@@ -12,8 +12,7 @@ from dataclasses import asdict
 
 from headway.data.images.image_table import AUGMENT, ImageTable
 from headway.errors import InputError
-from headway.models.config import TransformerConfig
-from headway.models.patches import Patches
+from headway.models.config import Patches, TransformerConfig
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan
 from headway.training.sizing.presets import (

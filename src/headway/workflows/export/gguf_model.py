@@ -21,7 +21,7 @@ from headway.hub.build_model import own_weights
 from headway.hub.name_table import Change, Part, Row, layers, row, stacked, write_weights
 from headway.models.config import RopeScaling, TransformerConfig
 from headway.models.heads import Gives, gives
-from headway.nn.positions.rotary import STRETCHES
+from headway.nn.positions import STRETCHES
 
 GELUS = ("gelu", "gelu_tanh")
 """llama.cpp has one GELU, in float16: both of ours are within a thousandth of it."""

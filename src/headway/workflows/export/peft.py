@@ -20,9 +20,9 @@ from headway.hub.mean_pooling import has_block
 from headway.hub.safe.weights import save_weights
 from headway.hub.sentence_transformers import without_modules, write_modules
 from headway.io.atomic_write import write_json
+from headway.models.adapt.lora import LowRankLinear
 from headway.models.heads import Gives, gives, n_outputs
 from headway.models.wirings import wiring_name
-from headway.nn.lora import LowRankLinear
 from headway.tasks.checks import BOUND
 from headway.training.store.facts import read_facts
 from headway.workflows.export.hf import (

@@ -10,10 +10,10 @@ from torch import nn
 from headway.errors import InputError
 from headway.hub.directory import family_of, has_family, model_config
 from headway.hub.sentence_transformers import without_modules
+from headway.models.adapt.lora import LowRankLinear
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder
-from headway.nn.lora import LowRankLinear
 from headway.text.tokenizer import Tokenizer
 from headway.workflows.export.parity import Parity
 from headway.workflows.export.registry import TARGETS, target

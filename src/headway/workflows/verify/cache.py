@@ -14,8 +14,7 @@ from torch import Tensor
 
 from headway.data.batches.batching import sent
 from headway.generation.beam import beam_search
-from headway.generation.conditional import Conditional
-from headway.generation.decode import decode
+from headway.generation.decode import Conditional, decode
 from headway.generation.sampling import Sampling
 from headway.models.transformer import EncoderDecoder
 from headway.workflows.verify.check import Check, bound_of, difference, worst

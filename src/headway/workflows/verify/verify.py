@@ -25,8 +25,7 @@ from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch
 from headway.errors import InputError
-from headway.generation.conditional import Conditional
-from headway.generation.decode import decode
+from headway.generation.decode import Conditional, decode
 from headway.generation.sampling import Sampling
 from headway.hub.adapters.locate import locate_model
 from headway.hub.directory import has_family, load_model
