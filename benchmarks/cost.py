@@ -21,7 +21,8 @@ from machine import PICTURES, RESULTS, facts, interleaved, spread, write
 from headway.models.config import TransformerConfig
 from headway.models.size import forward_flops
 from headway.models.transformer import Decoder
-from headway.workflows.bench import peak_bytes, slope
+from headway.workflows.bench import slope
+from headway.workflows.timing import peak_bytes
 
 VOCAB = 256
 WIDTH, LAYERS = 128, 2

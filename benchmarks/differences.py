@@ -43,7 +43,8 @@ from formulas import (
     with_normalised_residuals,
 )
 
-from headway.workflows.bench import peak_bytes, power
+from headway.workflows.bench import power
+from headway.workflows.timing import peak_bytes
 
 EPS = 1e-5
 SENTENCES = [

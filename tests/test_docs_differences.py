@@ -32,7 +32,8 @@ from headway.nn.kernels.dispatch import attend
 from headway.nn.norm import LayerNorm, RMSNorm
 from headway.nn.positions import sinusoids
 from headway.tasks.embedding.task import Embedder
-from headway.workflows.bench import peak_bytes, power
+from headway.workflows.bench import power
+from headway.workflows.timing import peak_bytes
 
 EPS = 1e-5
 

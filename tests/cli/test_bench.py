@@ -8,12 +8,12 @@ import pytest
 
 from headway.cli.bench import fit_in_words, sizes
 from headway.errors import InputError
-from headway.workflows import bench
+from headway.workflows import bench, timing
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "LEAST", 0.0)
+    monkeypatch.setattr(timing, "LEAST", 0.0)
     monkeypatch.setattr(bench, "BATCHES", (1, 2))
 
 

@@ -16,7 +16,7 @@ from headway.errors import InputError
 from headway.models.config import TransformerConfig
 from headway.models.size import forward_flops
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
-from headway.workflows import bench
+from headway.workflows import bench, timing
 from headway.workflows.bench import power, slope
 
 KINDS = ("full", "windowed", "gru")
@@ -39,8 +39,8 @@ class Fake:
 def quadratic(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passes that take 1 ms and 1 µs for each pair of tokens, and 100 bytes a token."""
     monkeypatch.setattr(bench, "_reading", lambda model, batch, length: Fake(length))
-    monkeypatch.setattr(bench, "seconds", lambda call: 1e-3 + 1e-6 * call.length**2)
-    monkeypatch.setattr(bench, "peak_bytes", lambda call: 100 * call.length)
+    monkeypatch.setattr(timing, "seconds", lambda call, *_: 1e-3 + 1e-6 * call.length**2)
+    monkeypatch.setattr(timing, "peak_bytes", lambda call, *_: 100 * call.length)
 
 
 def test_the_exponent_of_a_power():
@@ -72,12 +72,12 @@ def test_a_fit_begins_where_the_work_outweighs_the_call(quadratic: None):
     assert fit["floor_seconds"] == pytest.approx(4.004e-3) and fit["seconds"]["sizes"] == [64, 128, 256]
     assert 1.8 < fit["seconds"]["exponent"] < 2 and fit["bytes"]["exponent"] == pytest.approx(1.0)
     assert fit["flops"]["exponent"] > 1
-    assert [row["repeats"] for row in found["rows"]] == [bench.REPEATS] * 5 and found["left_out"] == []
+    assert [row["repeats"] for row in found["rows"]] == [timing.REPEATS] * 5 and found["left_out"] == []
     assert found["rows"][0]["tokens_per_second"] == pytest.approx(16 / (1e-3 + 256e-6))
 
 
 def test_what_takes_too_long_is_left_out_and_named(quadratic: None, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(bench, "seconds", lambda call: 1e-3 * call.length)
+    monkeypatch.setattr(timing, "seconds", lambda call, *_: 1e-3 * call.length)
     began = time.monotonic()
     found = bench.cost_curves(TINY, lengths=[16, 1024, 4096, 8192], kinds=["full"], limit=5)
     assert time.monotonic() - began < 2
@@ -96,7 +96,7 @@ def test_what_does_not_fit_is_left_out_and_named(quadratic: None, monkeypatch: p
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes")
         return 100
 
-    monkeypatch.setattr(bench, "peak_bytes", peak)
+    monkeypatch.setattr(timing, "peak_bytes", peak)
     found = bench.cost_curves(TINY, lengths=[16, 128, 256], kinds=["full"])
     assert [entry["for_want_of"] for entry in found["left_out"]] == ["memory", "memory"]
     assert len(found["rows"]) == 1
@@ -110,12 +110,12 @@ def test_peak_bytes_are_those_of_the_tensors_that_live_at_once():
         three = torch.zeros(500)  # 10,000 bytes
         assert len(two) + len(three) == 2500
 
-    assert bench.peak_bytes(call) == pytest.approx(12_000, abs=256)
+    assert timing.peak_bytes(call) == pytest.approx(12_000, abs=256)
 
 
 @pytest.mark.parametrize("wiring", [Decoder, Encoder, EncoderDecoder])
 def test_rows_of_real_models(wiring: type, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(bench, "LEAST", 0.0)
+    monkeypatch.setattr(timing, "LEAST", 0.0)
     found = bench.cost_curves(TINY, wiring, lengths=[5, 11], widths=[24, 48], kinds=KINDS)
     assert {(row["axis"], row["kind"], row["length"], row["width"]) for row in found["rows"]} == {
         *(("length", kind, length, 24) for kind in KINDS for length in (5, 11)),
@@ -144,7 +144,7 @@ def test_an_unknown_kind_is_named():
 
 def test_the_speed_of_a_language_model(lm_run: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bench, "BATCHES", (1, 3))
-    monkeypatch.setattr(bench, "LEAST", 0.0)
+    monkeypatch.setattr(timing, "LEAST", 0.0)
     rows = bench.speed(headway.load(lm_run))
     kinds = [(row["kind"], row["batch"], row["length"]) for row in rows]
     assert kinds == [("read", 1, 32), ("read", 3, 32), ("write", 1, 16), ("write", 3, 16)]  # its context is 32
@@ -155,7 +155,7 @@ def test_the_speed_of_a_language_model(lm_run: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_classifier_is_timed_reading_alone(classifier_run: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bench, "BATCHES", (2,))
-    monkeypatch.setattr(bench, "LEAST", 0.0)
+    monkeypatch.setattr(timing, "LEAST", 0.0)
     assert {row["kind"] for row in bench.speed(headway.load(classifier_run))} == {"read"}
 
 
@@ -173,7 +173,7 @@ def test_speed_ends_in_its_time_however_slow_the_model_is(slow: float, monkeypat
     monkeypatch.setattr(bench.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(bench.time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(bench, "_reading", took)
-    monkeypatch.setattr(bench, "peak_bytes", lambda call, device: call() or 7)
+    monkeypatch.setattr(timing, "peak_bytes", lambda call, device: call() or 7)
     pipe = SimpleNamespace(
         task="classification", model=Decoder(TransformerConfig(17, d_model=16, n_layers=1, n_heads=2, max_length=512))
     )
@@ -182,5 +182,5 @@ def test_speed_ends_in_its_time_however_slow_the_model_is(slow: float, monkeypat
     progress.say = said.append  # type: ignore[method-assign]
     rows = bench.speed(pipe, limit=120.0, progress=progress)
     assert rows and now[0] <= 120.0
-    assert bool(said) == (len(rows) < 9) and all(1 <= row["repeats"] <= bench.REPEATS for row in rows)
+    assert bool(said) == (len(rows) < 9) and all(1 <= row["repeats"] <= timing.REPEATS for row in rows)
     assert [row["length"] for row in rows] == sorted(row["length"] for row in rows)

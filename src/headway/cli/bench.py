@@ -1,8 +1,8 @@
 """``headway bench``: the speed of a model on this machine, and how time and memory grow with length and width."""
 
 import re
-import time as clock
-from dataclasses import asdict
+import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from headway.cli.common import Answer, aligned, device_option, threads_option, v
 from headway.errors import InputError
 from headway.io.atomic_write import write_json
 from headway.io.quantities import figure, parse_seconds, size
+from headway.tasks.registry import spec
 
 SAVING = 3.0
 """Seconds of ``--time`` reserved for drawing and writing."""
@@ -67,6 +68,7 @@ def command(
     """
     from headway.cli.main import STARTED
     from headway.runtime.precision import PRECISIONS
+    from headway.workflows.bench import bench, curves
 
     if run is None and store is not None and store not in ("best", *PRECISIONS):
         run, store = store, "best"  # the word after --store was the run
@@ -81,17 +83,18 @@ def command(
     end = STARTED + parse_seconds(limit)
     progress.say(f"this takes at most {limit} (--time to change); sizes that do not fit are skipped")
     if lengths or widths:
-        found = _curves(run, lengths, widths, kinds, end - clock.monotonic() - SAVING, progress)
+        found = curves(
+            run,
+            lengths=sizes(lengths, "lengths") if lengths else (),
+            widths=sizes(widths, "widths") if widths else (),
+            kinds=list(dict.fromkeys(kind.strip() for kind in kinds.split(","))),
+            limit=end - time.monotonic() - SAVING,
+            progress=progress,
+        )
         found["out"] = str(_written(found, Path(out or "runs/bench")))
         return Answer(found, _curve_lines(found))
-    run = str(run)
-    found, lines = _speed(run, (end - clock.monotonic()) / 3, device, progress)
-    left = (end - clock.monotonic()) / 2
-    more, also = _precisions(run, limit=left, device=device, full=full, store=store, progress=progress)
-    found, lines = found | more, lines + also
-    left = end - clock.monotonic()
-    more, also = _engines(run, limit=left, store=store is not None, progress=progress)
-    return Answer(found | more, lines + also)
+    found = bench(str(run), end=end, device=device, full=full, store=store, progress=progress)
+    return Answer(found, _speed_lines(str(run), found, store))
 
 
 def sizes(text: str, name: str) -> list[int]:
@@ -115,64 +118,6 @@ def sizes(text: str, name: str) -> list[int]:
     return found
 
 
-def _curves(
-    run: str | None, lengths: str | None, widths: str | None, kinds: str, limit: float | None, progress: Any
-) -> dict[str, Any]:
-    """The measurements, with the machine and the sizes of the models."""
-    from torch import nn
-
-    from headway.models.adapt.ensemble import Ensemble
-    from headway.models.baselines import BaselineConfig
-    from headway.models.own import OwnConfig
-    from headway.models.transformer import Decoder
-    from headway.training.store.run_directory import clock as date
-    from headway.training.store.run_directory import machine, versions
-    from headway.workflows.bench import SMALL, WINDOW, cost_curves
-    from headway.workflows.load import load
-
-    config, task = SMALL, "cost"
-    wiring: type[nn.Module] = Decoder
-    if run is not None:
-        pipe = load(run, device="cpu")
-        model = pipe.model.members[0] if isinstance(pipe.model, Ensemble) else pipe.model
-        if isinstance(pipe.model.config, BaselineConfig | OwnConfig):
-            raise InputError(
-                f"{run}: this is {pipe.model.config.described}, and the plots need the sizes of a Transformer; "
-                "name a Transformer or no RUN, and choose recurrent kinds with --kinds."
-            )
-        if getattr(model, "patches", None) is not None:
-            raise InputError(
-                f"{run}: this model reads images of one size, so its length cannot vary; name another model."
-            )
-        config, wiring, task = pipe.model.config, type(model), pipe.task
-    given = {"lengths": lengths, "widths": widths}
-    found = cost_curves(
-        config,
-        wiring,
-        **{name: sizes(text, name) if text else () for name, text in given.items()},
-        kinds=list(dict.fromkeys(kind.strip() for kind in kinds.split(","))),
-        limit=limit,
-        progress=progress,
-    )
-    facts = {"model": asdict(config), "window": WINDOW, "machine": machine(), "versions": versions(), "date": date()}
-    return {"task": task, **found, **facts}
-
-
-def _speed(run: str, limit: float, device: str, progress: Any) -> tuple[dict[str, Any], list[str]]:
-    """How fast the model reads and writes, and the same as lines."""
-    from headway.training.store.run_directory import machine
-    from headway.workflows.bench import speed
-    from headway.workflows.load import load
-
-    began = clock.monotonic()
-    pipe = load(run, device=device)
-    rows = speed(pipe, limit=limit - (clock.monotonic() - began), progress=progress)
-    here = machine(pipe.runtime.device)
-    on = here.get("gpu") or f"{here['threads']} threads"
-    head = f"{run}: speed of its model on this machine, with {on}"
-    return {"task": pipe.task, "rows": rows, "machine": here}, [head, "", *_table(rows, "kind", "batch", "length")]
-
-
 def _written(found: dict[str, Any], folder: Path) -> Path:
     """Write cost.json and, if matplotlib is installed, a plot for each axis; returns the folder."""
     from headway.reports.costs import draw_costs
@@ -185,7 +130,7 @@ def _written(found: dict[str, Any], folder: Path) -> Path:
     try:
         draw_costs(found, folder)
     except InputError as error:  # the numbers are saved without plots
-        click.echo(f"headway: warning: {error}", err=True)
+        warnings.warn(str(error), stacklevel=2)
     return folder
 
 
@@ -230,104 +175,75 @@ def _table(rows: list[dict[str, Any]], kind: str, *columns: str) -> list[str]:
     return aligned(table, slice(1, None))
 
 
-def _precisions(
-    run: str, *, limit: float, device: str, full: bool, store: str | None, progress: Any
-) -> tuple[dict[str, Any], list[str]]:
-    """The entries of the result, and the lines for a person; both empty for a model without its data.
+def _speed_lines(run: str, found: dict[str, Any], store: str | None) -> list[str]:
+    """The speed of a run, and what its precisions and engines cost, where they were measured."""
+    from headway.workflows.engines import exports_in
 
-    Raises InputError where ``store`` is no precision that was measured, or cannot be stored.
-    """
-    from headway.models.device import device_of
-    from headway.runtime.precision import available
-    from headway.workflows.precisions import best, few_units, plain, precisions, stored
-
-    names = ("best", *available(device_of(device)))
-    if store is not None and store not in names:
-        raise InputError(f"--store {store}: it can be {', '.join(names[:-1])} or {names[-1]}.")
-    try:
-        rows = precisions(run, limit=limit, device=device, full=full, progress=progress)
-    except InputError as error:
-        if store is not None:
-            raise
-        click.echo(f"headway: warning: the precisions were not measured: {error}", err=True)
-        return {}, []
-    lines = ["", *_precision_lines(rows, best(rows))]
-    if few_units(rows):
-        few = f"{rows[0]['units']:,.0f} held-out units were measured: too few to choose by, so float32 stays the best"
-        lines.append(f"Only {few} (--full or more --time measures all of them).")
+    on = found["machine"].get("gpu") or f"{found['machine']['threads']} threads"
+    lines = [f"{run}: speed of its model on this machine, with {on}", ""]
+    lines += _table(found["rows"], "kind", "batch", "length")
+    if "precisions" in found:
+        lines += ["", *_precision_lines(found["precisions"], found["best"], found["task"])]
     if store is not None:
-        chosen = best(rows) if store == "best" else store
-        stored(Path(run), rows, chosen)
+        chosen = found["best"] if store == "best" else store
         lines += ["", f"{run} answers in {chosen} from now on (--precision for another)."]
-    return {"precisions": plain(rows), "best": best(rows)}, lines
+    if "engines" in found:
+        lines += ["", *_engine_lines(found["engines"], found["best_engines"])]
+        stored = f"With --engine auto, {run} is answered by these from now on."
+        lines += ["", stored] if store is not None else []
+    elif not exports_in(run):
+        lines += ["", f"No export of an engine lies in {run}; `headway export {run} --to onnx` makes one."]
+    return lines
 
 
-def _precision_lines(rows: list[dict[str, Any]], marked: str) -> list[str]:
+def _precision_lines(rows: list[dict[str, Any]], best: str, task: str) -> list[str]:
     """The precisions as a table, the best one marked."""
-    metric = next((row["metric"] for row in rows if row["metric"] is not None), None)
-    batches = [(speed["threads"], speed["batch"]) for speed in rows[0]["speeds"]]
-    threads = batches[-1][0]
-    shown = [batch for count, batch in batches if count == threads]
-    examples = rows[0]["examples"]
-    heads = [f"{batch} at once" for batch in shown]
+    from headway.training.evaluation.comparison import too_few
+
+    exact = rows[0]
+    metric = next((spec(task).metric(row["metric"]) for row in rows if row["metric"] is not None), None)
+    threads = exact["speeds"][-1]["threads"]
+    batches = [speed["batch"] for speed in exact["speeds"] if speed["threads"] == threads]
+    heads = [f"{batch} at once" for batch in batches]
     table = [["precision", "weights", "loading", "ms for one", *heads, metric.name if metric else "", ""]]
     for row in rows:
-        speeds = {(speed["threads"], speed["batch"]): speed for speed in row["speeds"]}
-        cells = [figure(speeds[threads, batch]["per_second"], 3) for batch in shown]
+        speeds = {speed["batch"]: speed for speed in row["speeds"] if speed["threads"] == threads}
         value = "" if row["value"] is None else f"{row['value']:.4g}"
-        if row.get("interval"):
+        if row["interval"]:
             value += f" ({row['interval'][0]:.4g} to {row['interval'][1]:.4g})"
-        one = f"{speeds[threads, 1]['latency_ms']:.3g}"
-        name, best = row["precision"], "best" if row["precision"] == marked else ""
-        table.append([name, size(row["bytes"]), f"{row['load_seconds']:.2g} s", one, *cells, value, best])
-    return [
+        costs = [size(row["bytes"]), f"{row['load_seconds']:.2g} s", f"{speeds[1]['latency_ms']:.3g}"]
+        cells = [figure(speeds[batch]["per_second"], 3) for batch in batches]
+        table.append([row["precision"], *costs, *cells, value, "best" if row["precision"] == best else ""])
+    lines = [
         *aligned(table),
         "",
         f"With {threads} threads; under a batch are texts a second, or tokens a second of a language model.  best is",
         "the fastest whose metric is within 1 point (of a loss 0.02 nats) of float32's; --store keeps it in the run.",
-        *([f"The metric is of {examples:,} held-out examples; --full measures all of them."] if examples else []),
     ]
+    if exact["examples"]:
+        lines.append(f"The metric is of {exact['examples']:,} held-out examples; --full measures all of them.")
+    if metric is not None and too_few(metric, exact["units"]):
+        few = f"{exact['units']:,.0f} held-out units were measured: too few to choose by, so float32 stays the best"
+        lines.append(f"Only {few} (--full or more --time measures all of them).")
+    return lines
 
 
-def _engines(run: str, *, limit: float, store: bool, progress: Any) -> tuple[dict[str, Any], list[str]]:
-    """The entries of the result, and the lines for a person; of a run without exports, one line that says how.
-
-    Raises InputError where ``store`` is asked for and what was measured cannot be stored.
-    """
-    from headway.workflows.engines import best, engines, stored
-
-    try:
-        rows = engines(run, limit=limit, progress=progress)
-    except InputError as error:
-        click.echo(f"headway: warning: the engines were not measured: {error}", err=True)
-        return {}, []
-    if not rows:
-        return {}, ["", f"No export of an engine lies in {run}; `headway export {run} --to onnx` makes one."]
-    marked = best(rows)
-    lines = ["", *_engine_lines(rows, marked)]
-    if store:
-        stored(Path(run), rows)
-        lines += ["", f"With --engine auto, {run} is answered by these from now on."]
-    return {"engines": rows, "best_engines": marked}, lines
-
-
-def _engine_lines(rows: list[dict[str, Any]], marked: dict[str, dict[str, str]]) -> list[str]:
+def _engine_lines(rows: list[dict[str, Any]], best: dict[str, dict[str, str]]) -> list[str]:
     """The engines as a table, the best one of each precision marked, and what the others lack."""
     from headway.workflows.engines import BATCHES, is_same
 
     own = {row["precision"]: row for row in rows if row["engine"] == "torch"}
-    measured = [row for row in rows if row["problem"] is None]
     table = [["engine", "precision", *(f"{batch} at once" for batch in BATCHES), "answers equal", ""]]
-    for row in measured:
-        speeds = [figure(speed["per_second"], 3) for speed in row["speeds"]]
+    for row in (row for row in rows if row["problem"] is None):
         equal = f"{row['equal']:,} of {row['compared']:,}"
         if row["cosine"] is not None:
             equal += f" (cosine {row['cosine']:.6f} at least)"
-        at = [key for key, name in marked[row["precision"]].items() if name == row["engine"]]
+        at = [key for key, name in best[row["precision"]].items() if name == row["engine"]]
         note = f"best for {' and '.join(at)}" if at else ""
         if row["engine"] != "torch" and not is_same(row, own[row["precision"]]):
             few = row["equal"] == row["compared"]
             note = f"not for auto: {'too few answers were compared' if few else 'its answers differ'}"
+        speeds = [figure(speed["per_second"], 3) for speed in row["speeds"]]
         table.append([row["engine"], row["precision"], *speeds, equal, note])
     return [
         *aligned(table),

@@ -3,47 +3,49 @@
     curves = cost_curves(lengths=[128, 256, 512, 1024], kinds=["full", "windowed"])
     curves["rows"], curves["fits"]
 
-    speed(headway.load("runs/notes"))       # tokens per second, reading and writing
+    bench("runs/notes", limit=120.0)        # tokens per second, reading and writing; precisions and engines
 
 Time is measured for one forward pass over one text without padding, in float32, on the model's device (for the curves,
 on the CPU).  Memory is the peak of torch's allocations during that pass, minus those before it: activations and
 workspace, without weights and without scratch space that a library allocates for itself.
 """
 
-import os
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from math import exp, log, sqrt
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
-from torch.profiler import ProfilerActivity, profile
 
 from headway.errors import InputError
 from headway.io.memory import ran_out
+from headway.models.adapt.ensemble import Ensemble
 from headway.models.baselines import BaselineConfig, BaselineEncoder, RecurrentDecoder, RecurrentEncoderDecoder
 from headway.models.config import TransformerConfig
-from headway.models.device import PROCESSOR, model_device, wait_for
+from headway.models.device import device_of, model_device
+from headway.models.own import OwnConfig
 from headway.models.size import Wiring, forward_flops
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.recurrent import CELLS
+from headway.runtime.precision import available
 from headway.tasks.registry import spec
 from headway.tasks.task import Pipeline
 from headway.training.evaluation.intervals import student
 from headway.training.monitor.progress import NoProgress, Progress
+from headway.training.store.run_directory import clock, machine, versions
+from headway.workflows import engines, precisions, timing
+from headway.workflows.load import load
 
 SMALL = TransformerConfig(256, d_model=128, n_layers=2, n_heads=4)
 """The default model: a decoder with Llama's layout and 0.4 million parameters."""
 WINDOW = 128
 """Keys that a token of a windowed model sees, itself included."""
-REPEATS = 5
-"""Measurements of each case, if there is time."""
-LEAST = 0.02
-"""Minimum seconds of one measurement; short calls are repeated."""
 MARGIN = 1.3
 """How many times longer than predicted from smaller sizes a size may take."""
 FLOOR = 4
@@ -52,30 +54,61 @@ BATCHES, LENGTHS, WRITTEN = (1, 8, 32), (32, 128, 512), 32
 """``speed``: texts per batch, tokens read per text, tokens written per text."""
 
 WIRINGS: dict[type, Wiring] = {Encoder: "encoder", Decoder: "decoder", EncoderDecoder: "encoder-decoder"}
-Kind = Callable[[TransformerConfig, type[nn.Module]], nn.Module]
-
-
-def _transformer(window: int | None, config: TransformerConfig, wiring: type[nn.Module]) -> nn.Module:
-    return wiring(config.but(window=window))
-
-
-def _recurrent(cell: str, config: TransformerConfig, wiring: type[nn.Module]) -> nn.Module:
-    return RECURRENT[wiring](
-        BaselineConfig(cell, config.vocab_size, config.d_model, config.n_layers, config.max_length)
-    )
-
-
 RECURRENT: dict[type, Callable[[BaselineConfig], nn.Module]] = {
     Decoder: RecurrentDecoder,
     Encoder: BaselineEncoder,
     EncoderDecoder: RecurrentEncoderDecoder,
 }
-KINDS: dict[str, Kind] = {
-    "full": partial(_transformer, None),
-    "windowed": partial(_transformer, WINDOW),
-    **{cell: partial(_recurrent, cell) for cell in CELLS},
-}
-"""Builders of each kind of model with the sizes of a configuration; the model takes ids (B, T)."""
+KINDS = ("full", "windowed", *CELLS)
+"""Kinds of new models with the sizes of a configuration."""
+
+
+def bench(
+    run: str,
+    *,
+    end: float,
+    device: str = "auto",
+    full: bool = False,
+    store: str | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """The speed of a model, as ``headway bench RUN --json`` prints it: ``rows`` as of ``speed``, and the ``machine``.
+
+    Where the run's data are there, also its ``precisions`` and the ``best`` of them, and, of a run with exports, its
+    ``engines`` and ``best_engines``.  All ends at ``end`` of ``time.monotonic``; ``full`` as in ``precisions``.
+    ``store`` keeps what was measured in the run, with that precision, or the "best", as the one it answers in.  Raises
+    InputError as ``load`` does, and where ``store`` is no precision of the device, or cannot be stored.
+    """
+    progress = progress or NoProgress()
+    third = time.monotonic() + (end - time.monotonic()) / 3
+    pipe = load(run, device=device)
+    rows = speed(pipe, limit=third - time.monotonic(), progress=progress)
+    found = {"task": pipe.task, "rows": rows, "machine": machine(pipe.runtime.device)}
+    del pipe
+    names = ("best", *available(device_of(device)))
+    if store is not None and store not in names:
+        raise InputError(f"--store {store}: it can be {', '.join(names[:-1])} or {names[-1]}.")
+    try:
+        half = (end - time.monotonic()) / 2
+        measured = precisions.precisions(run, limit=half, device=device, full=full, progress=progress)
+        best = precisions.best(measured)
+        found |= {"precisions": precisions.plain(measured), "best": best}
+    except InputError as error:
+        if store is not None:
+            raise
+        warnings.warn(f"the precisions were not measured: {error}", stacklevel=2)
+    if store is not None:
+        precisions.stored(Path(run), measured, best if store == "best" else store)
+    try:
+        answering = engines.engines(run, limit=end - time.monotonic(), progress=progress)
+    except InputError as error:
+        warnings.warn(f"the engines were not measured: {error}", stacklevel=2)
+        return found
+    if not answering:
+        return found
+    if store is not None:
+        engines.stored(Path(run), answering)
+    return found | {"engines": answering, "best_engines": engines.best(answering)}
 
 
 @dataclass
@@ -86,26 +119,54 @@ class Case:
     kind: str
     length: int
     width: int
-    flops: int | None
-    """of a forward pass, by models.size; None for other models than Transformers"""
-    call: Callable[[], object]
-    one_token: Callable[[], object]
+    model: nn.Module
     bytes: int = 0
     seconds: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.call, wiring = _reading(self.model, 1, self.length), WIRINGS.get(type(self.model))
+        config: Any = self.model.config
+        self.flops = None if wiring is None else forward_flops(config, 1, self.length, wiring=wiring)
+        """of a forward pass, by models.size; None for other models than Transformers"""
 
     @property
     def size(self) -> int:
         """The length or the width, whichever varies."""
         return self.length if self.axis == "length" else self.width
 
+    @property
+    def named(self) -> dict[str, Any]:
+        return {"axis": self.axis, "kind": self.kind, "length": self.length, "width": self.width}
+
     def plain(self) -> dict[str, Any]:
         """As a row of results: ``seconds`` is the median, ``spread`` the minimum and maximum."""
-        middle = statistics.median(self.seconds)
-        return {
-            **{"axis": self.axis, "kind": self.kind, "length": self.length, "width": self.width},
-            **{"seconds": middle, "spread": [min(self.seconds), max(self.seconds)], "repeats": len(self.seconds)},
-            **{"bytes": self.bytes, "tokens_per_second": self.length / middle, "flops": self.flops},
-        }
+        return {**self.named, **timing.summary(self.seconds, self.bytes, self.length), "flops": self.flops}
+
+
+def curves(
+    run: str | None, *, lengths: Sequence[int], widths: Sequence[int], kinds: Sequence[str], **limits: Any
+) -> dict[str, Any]:
+    """``cost_curves`` for the sizes of a run's model, or of ``SMALL``, with the machine and the sizes of the models.
+
+    ``limits`` are its ``limit`` and ``progress``.  Raises InputError for a run that is not of a Transformer of texts.
+    """
+    config, wiring, task = SMALL, Decoder, "cost"
+    if run is not None:
+        pipe = load(run, device="cpu")
+        model: Any = pipe.model.members[0] if isinstance(pipe.model, Ensemble) else pipe.model
+        if isinstance(pipe.model.config, BaselineConfig | OwnConfig):
+            raise InputError(
+                f"{run}: this is {pipe.model.config.described}, and the plots need the sizes of a Transformer; "
+                "name a Transformer or no RUN, and choose recurrent kinds with --kinds."
+            )
+        if getattr(model, "patches", None) is not None:
+            raise InputError(
+                f"{run}: this model reads images of one size, so its length cannot vary; name another model."
+            )
+        config, wiring, task = pipe.model.config, type(model), pipe.task
+    found = cost_curves(config, wiring, lengths=lengths, widths=widths, kinds=kinds, **limits)
+    facts = {"model": asdict(config), "window": WINDOW, "machine": machine(), "versions": versions(), "date": clock()}
+    return {"task": task, **found, **facts}
 
 
 def cost_curves(
@@ -126,48 +187,44 @@ def cost_curves(
     Cases that do not fit in ``limit`` seconds or in memory are skipped and listed in ``left_out`` with the reason.
     Raises InputError for an unknown kind.
     """
-    unknown = [kind for kind in kinds if kind not in KINDS]
-    if unknown:
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise InputError(f"--kinds: {unknown[0]!r} is unknown; the kinds are {', '.join(KINDS)}.")
     end = None if limit is None else time.monotonic() + limit
     progress = progress or NoProgress()
-    cases: list[Case] = []
+    series: dict[tuple[str, str], list[Case]] = {}
     floors: dict[tuple[str, str], float] = {}
+    stopped: dict[tuple[str, str], str] = {}
     left_out: list[dict[str, Any]] = []
     for case in _cases(config, wiring, lengths, widths, kinds):
         key = (case.axis, case.kind)
-        before = [c for c in cases if (c.axis, c.kind) == key]
-        expected = before[-1].seconds[0] * (case.size / before[-1].size) ** 2 if before else 0.0
-        another_round = sum(max(LEAST, c.seconds[0]) for c in cases)
-        left = {"axis": case.axis, "kind": case.kind, "length": case.length, "width": case.width}
-        stopped = [entry["for_want_of"] for entry in left_out if (entry["axis"], entry["kind"]) == key]
-        if end is not None and before and time.monotonic() + 2 * another_round + 4 * expected > end:
-            stopped.append("time")
-        if stopped:
-            left_out.append({**left, "for_want_of": stopped[0]})
-            continue
-        progress.phase(f"{case.kind}: {case.length:,} tokens, width {case.width}")
-        try:
-            if not before:
-                case.one_token()
-                case.call()  # what a process allocates once, such as to time its products, is not of this size
-                floors[key] = FLOOR * seconds(case.one_token)
-            case.bytes = peak_bytes(case.call)  # also the warm-up of larger sizes
-            case.seconds.append(seconds(case.call))
-        except (MemoryError, RuntimeError) as error:
-            if not ran_out(error):
-                raise
-            left_out.append({**left, "for_want_of": "memory"})
-            continue
-        cases.append(case)
+        before = series.get(key, [])
+        if end is not None and before:
+            expected = before[-1].seconds[0] * (case.size / before[-1].size) ** 2
+            another_round = sum(max(timing.LEAST, c.seconds[0]) for one in series.values() for c in one)
+            if time.monotonic() + 2 * another_round + 4 * expected > end:
+                stopped.setdefault(key, "time")
+        if key not in stopped:
+            progress.phase(f"{case.kind}: {case.length:,} tokens, width {case.width}")
+            try:
+                if not before:
+                    one_token = _reading(case.model, 1, 1)
+                    one_token()
+                    case.call()  # what a process allocates once, such as to time its products, is not of this size
+                    floors[key] = FLOOR * timing.seconds(one_token)
+                case.bytes = timing.peak_bytes(case.call)  # also the warm-up of larger sizes
+                case.seconds.append(timing.seconds(case.call))
+            except (MemoryError, RuntimeError) as error:
+                if not ran_out(error):
+                    raise
+                stopped[key] = "memory"
+        if key in stopped:
+            left_out.append({**case.named, "for_want_of": stopped[key]})
+        else:
+            series.setdefault(key, []).append(case)
     progress.phase("repeating the measurements")
-    for _ in range(REPEATS - 1):  # all cases in turn, so that a slow phase affects all alike
-        if end is not None and time.monotonic() + sum(max(LEAST, c.seconds[0]) for c in cases) > end:
-            break
-        for case in cases:
-            case.seconds.append(seconds(case.call))
-    series = {key: [c for c in cases if (c.axis, c.kind) == key] for key in floors}
-    fits = [_fit(measured, floors[key]) for key, measured in series.items() if measured]
+    cases = [case for measured in series.values() for case in measured]
+    timing.in_turn([case.call for case in cases], times=[case.seconds for case in cases], end=end)
+    fits = [_fit(measured, floors[key]) for key, measured in series.items()]
     return {"rows": [case.plain() for case in cases], "fits": fits, "left_out": left_out}
 
 
@@ -180,29 +237,25 @@ def _cases(
 ) -> Iterator[Case]:
     """From the shortest to the longest and from the narrowest to the widest."""
     lengths, widths = sorted(set(lengths)), sorted(set(widths))
-    at = lengths[0] if lengths else 256
-    for width in widths:
-        widened(config, width)  # raises before anything is measured
+    shortest = lengths[0] if lengths else 256
+    config = config.but(max_length=max([config.max_length, shortest, *lengths]))
+    wide = [widened(config, width) for width in widths]  # raises before anything is measured
     for kind in kinds:
-        sized = config.but(max_length=max([config.max_length, at, *lengths]))
         if lengths:
-            model = _new(kind, sized, wiring)
-            yield from (_case("length", kind, sized, model, length) for length in lengths)
-        for width in widths:
-            wide = widened(sized, width)
-            yield _case("width", kind, wide, _new(kind, wide, wiring), at)
+            model = _new(kind, config, wiring)
+            yield from (Case("length", kind, length, config.d_model, model) for length in lengths)
+        for wider in wide:
+            yield Case("width", kind, shortest, wider.d_model, _new(kind, wider, wiring))
 
 
 def _new(kind: str, config: TransformerConfig, wiring: type[nn.Module]) -> nn.Module:
+    """A new model of a kind; it takes ids (B, T)."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return KINDS[kind](config, wiring).eval()
-
-
-def _case(axis: str, kind: str, config: TransformerConfig, model: nn.Module, length: int) -> Case:
-    own: Any = getattr(model, "config", None)
-    flops = forward_flops(own, 1, length, wiring=WIRINGS[type(model)]) if type(model) in WIRINGS else None
-    return Case(axis, kind, length, config.d_model, flops, _reading(model, 1, length), _reading(model, 1, 1))
+        if kind not in CELLS:
+            return wiring(config.but(window=WINDOW if kind == "windowed" else None)).eval()
+        sizes = BaselineConfig(kind, config.vocab_size, config.d_model, config.n_layers, config.max_length)
+        return RECURRENT[wiring](sizes).eval()
 
 
 def widened(config: TransformerConfig, width: int) -> TransformerConfig:
@@ -221,9 +274,8 @@ def widened(config: TransformerConfig, width: int) -> TransformerConfig:
 
 def _fit(cases: Sequence[Case], floor: float) -> dict[str, Any]:
     """The exponents of one kind over the sizes that take longer than ``floor`` seconds."""
-    last = cases[-1]
     chosen = [case for case in cases if statistics.median(case.seconds) >= floor]
-    found: dict[str, Any] = {"axis": last.axis, "kind": last.kind, "floor_seconds": floor}
+    found: dict[str, Any] = {"axis": cases[0].axis, "kind": cases[0].kind, "floor_seconds": floor}
     sizes = [case.size for case in chosen]
     if len(chosen) < 2:
         return {**found, "seconds": None, "bytes": None, "flops": None}
@@ -244,34 +296,33 @@ def speed(pipe: Pipeline, *, limit: float | None = None, progress: Progress | No
     """
     end = None if limit is None else time.monotonic() + limit
     progress = progress or NoProgress()
-    model, device, rows = pipe.model, model_device(pipe.model), []
-    most = model.config.max_length
-    patches = getattr(model, "patches", None)  # an image model reads images of one size
-    for length in [most] if patches is not None else dict.fromkeys(min(length, most) for length in LENGTHS):
-        for batch in BATCHES:
-            rows.append(("read", batch, length, _reading(model, batch, length)))
+    model: Any = pipe.model
+    device, most = model_device(model), model.config.max_length
+    lengths = dict.fromkeys(min(length, most) for length in LENGTHS)
+    if getattr(model, "patches", None) is not None:  # an image model reads images of one size
+        lengths = [most]
+    cases = [("read", batch, length, _reading(model, batch, length)) for length in lengths for batch in BATCHES]
     written = min(WRITTEN, most - min(LENGTHS[0], most // 2))
     if spec(pipe.task).writes == "continuations" and written > 0:
-        rows += [("write", batch, written, _writing(pipe.model, batch, written)) for batch in BATCHES]
-    found: list[dict[str, Any]] = []
+        cases += [("write", batch, written, _writing(model, batch, written)) for batch in BATCHES]
+    cases.sort(key=lambda case: case[1] * case[2])
+    cases[0][3]()  # what a process allocates once is not of the first size
+    rows: list[dict[str, Any]] = []
     each: dict[str, float] = {}  # seconds per token, by kind
-    rows.sort(key=lambda row: row[1] * row[2])
-    rows[0][3]()  # what a process allocates once is not of the first size
-    for kind, batch, length, call in rows:
+    for kind, batch, length, call in cases:
         expected = MARGIN * each.get(kind, max(each.values(), default=0.0)) * batch * length
         if end is not None and time.monotonic() + 2 * expected > end:  # one call to measure memory, one timed
             continue
         progress.phase(f"{kind}: {batch} x {length:,} tokens")
-        peak = peak_bytes(call, device)
-        times = repeated(call, device, end, len(rows))
-        middle = statistics.median(times)
-        each[kind] = middle / (batch * length)
-        row = {"kind": kind, "batch": batch, "length": length, "seconds": middle}
-        row |= {"spread": [min(times), max(times)], "repeats": len(times)}
-        found.append({**row, "bytes": peak, "tokens_per_second": batch * length / middle})
-    if left_out := len(rows) - len(found):
-        progress.warn(f"{left_out} of {len(rows)} sizes were skipped for lack of time (raise --time)")
-    return sorted(found, key=lambda row: (row["kind"], row["length"], row["batch"]))
+        peak = timing.peak_bytes(call, device)
+        seconds = partial(timing.seconds, device=device)
+        (times,) = timing.in_turn([call], end=end, more=len(cases), clock=seconds)
+        each[kind] = statistics.median(times) / (batch * length)
+        row = {"kind": kind, "batch": batch, "length": length}
+        rows.append({**row, **timing.summary(times, peak, batch * length)})
+    if left_out := len(cases) - len(rows):
+        progress.warn(f"{left_out} of {len(cases)} sizes were skipped for lack of time (raise --time)")
+    return sorted(rows, key=lambda row: (row["kind"], row["length"], row["batch"]))
 
 
 def _reading(model: nn.Module, batch: int, length: int) -> Callable[[], object]:
@@ -306,50 +357,6 @@ def _writing(model: Decoder, batch: int, length: int) -> Callable[[], object]:
         return last
 
     return write
-
-
-def seconds(call: Callable[[], object], device: torch.device = PROCESSOR) -> float:
-    """Seconds of one call, until the device is done; short calls are repeated for ``LEAST`` seconds."""
-    began, times = time.perf_counter(), 0
-    while True:
-        call()
-        wait_for(device)
-        times += 1
-        passed = time.perf_counter() - began
-        if passed >= LEAST:
-            return passed / times
-
-
-def repeated(call: Callable[[], object], device: torch.device, end: float | None, more: int = 1) -> list[float]:
-    """The ``seconds`` of one call, and of up to ``REPEATS`` while there is time for ``more`` of them until ``end``."""
-    times = [seconds(call, device)]
-    while len(times) < REPEATS and (end is None or time.monotonic() + more * max(LEAST, times[0]) < end):
-        times.append(seconds(call, device))
-    return times
-
-
-def peak_bytes(call: Callable[[], object], device: torch.device = PROCESSOR) -> int:
-    """The peak of torch's allocations on the device during a call, minus those before it.
-
-    0 for a device (mps) that does not report it.
-    """
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        before = torch.cuda.memory_allocated(device)
-        call()
-        return torch.cuda.max_memory_allocated(device) - before
-    if device != PROCESSOR:
-        call()
-        return 0
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler would write lines to standard error
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
-        call()
-    held = highest = 0
-    for event in watched.profiler.kineto_results.events():
-        if event.name() == "[memory]":
-            held += event.nbytes()
-            highest = max(highest, held)
-    return highest
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:

@@ -9,6 +9,7 @@ An engine is measured where its export lies in the run and its library is instal
 
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -29,7 +30,7 @@ from headway.tasks.checks import BOUND, apart
 from headway.tasks.registry import task_named
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.store.facts import read_facts
-from headway.workflows.bench import seconds
+from headway.workflows import timing
 from headway.workflows.load import load
 from headway.workflows.precisions import WRITTEN, held_out, run_to_store
 
@@ -67,11 +68,10 @@ def engines(run: str, *, limit: float, progress: Progress | None = None) -> list
     Raises InputError as ``load`` does, and where the run has no data to measure with.
     """
     progress, began = progress or NoProgress(), time.monotonic()
-    directory = locate_model(run).path
-    found = _exports(directory)
-    if not found:
+    if not (exports := exports_in(run)):
         return []
-    exported = {precision for _, precision in found}
+    directory = locate_model(run).path
+    exported = {precision for _, precision in exports}
     names = [FLOAT32, *(name for name in available(PROCESSOR)[1:] if name in exported)]  # those that torch has too
     pipes = {precision: load(run, device="cpu", precision=precision) for precision in names}
     exact = pipes[FLOAT32]
@@ -81,7 +81,7 @@ def engines(run: str, *, limit: float, progress: Progress | None = None) -> list
     measured: list[tuple[Row, Callable[[], Any]]] = []
     """the row of each engine that opened, and the pipeline that it answers"""
     for precision, pipe in pipes.items():
-        for name in (TORCH, *(name for name, one in found if one == precision)):
+        for name in (TORCH, *(name for name, one in exports if one == precision)):
             row: Row = {"engine": name, "precision": precision, "speeds": [], "compared": 0, "equal": 0}
             row |= {"cosine": None, "problem": None}
             rows.append(row)
@@ -91,7 +91,10 @@ def engines(run: str, *, limit: float, progress: Progress | None = None) -> list
             except InputError as error:
                 row["problem"] = str(error)
     ways = [way for _, way in measured]
-    count = _count(task, ways[0], inputs, COMPARING * limit / len(ways))
+    start, some = time.monotonic(), inputs[:SINGLE]
+    task.normalize_answers(ways[0](), some)
+    each = (time.monotonic() - start) / len(some)
+    count = min(len(inputs), max(LEAST, int(COMPARING * limit / len(ways) / each)))
     reference = task.normalize_answers(ways[0](), inputs[:count])
     for row, way in measured:
         progress.phase(f"{row['engine']} {row['precision']}: answers")
@@ -108,12 +111,12 @@ def batch_differences(run: str) -> dict[tuple[str, str], float]:
 
     An export that cannot be used is left out.  Raises InputError as ``engines``.
     """
-    directory = locate_model(run).path
-    if not (found := _exports(directory)):
+    if not (exports := exports_in(run)):
         return {}
+    directory = locate_model(run).path
     pipe, differences = load(run, device="cpu", precision=FLOAT32), {}
     inputs = held_out(run, pipe, SINGLE)
-    for name, precision in found:
+    for name, precision in exports:
         with suppress(InputError):
             engine = open_engine(name, directory, pipe.model, precision)
             differences[name, precision] = batch_difference(_answering(pipe, engine), inputs)
@@ -139,10 +142,8 @@ def best(rows: Sequence[Row]) -> dict[str, dict[str, str]]:
         times = {row["engine"]: faster(row, own) for row in same if is_same(row, own)}
         if own["precision"] != FLOAT32:
             times = {name: [min(each)] * len(each) for name, each in times.items()}
-        found[own["precision"]] = {
-            key: max([(FASTER, TORCH), *((each[at], name) for name, each in times.items())])[1]
-            for at, key in enumerate((FEW, MANY))
-        }
+        fastest = [max([(FASTER, TORCH), *((each[at], name) for name, each in times.items())])[1] for at in (0, 1)]
+        found[own["precision"]] = dict(zip((FEW, MANY), fastest, strict=True))
     return found
 
 
@@ -182,8 +183,9 @@ def speed_of(run: str, few: Engine | None, many: Engine | None) -> str:
     return "; ".join(said)
 
 
-def _exports(directory: Path) -> list[tuple[str, str]]:
+def exports_in(run: str) -> list[tuple[str, str]]:
     """(engine, precision) of each export that lies in a run and whose library is installed."""
+    directory = locate_model(run).path
     return [
         (spec.name, precision)
         for spec in SPECS.values()
@@ -199,23 +201,13 @@ def _answering(pipe: Any, engine: Engine | None) -> Any:
     return pipe
 
 
-def _count(task: Any, way: Callable[[], Any], inputs: Sequence[Any], limit: float) -> int:
-    """How many inputs can be answered in so many seconds: from ``LEAST`` to all."""
-    began, some = time.monotonic(), inputs[:SINGLE]
-    task.normalize_answers(way(), some)
-    each = (time.monotonic() - began) / len(some)
-    return min(len(inputs), max(LEAST, int(limit / each)))
-
-
-def _compared(found: Sequence[Any], reference: Sequence[Any]) -> Row:
+def _compared(answers: Sequence[Any], reference: Sequence[Any]) -> Row:
     """How many answers equal those of the reference."""
+    pairs = list(zip(answers, reference, strict=True))
     if isinstance(reference[0], np.ndarray):
-        cosines = [
-            float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b))) for a, b in zip(found, reference, strict=True)
-        ]
+        cosines = [float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b))) for a, b in pairs]
         return {"compared": len(cosines), "equal": sum(one >= COSINE for one in cosines), "cosine": min(cosines)}
-    equal = sum(bool(one == other) for one, other in zip(found, reference, strict=True))
-    return {"compared": len(reference), "equal": equal}
+    return {"compared": len(reference), "equal": sum(bool(one == other) for one, other in pairs)}
 
 
 def _speeds(
@@ -223,33 +215,31 @@ def _speeds(
 ) -> list[list[Row]]:
     """For each way to answer its speed at each batch size; all are measured in turn, so that a pause affects all."""
     ends = time.monotonic() + limit
-    times: dict[tuple[int, int], list[float]] = {}
-    counts = {1: SINGLE, BATCHES[1]: BATCHES[1]}
+    times: dict[tuple[int, int], list[float]] = defaultdict(list)
+    counts = dict(zip(BATCHES, (SINGLE, BATCHES[1]), strict=True))
     amounts: dict[int, float] = {}
     for number in range(1 + ROUNDS):
         progress.phase(f"engines: round {number} of {ROUNDS}")
-        first: list[float] = []
         for batch in BATCHES:
             for place, way in enumerate(ways):
                 timed = task.timed(way(), inputs, WRITTEN)
-                given = [timed.inputs[i % len(timed.inputs)] for i in range(counts[batch])]
-                parts = [[one] for one in given] if batch == 1 else [given]
-                amounts[batch] = float(timed.each * len(given))
-                _answer_each(timed.answer, parts)  # until the threads of the library before it sleep
-                took = seconds(partial(_answer_each, timed.answer, parts))
-                first.append(took)
-                if number:  # the first does not count
-                    times.setdefault((place, batch), []).append(took)
-        if not number and max(first[len(ways) :]) < QUICK:
-            counts[BATCHES[1]] = LONG
-        if number and time.monotonic() > ends:
+                chosen = [timed.inputs[i % len(timed.inputs)] for i in range(counts[batch])]
+                parts = [[one] for one in chosen] if batch == 1 else [chosen]
+                amounts[batch] = float(timed.each * len(chosen))
+
+                def answer(timed: Any = timed, parts: list[list[Any]] = parts) -> None:
+                    for part in parts:
+                        timed.answer(part)
+
+                answer()  # until the threads of the library before it sleep
+                times[place, batch].append(timing.seconds(answer))
+        if not number:  # the first does not count
+            slowest = max(times[place, BATCHES[1]][0] for place in range(len(ways)))
+            counts[BATCHES[1]] = LONG if slowest < QUICK else BATCHES[1]
+            times.clear()
+        elif time.monotonic() > ends:
             break
     return [
         [{"batch": batch, "per_second": amounts[batch] / statistics.median(times[place, batch])} for batch in BATCHES]
         for place in range(len(ways))
     ]
-
-
-def _answer_each(answer: Callable[[Any], Any], parts: Sequence[Any]) -> None:
-    for part in parts:
-        answer(part)

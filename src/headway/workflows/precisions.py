@@ -7,8 +7,9 @@ stored(Path("runs/reviews"), rows, "int8")          # headway.load takes int8 fr
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from headway.training.evaluation.metric import BITS_PER_BYTE, PERPLEXITY, VAL_LO
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.store.facts import read_facts
 from headway.training.store.run_directory import RunDirectory
-from headway.workflows.bench import repeated
+from headway.workflows import timing
 from headway.workflows.evaluate import evaluate, given_for
 from headway.workflows.load import load
 
@@ -57,70 +58,60 @@ def precisions(
     """
     progress, began = progress or NoProgress(), time.monotonic()
     names = available(device_of(device))
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     inputs: list[Any] = []
     for name in names:
         progress.phase(f"{name}: speed")
         start = time.monotonic()
         pipe = load(run, device=device, precision=name)
         row: dict[str, Any] = {"precision": name, "load_seconds": time.monotonic() - start}
-        each = (1 - MEASURING) * limit / len(names)
         inputs = inputs or held_out(run, pipe, INPUTS)
-        row |= {"speeds": list(_speeds(pipe, inputs, each))}
+        row["speeds"] = list(_speeds(pipe, inputs, (1 - MEASURING) * limit / len(names)))
         row["bytes"] = weight_bytes(pipe.model)  # with what the first answers laid out
-        found.append(row | {"metric": None, "value": None, "interval": None, "examples": 0, "units": None})
+        rows.append(row | {"metric": None, "value": None, "interval": None, "examples": 0, "units": None})
         del pipe
     most = None
     if not full:
         progress.phase("metric: how many rows there is time for")
-        most = _most(run, device, lambda: (began + limit - time.monotonic()) / len(names))
+        most = _most(run, device, (began + limit - time.monotonic()) / len(names), len(names))
         if most < TRIED:
             progress.warn("there was no time to measure the metric of every precision (--full or more --time)")
-            return found
-    for row in found:
+            return rows
+    for row in rows:
         progress.phase(f"{row['precision']}: metric")
         row |= _measured(run, row["precision"], device, most)
-    return found
+    return rows
 
 
-def _most(run: str, device: str, left: Callable[[], float]) -> int:
-    """How many rows or windows of the held-out data can be measured in the seconds that are left for a precision."""
-    if left() < 0:
+def _most(run: str, device: str, left: float, count: int) -> int:
+    """How many rows of the held-out data can be measured in ``left`` seconds for each of ``count`` precisions."""
+    if left < 0:
         return 0
     began = time.monotonic()
     _measured(run, FLOAT32, device, TRIED)
-    each = (time.monotonic() - began) / TRIED  # loading counts, so that there is time to spare
-    return int(left() / each)
+    took = time.monotonic() - began  # loading counts, so that there is time to spare
+    return int((left - took / count) * TRIED / took)
 
 
 def best(rows: list[dict[str, Any]]) -> str:
     """The fastest precision at the largest batch whose metric was measured and is next to float32's; else float32.
 
-    None is chosen on fewer held-out units than a verdict needs (``few_units``).
+    None is chosen on fewer held-out units than a verdict needs.
     """
     exact = rows[0]
+    metric: Metric | None = exact["metric"]
     names = {FLOAT32: _fastest(exact)}
-    for row in [] if few_units(rows) else rows[1:]:
-        if None not in (row["value"], exact["value"]) and loss(row, exact) <= allowed(exact["metric"], exact["value"]):
-            names[row["precision"]] = _fastest(row)
+    if metric is not None and not too_few(metric, exact.get("units")):
+        for row in rows[1:]:
+            if row["value"] is not None and -metric.better(row["value"], exact["value"]) <= _allowed(metric, exact):
+                names[row["precision"]] = _fastest(row)
     return max(names, key=lambda name: names[name])
 
 
-def few_units(rows: list[dict[str, Any]]) -> bool:
-    """Whether the metric was measured on too few held-out units to choose by it."""
-    return rows[0]["metric"] is not None and too_few(rows[0]["metric"], rows[0].get("units"))
-
-
-def loss(row: dict[str, Any], exact: dict[str, Any]) -> float:
-    """By how much the metric of one precision is worse than that of another; below 0 where it is better."""
-    metric: Metric = exact["metric"]
-    return -metric.better(row["value"], exact["value"])
-
-
-def allowed(metric: Metric, value: float) -> float:
-    """How much worse than ``value`` "auto" may be in a metric; of an error in its own unit, in proportion to it."""
+def _allowed(metric: Metric, exact: dict[str, Any]) -> float:
+    """How much worse "auto" may be in a metric than float32; of an error in its own unit, in proportion to it."""
     if metric.lower_is_better and metric not in (VAL_LOSS, BITS_PER_BYTE, PERPLEXITY):
-        return LOST["share"] * value
+        return LOST["share"] * float(exact["value"])
     return LOST["nats" if metric.lower_is_better else "score" if metric.units == "text" else "share"]
 
 
@@ -180,22 +171,21 @@ def held_out(run: str, pipe: Any, count: int) -> list[Any]:
     return inputs
 
 
-def _speeds(pipe: Any, inputs: list[Any], seconds: float) -> Iterator[dict[str, Any]]:
+def _speeds(pipe: Any, inputs: list[Any], limit: float) -> Iterator[dict[str, Any]]:
     """The speed with one thread and with all, for each number of texts at once, as often as the time allows."""
     timed = task_named(pipe.task).timed(pipe, inputs, WRITTEN)
     threads, device = torch.get_num_threads(), pipe.runtime.device
     counts = sorted({1, threads}) if device.type == "cpu" else [threads]
-    each = seconds / (len(counts) * len(BATCHES))
+    clock = partial(timing.seconds, device=device)
     try:
-        for count in counts:
+        for count, batch in product(counts, BATCHES):
             torch.set_num_threads(count)
-            for batch in BATCHES:
-                many = [timed.inputs[i % len(timed.inputs)] for i in range(batch)]
-                answer = partial(timed.answer, many)
-                answer()  # what is allocated once does not count
-                took = statistics.median(repeated(answer, device, time.monotonic() + each))
-                speed = {"threads": count, "batch": batch, "latency_ms": 1e3 * took}
-                yield speed | {"per_second": timed.each * batch / took}
+            answer = partial(timed.answer, [timed.inputs[i % len(timed.inputs)] for i in range(batch)])
+            answer()  # what is allocated once does not count
+            end = time.monotonic() + limit / (len(counts) * len(BATCHES))
+            took = statistics.median(*timing.in_turn([answer], end=end, clock=clock))
+            speed = {"threads": count, "batch": batch, "latency_ms": 1e3 * took}
+            yield speed | {"per_second": timed.each * batch / took}
     finally:
         torch.set_num_threads(threads)
 
@@ -207,7 +197,7 @@ def _measured(run: str, precision: str, device: str, most: int | None) -> dict[s
     metric = next((one for one in spec(metrics["task"]).headline if one.key == verdict.get("metric")), None)
     if metric is None:
         return {}
-    value, fresh = metrics[metric.key], metrics[metric.key] == verdict["value"]
-    interval = verdict.get("interval") if fresh else None
+    value = metrics[metric.key]
+    interval = verdict.get("interval") if value == verdict["value"] else None
     found = {"metric": metric, "value": value, "interval": interval, "examples": metrics["examples"]}
     return found | {"units": verdict.get("units")}
