@@ -18,8 +18,7 @@ def forked(forker: Forker, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
     scripts = [""]
 
     class Command:
-        def __init__(self, words: list[str], folder: Path):
-            environment = {"HEADWAY_CACHE": str(folder / "cache")}
+        def __init__(self, words: list[str], errors: Path, *, alone: bool, **environment: str):
             self.process = forker.start(*words, script=scripts[-1], environment=environment)
 
         @property
@@ -30,7 +29,7 @@ def forked(forker: Forker, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
         def said(self) -> str:
             return self.process.stderr.strip().splitlines()[-1]
 
-        def wait(self) -> None:
+        def wait(self, limit: float) -> None:
             self.process.wait(60)
 
         def kill(self) -> None:

@@ -21,9 +21,9 @@ from headway.science import compare as comparing
 from headway.science.advice import HELD_OUT, advice
 from headway.science.compare import compare
 from headway.science.comparison import Comparison, candidates, fitting, remember
-from headway.science.runner import _ended, trained, words_of
 from headway.tasks.registry import spec
 from headway.training.monitor.progress import NoProgress
+from headway.workflows.command import peak_until_end, trained, words_of
 
 WORDS = ["river", "stone", "cloud", "green", "quiet", "under", "seven", "house", "window", "letter", "garden"]
 
@@ -284,7 +284,7 @@ def test_a_comparison_that_is_stopped_stops_what_it_trains(rows_file: Path, tmp_
 def test_the_memory_is_that_of_the_training_alone():
     mine = b"x" * 600_000_000
     code = "import time; held = b'x' * 90_000_000; time.sleep(0.5)"
-    peak = _ended(subprocess.Popen([sys.executable, "-c", code]))
+    peak = peak_until_end(subprocess.Popen([sys.executable, "-c", code]))
     assert peak is not None and 90e6 < peak < 200e6 < len(mine)
 
 

@@ -159,7 +159,7 @@ def test_importance_finds_what_matters(tmp_path: Path):
         if number in (LEAST_FOR_IMPORTANCE - 1, LEAST_FOR_IMPORTANCE):
             assert (trials.importance(list(space)) is None) is (number < LEAST_FOR_IMPORTANCE)
         trial = trials.next(space, evaluations=1, planned=19)
-        trial.complete(float(trial.options["token_dropout"]) ** 2)
+        trial.end("complete", float(trial.options["token_dropout"]) ** 2)
     shares = trials.importance(list(space))
     assert shares is not None and set(shares) == set(space) and sum(shares.values()) == pytest.approx(1)
     assert next(iter(shares)) == "token_dropout" and shares["token_dropout"] > 0.8
@@ -347,11 +347,11 @@ trainer._evaluate = evaluate
 """
 AFTER_ITS_FIRST = """
 from headway.science import trials
-tell = trials.Trial._tell
-def told(*given, **more):
-    tell(*given, **more)
+end = trials.Trial.end
+def ended(*given, **more):
+    end(*given, **more)
     kill()
-trials.Trial._tell = told
+trials.Trial.end = ended
 """
 WITHOUT_PLOTS = "import sys; sys.modules['matplotlib.figure'] = None"
 

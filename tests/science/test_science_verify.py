@@ -22,6 +22,7 @@ from headway.tasks.checks import ROWS
 from headway.training.loop.thread_parallel import ThreadParallel
 from headway.training.monitor.progress import NoProgress
 from headway.training.store.facts import read_facts
+from headway.workflows.command import Command
 from headway.workflows.verify import resume
 from headway.workflows.verify.check import Check, difference, worst
 from headway.workflows.verify.replay import own_data, replay
@@ -292,8 +293,8 @@ def test_an_interrupt_leaves_neither_files_nor_processes(
     commands = []
 
     class Kept(resume.Command):  # type: ignore[misc, name-defined]
-        def __init__(self, *given: Any):
-            super().__init__(*given)
+        def __init__(self, *given: Any, **more: Any):
+            super().__init__(*given, **more)
             commands.append(self)
 
     def interrupt(run: Path) -> bool:
@@ -309,12 +310,12 @@ def test_an_interrupt_leaves_neither_files_nor_processes(
 
 def test_a_command_is_the_command_line_in_a_process_of_its_own(tmp_path: Path):
     for words, status, said in ((["--version"], 0, "no message"), (["trian"], 2, "Did you mean 'train'")):
-        command = resume.Command(words, tmp_path)
-        command.wait()
+        command = Command(words, tmp_path / "errors.txt")
+        command.wait(60)
         assert command.status == status and said in command.said
         command.kill()  # does nothing any more
         assert command.status == status
-    command = resume.Command(["demo"], tmp_path)
+    command = Command(["demo"], tmp_path / "errors.txt", alone=True)
     command.kill()
     assert command.status == -9
 

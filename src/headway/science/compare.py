@@ -36,7 +36,6 @@ from headway.runtime.precision import FLOAT32
 from headway.science.advice import HELD_OUT, advice
 from headway.science.comparison import ONE_FOR_ALL, RATES, Candidate, Comparison, fitting, remember, with_text
 from headway.science.long_texts import held_out_tokens, loss_by_length, reach_of, recall_by_distance
-from headway.science.runner import trained, words_of
 from headway.science.speeds import speeds, token_seconds
 from headway.tasks.registry import recogniser, spec, task_named
 from headway.training.evaluation.comparison import SCORES, better_over_seeds, over_seeds
@@ -45,6 +44,7 @@ from headway.training.monitor.progress import Progress
 from headway.training.options import TrainOptions
 from headway.training.store.facts import read_facts
 from headway.training.store.log import read_log
+from headway.workflows.command import trained, words_of
 from headway.workflows.evaluate import given_for
 from headway.workflows.input import read_input, validation_input
 from headway.workflows.load import load

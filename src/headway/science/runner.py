@@ -1,24 +1,16 @@
-"""The runner of trials under ``compare``, ``tune`` and ``scale``, and how they are resumed.
+"""What the trials of ``compare``, ``tune`` and ``scale`` have in common: their progress, and how they are resumed.
 
 Each trial is a run in a directory of its own, which a later command finds complete.  What was asked is kept beside
-them, so that only the same command resumes.  A trial is trained in this process, or by the real command in another
-process where its memory is to be known.
+them, so that only the same command resumes.
 """
 
 import json
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.errors import InputError, RunFailed
+from headway.errors import InputError
 from headway.training.monitor.progress import Progress
-from headway.training.option_fields import flag
 
-LOOK_EVERY = 0.1
-"""Seconds between two measurements of a training's memory."""
 CALLED = {"fingerprint": "text"}
 """What a person calls an entry of a record, where that is another word."""
 
@@ -68,65 +60,3 @@ def check_same(out: Path, what: str, before: dict[str, Any], asked: dict[str, An
         raise InputError(
             f"{out}: holds a {what} {', '.join(others)}; give the same to resume it, or use another --out."
         )
-
-
-def words_of(inputs: Sequence[str | Path], options: dict[str, Any]) -> list[str]:
-    """The command that trains with these options."""
-    words = ["train", *map(str, inputs)]
-    for name, value in options.items():
-        if value is True:
-            words.append(f"--{flag(name)}")
-        elif value is not None and value is not False:
-            words += [f"--{flag(name)}", str(value)]
-    return words
-
-
-def trained(words: Sequence[str], place: Path, say: Callable[[str], None]) -> float | None:
-    """Train with the real command in a separate process, or resume; returns its peak memory in bytes.
-
-    None if that is unknown.  Raises RunFailed with the command's message, and KeyboardInterrupt if it was stopped, with
-    everything saved.
-    """
-    place.parent.mkdir(parents=True, exist_ok=True)
-    said = place.with_name(place.name + ".stderr.txt")
-    with said.open("w+", encoding="utf-8") as stream:
-        command = [sys.executable, "-m", "headway", *words, "--out", str(place), "--quiet"]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stream)
-        try:
-            peak = _ended(process)
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
-        stream.seek(0)
-        lines = [line for line in stream.read().splitlines() if line.strip()]
-    said.unlink()
-    if process.returncode == 130:
-        raise KeyboardInterrupt
-    if process.returncode:
-        raise RunFailed(lines[-1].removeprefix("headway: ") if lines else f"it ended with status {process.returncode}")
-    for line in lines:
-        say(line)
-    return peak
-
-
-def _ended(process: subprocess.Popen) -> float | None:
-    """Wait for the end of a process; the highest memory that it had, in bytes, where the system tells.
-
-    Not ``ru_maxrss``: on Linux that is at least what the process had that started it.
-    """
-    peak = None
-    while process.poll() is None:
-        peak = peak_memory(process.pid) or peak
-        time.sleep(LOOK_EVERY)
-    return peak
-
-
-def peak_memory(pid: int) -> float | None:
-    """The highest memory of a process that runs, in bytes; None where the system does not tell (only Linux does)."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return None
-    found = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
-    return 1024.0 * int(found[0]) if found else None

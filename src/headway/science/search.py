@@ -59,9 +59,9 @@ class Range:
 
     def suggest(self, trial: Any, name: str) -> Value:
         """A value for a trial, drawn by the methods of ``optuna.Trial``."""
-        draw, kind = (trial.suggest_int, int) if self.whole else (trial.suggest_float, float)
-        found: Value = draw(name, kind(self.low), kind(self.high), log=self.log)
-        return found
+        draw, number = (trial.suggest_int, int) if self.whole else (trial.suggest_float, float)
+        value: Value = draw(name, number(self.low), number(self.high), log=self.log)
+        return value
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class Choice:
     values: tuple[Value, ...]
 
     def suggest(self, trial: Any, name: str) -> Value:
-        found: Value = trial.suggest_categorical(name, list(self.values))
-        return found
+        value: Value = trial.suggest_categorical(name, list(self.values))
+        return value
 
 
 Space = dict[str, Range | Choice]
@@ -208,11 +208,11 @@ def search_space(task: str, options: TrainOptions, plan: Plan, *, tokenizer: str
     """
     config, tuning, objective = plan.config, plan.fine_tuning, plan.objective
     base, sized = tuning.base is not None, options.architecture.preset is None
-    decay = tuning.layer_decay
+    decay, rate, factor = tuning.layer_decay, plan.learning_rate, 5.0 if base else 8.0
     stacked = baseline_kind(options) in (None, *CELLS)
     drops = tuple(sorted({0.0, 1.0, 4.0, objective.r_drop}))
     space: dict[str, Range | Choice | bool] = {  # False: not here
-        "learning_rate": _around(plan.learning_rate, 5.0 if base else 8.0),
+        "learning_rate": Range(rate, rate / factor, min(10.0, rate * factor), log=True),
         "layer_decay": base and tuning.lora is None and Range(decay, min(0.7, decay), 1.0),
         "weight_decay": base and _share(plan.weight_decay, 0.1),
         "d_model": not base and sized and _widths(config.d_model, options.architecture.heads),
@@ -230,14 +230,9 @@ def search_space(task: str, options: TrainOptions, plan: Plan, *, tokenizer: str
         and options.data.vocab is None
         and Choice(tokenizer, tuple(dict.fromkeys((tokenizer, "word", "bpe")))),
     }
-    space |= {name: one for name, one in own.items() if name in spec(task).searched}
-    free = {name: one for name, one in space.items() if options.value(name) is None}
-    return {name: one for name, one in free.items() if not isinstance(one, bool)}
-
-
-def _around(value: float, factor: float) -> Range:
-    """Up to ``factor`` times less or more, by ratio; 10 at most."""
-    return Range(value, value / factor, min(10.0, value * factor), log=True)
+    space |= {name: values for name, values in own.items() if name in spec(task).searched}
+    free = {name: values for name, values in space.items() if options.value(name) is None}
+    return {name: values for name, values in free.items() if not isinstance(values, bool)}
 
 
 def _times(value: int, most: int, *, log: bool) -> Range:

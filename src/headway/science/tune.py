@@ -30,7 +30,7 @@ from headway.io.quantities import counted, duration, parse_seconds
 from headway.nn.global_state import isolated
 from headway.science.runner import Within
 from headway.science.search import ENDING, Search, check_options, check_same, decide, time_of_each
-from headway.science.trials import Attempt, Trial, Trials, check_installed
+from headway.science.trials import Attempt, Trial, Trials, check_installed, written
 from headway.tasks.registry import spec
 from headway.training.evaluation.intervals import of_shares
 from headway.training.hardware.memory import out_of_memory
@@ -86,7 +86,7 @@ def tune(
     tuning.check_place()
     tuning.run.create(record=RECORD)
     try:
-        with tuning.run.locked(shared=True):
+        with tuning.run.locked(shared=True), written(out / RECORD):
             return tuning.finish()
     except InputError:
         if not (out / RECORD).exists():
@@ -142,13 +142,6 @@ class _Tuning:
             self.run.facts = {"tuning": {}}  # it was killed before its first model was whole
         self.copied = list(self.run.facts.get("tuning", {}).get("files", []))
 
-    def _begin(self) -> None:
-        """The search that is kept, or one that is decided now; nothing that was read stays in memory."""
-        self.progress.phase("reading")
-        data = read_checked(self.given["inputs"], self.options.but(time=self.whole), self.given["validation"])
-        with self._alone():
-            self._decide(data)
-
     def _alone(self) -> AbstractContextManager[bool]:
         """While this is open, no other process begins a trial or saves a model."""
         return locked(self.run.path / LOCK, wait=True)
@@ -156,22 +149,28 @@ class _Tuning:
     def _lock(self, number: int) -> Path:
         return self.run.path / "trials" / f"{number:03}.lock"
 
-    def _is_lost(self, number: int) -> bool:
-        """Whether the process that made a trial is gone."""
-        with contextlib.suppress(BlockingIOError), locked(self._lock(number)):
-            return True
-        return False
+    def _try_again(self) -> None:
+        """Queue the options of trials again whose processes are gone."""
 
-    def _decide(self, data: Any) -> None:
+        def is_lost(number: int) -> bool:
+            with contextlib.suppress(BlockingIOError), locked(self._lock(number)):
+                return True
+            return False
+
+        for number in self.record.try_again(is_lost):
+            self._lock(number).unlink(missing_ok=True)
+            self.progress.say(f"trial {number} was interrupted; its options are tried again")
+
+    def _begin(self, data: tuple[Any, Any, Any]) -> None:
+        """The search that is kept, or one that is decided now for these data."""
         options, path = self.options.but(time=self.whole), self.run.path / RECORD
         theirs = {name: value for name, value in recorded(options).items() if name not in ("time", *FREE)}
         asked = {"options": theirs, "data": fingerprints(data[0], data[2])}
-        before = Trials(path, options.run.seed).facts.get("search") if path.exists() else None
 
         def decided(options: TrainOptions, progress: Progress) -> Prepared:
-            source, found, held_out = data
-            return prepare(TrainingSession(options, source, found, held_out, progress))
+            return prepare(TrainingSession(options, *data, progress))
 
+        before = Trials(path, options.run.seed).facts.get("search") if path.exists() else None
         if before is not None:
             self.search = Search.read(before)
             check_same(self.search, asked, self.run.path)
@@ -182,14 +181,13 @@ class _Tuning:
         self.record.note(search=asdict(self.search))
         (self.run.path / "trials").mkdir(exist_ok=True)
         self._try_again()
-        known = self.record.facts
         if others := len(self.record.running()):
             self.progress.say(f"{counted(others, 'other process')} work{'s' * (others == 1)} on this search too")
         else:
-            earlier = known.get("seconds", sum(one.seconds or 0.0 for one in self.record.attempts()))
+            taken = sum(attempt.seconds or 0.0 for attempt in self.record.attempts())
+            earlier = self.record.facts.get("seconds", taken)
             self.record.note(began=time.time() - (time.monotonic() - self.started), earlier=earlier)
-            known = self.record.facts
-        self.began, self.earlier = known["began"], known["earlier"]
+        self.began, self.earlier = (self.record.facts[name] for name in ("began", "earlier"))
         """when the first of the processes began, and the seconds that the search took before"""
 
     @property
@@ -197,36 +195,22 @@ class _Tuning:
         """How long the search has taken."""
         return float(self.earlier + time.time() - self.began)
 
-    def _try_again(self) -> None:
-        for number in self.record.try_again(self._is_lost):
-            self._lock(number).unlink(missing_ok=True)
-            self.progress.say(f"trial {number} was interrupted; its options are tried again")
+    @property
+    def seconds_left(self) -> float | None:
+        """What is left for trials."""
+        return None if self.whole is None else parse_seconds(self.whole) - self.seconds - ENDING
 
     def finish(self) -> dict[str, Any]:
-        """Make the trials that are missing.  Raises RunFailed when none gives a model."""
-        self._begin()
-        before = len(self.record.settled())
-        self._make_all()
-        made = len(self.record.settled()) - before
-        with self._alone():
-            self._save_best(finished=True)
-        best = self.record.best()
-        if best is None:
-            problems = [one.problem for one in self.record.attempts() if one.problem]
-            last = f" The last: {problems[-1]}" if problems else ""
-            raise RunFailed(f"{self.run.path}: none of {len(self.record.settled())} trials gave a model.{last}")
-        left = self._seconds_left()
-        if made and left is not None and left > (self.search.seconds or 0.0):
-            self.progress.say(f"{duration(left)} of the time are left; raise --trials to continue the search")
-        if not made:
-            self.progress.say(
-                f"{self.run.path}: this search is complete. Raise --trials and --time to extend it, or use another "
-                "--out to start over."
-            )
-        return self._result(best)
+        """Make the trials that are missing, and wait for those of other processes; what ``tune`` returns.
 
-    def _make_all(self) -> None:
-        """Make trials until there are as many as planned, or the time is over; wait for those of other processes."""
+        Raises RunFailed when none gives a model.
+        """
+        self.progress.phase("reading")
+        data = read_checked(self.given["inputs"], self.options.but(time=self.whole), self.given["validation"])
+        with self._alone():
+            self._begin(data)
+        del data  # nothing that was read stays in memory
+        before = len(self.record.settled())
         while True:
             with contextlib.ExitStack() as own:
                 with self._alone():
@@ -239,16 +223,31 @@ class _Tuning:
                 elif self.record.running():
                     time.sleep(1.0)
                 else:
-                    return
+                    break
+        settled, left = self.record.settled(), self.seconds_left
+        with self._alone():
+            self._save_best(finished=True)
+        best = self.record.best()
+        if best is None:
+            problems = [attempt.problem for attempt in settled if attempt.problem]
+            last = f" The last: {problems[-1]}" if problems else ""
+            raise RunFailed(f"{self.run.path}: none of {len(settled)} trials gave a model.{last}")
+        if len(settled) == before:
+            self.progress.say(
+                f"{self.run.path}: this search is complete. Raise --trials and --time to extend it, or use another "
+                "--out to start over."
+            )
+        elif left is not None and left > (self.search.seconds or 0.0):
+            self.progress.say(f"{duration(left)} of the time are left; raise --trials to continue the search")
+        return self._result(best)
 
     def _next(self, own: contextlib.ExitStack) -> Trial | None:
         """Another trial, which ``own`` keeps locked; None where enough have begun, or the time is over."""
         self._try_again()
         self.record.first(self.search.preset)
-        done, running = len(self.record.settled()), self.record.running()
+        done, running, left = len(self.record.settled()), self.record.running(), self.seconds_left
         if done + len(running) >= self.planned:
             return None
-        left = self._seconds_left()
         if left is not None and (self.search.seconds or 0.0) > left + ENDING / 2:
             if not running:
                 self.progress.warn(
@@ -261,12 +260,6 @@ class _Tuning:
         own.enter_context(locked(self._lock(trial.number)))
         return trial
 
-    def _seconds_left(self) -> float | None:
-        """What is left for trials."""
-        if self.whole is None:
-            return None
-        return parse_seconds(self.whole) - self.seconds - ENDING
-
     def _make(self, trial: Trial) -> None:
         """Train one trial and record what came of it.  Raises Interrupted."""
         place = self.run.path / "trials" / f"{trial.number:03}"
@@ -278,12 +271,12 @@ class _Tuning:
                 run = run_training(options=chosen, out=place, progress=watching, **self.given)
         except Hopeless:
             RunDirectory(place).log("pruned")
-            trial.prune(seconds=time.monotonic() - began)
+            trial.end("pruned", seconds=time.monotonic() - began)
         except Interrupted:
             self.record.try_again(lambda number: number == trial.number)
             raise
         except (RunFailed, InputError) as error:
-            trial.fail(str(error), seconds=time.monotonic() - began)
+            trial.end("failed", seconds=time.monotonic() - began, problem=str(error))
         else:
             known, every = run.facts["metrics"], run.facts["plan"].get("validation_every", 1)
             if every != self.search.every:  # a model that is slower or faster to evaluate
@@ -291,27 +284,25 @@ class _Tuning:
                 self.progress.warn(f"trial {trial.number} was measured on one of {what}: its value is less sure")
             names = [metric.key for metric in spec(run.facts["task"]).metrics]
             metrics = {name: known[name] for name in names if known.get(name) is not None}
-            trial.complete(watching.least, metrics=metrics, seconds=time.monotonic() - began)
+            trial.end("complete", watching.least, metrics=metrics, seconds=time.monotonic() - began)
         finally:
-            shutil.rmtree(place / "checkpoints", ignore_errors=True)  # a trial is not gone on with
+            shutil.rmtree(place / "checkpoints", ignore_errors=True)  # trials are never resumed
 
     def _say(self, number: int) -> None:
-        one = next(one for one in self.record.attempts() if one.number == number)
-        done, best = len(self.record.settled()), self.record.best()
-        what = "the preset" if one.preset else in_words(one.options, digits=3)
-        if one.state == "complete":
-            figures = {self.search.measure: one.value}  # what trials are compared by first
-            figures |= {name: one.metrics.get(name) for name in ("accuracy", "val_loss")}
-            said = ", ".join(f"{name} {quantities.metric(v)}" for name, v in figures.items() if v is not None)
-        else:
-            said = "pruned, worse than the others" if one.state == "pruned" else f"failed: {one.problem}"
-        left = self._seconds_left()
-        after = f", {duration(max(0.0, left))} left" if left is not None else ""
-        so_far = ""
+        """What came of a trial, and the best so far."""
+        attempts = {attempt.number: attempt for attempt in self.record.attempts()}
+        done, best, trial = len(self.record.settled()), self.record.best(), attempts[number]
+        what = "the preset" if trial.preset else in_words(trial.options, digits=3)
+        outcome = "pruned, worse than the others" if trial.state == "pruned" else f"failed: {trial.problem}"
+        if trial.state == "complete":
+            figures = {self.search.measure: trial.value}  # what trials are compared by first
+            figures |= {name: trial.metrics.get(name) for name in ("accuracy", "val_loss")}
+            outcome = ", ".join(f"{name} {quantities.metric(v)}" for name, v in figures.items() if v is not None)
         if best is not None and best.value is not None:
+            left = "" if self.seconds_left is None else f", {duration(max(0.0, self.seconds_left))} left"
             value = f"{self.search.measure} {quantities.metric(best.value)}"
-            so_far = f" (best: trial {best.number}, {value}{after})"
-        self.progress.say(f"{done} of {self.planned}, trial {one.number}: {what}: {said}{so_far}")
+            outcome += f" (best: trial {best.number}, {value}{left})"
+        self.progress.say(f"{done} of {self.planned}, trial {number}: {what}: {outcome}")
 
     def _save_best(self, *, finished: bool) -> None:
         """Make ``out`` the directory of the best trial's model."""
@@ -327,55 +318,44 @@ class _Tuning:
                 shutil.rmtree(old)
             else:
                 old.unlink(missing_ok=True)
-        self.copied = names
-        facts = read_facts(place) or {}
+        self.copied, self.run.facts = names, {}
         tuning = {
             **{"trial": best.number, "value": best.value, "measure": self.search.measure, "options": best.options},
             **{"held_out": self.search.held_out, "trials": len(self.record.settled()), "planned": self.planned},
             **{"space": self.record.facts["search"]["space"], "finished": finished, "files": names},
         }
-        self.run.facts = {}
-        self.run.update(**facts, tuning=tuning)
+        self.run.update(**(read_facts(place) or {}), tuning=tuning)
 
     def _result(self, best: Attempt) -> dict[str, Any]:
-        attempts = self.record.attempts()
-        complete = [one for one in attempts if one.state == "complete"]
-        complete.sort(key=lambda one: one.value or 0.0)
-        second = next((one for one in complete if one.number != best.number), None)
+        """The best trial, how sure that is, and all trials."""
+        attempts, facts = self.record.attempts(), self.run.facts
+        complete = sorted((one for one in attempts if one.state == "complete"), key=lambda one: one.value or 0.0)
         preset = next((one for one in complete if one.preset), None)
-        accuracy, rows = best.metrics.get("accuracy"), _rows(self.run.facts)
-        options = TrainOptions.of_record(self.run.facts["options"])
+        accuracy, rows, second = best.metrics.get("accuracy"), None, None
+        classes = facts.get("metrics", {}).get("per_class")
+        if classes and spec(facts["task"]).compared[0].key == "accuracy":  # not of words, which come in sentences
+            rows = sum(entry["support"] for entry in classes.values())
+        if (other := next((one for one in complete if one.number != best.number), None)) is not None:
+            theirs, apart = other.metrics.get("accuracy"), None
+            if accuracy is not None and theirs is not None and rows:
+                apart = list(of_shares(float(accuracy), rows, float(theirs), rows))
+            second = {"trial": other.number, "value": other.value, "accuracy": theirs, "interval": apart}
         return {
             **result(self.run),
             "seconds": self.seconds,
             "measure": self.search.measure,
             "best": {"trial": best.number, "value": best.value, "options": best.options},
-            "options": options.named,
+            "options": TrainOptions.of_record(facts["options"]).named,
             "preset": None if preset is None else {"trial": preset.number, "value": preset.value},
             "noise": {
                 "held_out": self.search.held_out,
-                "second": None if second is None else _second(second, accuracy, rows),
+                "second": second,
                 "accuracy_error": math.sqrt(accuracy * (1 - accuracy) / rows) if accuracy and rows else None,
             },
             "importance": self.record.importance(list(self.search.space)),
             "space": self.record.facts["search"]["space"],
             "trials": [asdict(one) for one in attempts],
         }
-
-
-def _second(second: Attempt, accuracy: float | None, rows: int | None) -> dict[str, Any]:
-    """The next best trial, its accuracy, and the interval of how much more often the best is right."""
-    other = second.metrics.get("accuracy")
-    known = accuracy is not None and other is not None and rows
-    apart = list(of_shares(float(accuracy), rows, float(other), rows)) if known else None  # type: ignore[arg-type]
-    return {"trial": second.number, "value": second.value, "accuracy": other, "interval": apart}
-
-
-def _rows(facts: dict[str, Any]) -> int | None:
-    """How many rows a classifier was measured on; the accuracy of a tagger is of words, which come in sentences."""
-    classes = facts.get("metrics", {}).get("per_class")
-    classes = classes if spec(facts["task"]).compared[0].key == "accuracy" else None
-    return sum(line["support"] for line in classes.values()) if classes else None
 
 
 def in_words(options: Mapping[str, Any], digits: int = 4) -> str:

@@ -4,7 +4,6 @@ Beside the law, L(N), L(D) and L(C): how the loss falls with one of them, L = fl
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -55,125 +54,85 @@ def analyse(
         names = ", ".join(run.name for run in runs if run.held_out or run is left_out)
         refused = [f"the held-out test is refused, and {names} is in the fit: without it {error}"]
         left_out, fitted = None, list(runs)
-    study = _Fitted.of(fitted, seed, draws)
+    n, d, loss = arrays(fitted)
+    fit, check = fit_law(n, d, loss), variable_projection(n, d, loss)
+    drawn = bootstrap(fit, n, d, loss, seed=seed, draws=draws)
+    off = float(np.median(np.abs(fit.law.loss(n, d) - loss)))
+    least = max(CHANCE * off, LEAST_FALL * float(np.median(loss)))
+    falls = _falls(fit.law, n, d)
+    unseen = [name for name, fall in falls.items() if fall < least]
+    """what the loss does not fall with: by less, over the runs, than some of them differ from the law by"""
     largest, used = max(run.compute for run in runs), {id(run) for run in fitted}
-    optimal = [study.planned(times * largest) for times in BUDGETS]
+    optimal = [planned(fit.law, drawn, times * largest, not unseen) for times in BUDGETS]
+    compute = np.array([run.compute for run in fitted])
+    best = lowest(compute, loss)
     found: dict[str, Any] = {
-        "fit": study.facts(count),
-        "held_out": None if left_out is None else study.held_out(left_out),
-        "curves": study.curves(seed),
+        "fit": {
+            **fit.law.plain(),
+            **{"intervals": drawn.intervals(fit.law), "level": LEVEL, "runs": fit.runs, "spread": fit.spread},
+            **{"starts": fit.starts, "check": check.plain(), "counted": COUNTED[count]},
+        },
+        "held_out": None if left_out is None else _held_out(left_out, fitted, fit.law, check, drawn),
+        "curves": {  # L(N) with a floor for each D, L(D) with one for each N, L(C) along the runs that none beats
+            "N": fit_curve(n, loss, d, seed=seed),
+            "D": fit_curve(d, loss, n, seed=seed),
+            "C": fit_curve(compute[best], loss[best], seed=seed),
+        },
         "optimal": optimal,
-        "rows": [study.row(run, id(run) not in used) for run in sorted(runs, key=lambda run: run.compute)],
-        "notes": [*refused, *study.doubts(optimal[1])],
+        "rows": [
+            {
+                **{**run.more, "name": run.name, "N": run.parameters, "tokens": run.tokens, "compute": run.compute},
+                **{"loss": run.loss, "fitted": float(fit.law.loss(run.parameters, run.tokens))},
+                "held_out": id(run) not in used,
+            }
+            for run in sorted(runs, key=lambda run: run.compute)
+        ],
+        "notes": [*refused, *_doubts(fit, check, optimal[1], unseen, min(falls.values()) / float(np.median(loss)))],
     }
     if budgets:
         more = [{"times_largest": flops / largest, "runs": len(fitted)} for flops in budgets]
-        found["predicted"] = [{**study.planned(flops), **one} for flops, one in zip(budgets, more, strict=True)]
+        predicted = [planned(fit.law, drawn, flops, not unseen) for flops in budgets]
+        found["predicted"] = [{**best, **one} for best, one in zip(predicted, more, strict=True)]
     return found
 
 
-@dataclass(frozen=True)
-class _Fitted:
-    """Runs, and the law that was fitted to them in two ways."""
+def _doubts(fit: Fit, check: Law, farther: dict[str, Any], unseen: Sequence[str], fall: float) -> list[str]:
+    """Why the law should not be relied on, if there is a reason; ``fall`` is that of the loss by its smaller term."""
+    doubts = [
+        f"with {name} the loss does not fall by more than chance: that term of the law is unknown" for name in unseen
+    ]
+    if fit.spread > ROUGH:
+        doubts.append(f"the runs differ from the law by {fit.spread:.0%}: not all of them follow it")
+    if farther["loss"] is not None:
+        other = float(check.loss(farther["parameters"], farther["tokens"]))
+        if abs(other / farther["loss"] - 1) > APART:
+            doubts.append(
+                f"the two ways to fit disagree, so the law is uncertain: for {farther['compute']:.2e} FLOPs one "
+                f"predicts {farther['loss']:.3f}, the other {other:.3f}"
+            )
+    if fit.runs < MANY or fall < CLEAR * fit.spread:
+        doubts.append("the intervals are too narrow: runs so few, or so far from the law, hide how uncertain it is")
+    return doubts
 
-    runs: Sequence[Run]
-    n: np.ndarray
-    d: np.ndarray
-    loss: np.ndarray
-    fit: Fit
-    drawn: Draws
-    check: Law
-    unseen: list[str]
-    """what the loss does not fall with: by less, over the runs, than some of them differ from the law by"""
 
-    @staticmethod
-    def of(runs: Sequence[Run], seed: int, draws: int) -> "_Fitted":
-        n, d, loss = arrays(runs)
-        fit = fit_law(n, d, loss)
-        off = float(np.median(np.abs(fit.law.loss(n, d) - loss)))
-        least = max(CHANCE * off, LEAST_FALL * float(np.median(loss)))
-        unseen = [name for name, fall in _falls(fit.law, n, d).items() if fall < least]
-        drawn = bootstrap(fit, n, d, loss, seed=seed, draws=draws)
-        return _Fitted(runs, n, d, loss, fit, drawn, variable_projection(n, d, loss), unseen)
-
-    def planned(self, flops: float) -> dict[str, Any]:
-        """The best sizes for a budget."""
-        return planned(self.fit.law, self.drawn, flops, not self.unseen)
-
-    def facts(self, count: str) -> dict[str, Any]:
-        """The law with its intervals."""
-        return {
-            **self.fit.law.plain(),
-            "intervals": self.drawn.intervals(self.fit.law),
-            "level": LEVEL,
-            "runs": len(self.runs),
-            "spread": self.fit.spread,
-            "starts": self.fit.starts,
-            "check": self.check.plain(),
-            "counted": COUNTED[count],
-        }
-
-    def doubts(self, farther: dict[str, Any]) -> list[str]:
-        """Why the law should not be relied on, if there is a reason."""
-        doubts = [
-            f"with {name} the loss does not fall by more than chance: that term of the law is unknown"
-            for name in self.unseen
-        ]
-        if self.fit.spread > ROUGH:
-            doubts.append(f"the runs differ from the law by {self.fit.spread:.0%}: not all of them follow it")
-        if farther["loss"] is not None:
-            other = float(self.check.loss(farther["parameters"], farther["tokens"]))
-            if abs(other / farther["loss"] - 1) > APART:
-                doubts.append(
-                    f"the two ways to fit disagree, so the law is uncertain: for {farther['compute']:.2e} FLOPs one "
-                    f"predicts {farther['loss']:.3f}, the other {other:.3f}"
-                )
-        fall = min(_falls(self.fit.law, self.n, self.d).values())
-        if len(self.runs) < MANY or fall < CLEAR * self.fit.spread * float(np.median(self.loss)):
-            doubts.append("the intervals are too narrow: runs so few, or so far from the law, hide how uncertain it is")
-        return doubts
-
-    def held_out(self, run: Run) -> dict[str, Any]:
-        """The left-out run: the law's prediction, the measured loss, and a naive prediction."""
-        predicted = float(self.fit.law.loss(run.parameters, run.tokens))
-        nearest = max(self.runs, key=lambda other: other.compute)
-        error, naive_error = (abs(guess / run.loss - 1) for guess in (predicted, nearest.loss))
-        low, high = self.drawn.of_a_run(run.parameters, run.tokens)
-        return {
-            **{name: getattr(run, name) for name in ("name", "parameters", "tokens", "compute")},
-            "times_compute": run.compute / nearest.compute,
-            "far_enough": run.compute >= FARTHER * nearest.compute * (1 - 1e-9),
-            "predicted": predicted,
-            "check_predicted": float(self.check.loss(run.parameters, run.tokens)),
-            "interval": [low, high],
-            "measured": run.loss,
-            "error": error,
-            "naive": nearest.loss,
-            "naive_error": naive_error,
-            "better_than_naive": error < naive_error,
-            "inside": low <= run.loss <= high,
-        }
-
-    def curves(self, seed: int) -> dict[str, Any]:
-        """L(N) with a floor for each D, L(D) with a floor for each N, and L(C) along the runs that no other beats."""
-        compute = np.array([run.compute for run in self.runs])
-        best = lowest(compute, self.loss)
-        return {
-            "N": fit_curve(self.n, self.loss, self.d, seed=seed),
-            "D": fit_curve(self.d, self.loss, self.n, seed=seed),
-            "C": fit_curve(compute[best], self.loss[best], seed=seed),
-        }
-
-    def row(self, run: Run, left_out: bool) -> dict[str, Any]:
-        """A run, and what the law says of it."""
-        return {
-            **run.more,
-            "name": run.name,
-            "N": run.parameters,
-            **{name: getattr(run, name) for name in ("tokens", "compute", "loss")},
-            "fitted": float(self.fit.law.loss(run.parameters, run.tokens)),
-            "held_out": left_out,
-        }
+def _held_out(run: Run, fitted: Sequence[Run], law: Law, check: Law, drawn: Draws) -> dict[str, Any]:
+    """The left-out run: the law's prediction, the measured loss, and a naive prediction."""
+    predicted = float(law.loss(run.parameters, run.tokens))
+    nearest = max(fitted, key=lambda other: other.compute)
+    error, naive_error = (abs(guess / run.loss - 1) for guess in (predicted, nearest.loss))
+    low, high = drawn.of_a_run(run.parameters, run.tokens)
+    return {
+        **{name: getattr(run, name) for name in ("name", "parameters", "tokens", "compute")},
+        "times_compute": run.compute / nearest.compute,
+        "far_enough": run.compute >= FARTHER * nearest.compute * (1 - 1e-9),
+        "predicted": predicted,
+        "check_predicted": float(check.loss(run.parameters, run.tokens)),
+        "interval": [low, high],
+        "measured": run.loss,
+        **{"error": error, "naive": nearest.loss, "naive_error": naive_error},
+        "better_than_naive": error < naive_error,
+        "inside": low <= run.loss <= high,
+    }
 
 
 def _falls(law: Law, n: np.ndarray, d: np.ndarray) -> dict[str, float]:

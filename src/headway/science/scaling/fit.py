@@ -77,6 +77,7 @@ class Fit:
     starts: int
     spread: float
     """the typical difference in ln L: the root of the mean square, with n - 5 degrees of freedom"""
+    runs: int
 
 
 def fit_law(n: np.ndarray, d: np.ndarray, loss: np.ndarray) -> Fit:
@@ -105,7 +106,7 @@ def fit_law(n: np.ndarray, d: np.ndarray, loss: np.ndarray) -> Fit:
             best = one
     differences = predicted(best.x[None], x, y)[0] - target
     spread = float(np.sqrt((differences**2).sum() / max(1, len(n) - 5)))
-    return Fit(frame.law(best.x), float(best.fun), len(begun), spread)
+    return Fit(frame.law(best.x), float(best.fun), len(begun), spread, len(n))
 
 
 def starts(x: np.ndarray, y: np.ndarray, loss: np.ndarray) -> np.ndarray:

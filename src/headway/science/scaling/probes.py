@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from headway.errors import InputError
 from headway.hub.directory import load_model
@@ -48,7 +48,8 @@ def induction(model: nn.Module, pool: np.ndarray, length: int, *, seed: int = 0)
     random = np.random.default_rng([seed, 1])
     drawn = np.stack([random.choice(pool, once, replace=False) for _ in range(SEQUENCES)])  # (B, T / 2)
     ids = torch.from_numpy(np.concatenate([drawn, drawn], axis=1)).long()  # (B, T)
-    losses = _losses(model, ids)  # (B, T - 1)
+    logits = model(ids[:, :-1]).float()
+    losses = -logits.log_softmax(dim=-1).gather(2, ids[:, 1:, None])[..., 0]  # -ln p of all but the first (B, T - 1)
     return {"first": float(losses[:, : once - 1].mean()), "second": float(losses[:, once:].mean())}
 
 
@@ -78,12 +79,6 @@ def _examples(random: np.random.Generator, pool: np.ndarray, shots: int) -> tupl
         context += [keys[which], link, values[which], end]
     asked = int(random.integers(WAYS))
     return [*context, keys[asked], link], values, asked
-
-
-def _losses(model: nn.Module, ids: Tensor) -> Tensor:
-    """-ln p of every token but the first: (B, T) -> (B, T - 1)."""
-    logits = model(ids[:, :-1]).float()
-    return -logits.log_softmax(dim=-1).gather(2, ids[:, 1:, None])[..., 0]
 
 
 PROBES: dict[str, Callable[..., dict[str, float]]] = {"induction": induction, "fewshot": few_shot}

@@ -94,21 +94,27 @@ class Study:
         held_out = validation_input(self.validation, options, found)
         asked = {name: options.value(name) for name in ASKED} | {"fingerprint": source.fingerprint, "task": self.task}
         asked["validation"] = None if held_out is None else held_out.fingerprint
-        if self.out is not None and (earlier := _kept(self.out, asked)) is not None:
-            return earlier
+        if self.out is not None and (before := kept(self.out / PLAN, "study")) is not None:
+            try:
+                recorded, grid = {"task": TASK, **before["asked"]}, Grid.from_plain(before["grid"])
+            except (KeyError, TypeError) as error:
+                what = f"{self.out / PLAN}: cannot be read ({error})"
+                raise InputError(f"{what}; name another directory with --out.") from None
+            check_same(self.out, "study with another", recorded, asked)
+            return grid
         task_inputs = TaskInputs(source, held_out, found, options, None, None, self.progress)
         data: Any = task_named(self.task).open_data(task_inputs)
         text = Text(data.n_tokens, len(data.validation), data.tokenizer.vocab_size)
         self.progress.phase("timing")
-        shared: dict[str, Any] = {"length": length, "scaling": scaling}
-        shared["batch_tokens"] = options.optimisation.batch_tokens
+        batch = options.optimisation.batch_tokens
 
         def grid_of(kind: Kind) -> Grid:
             timed = [shape for shape in shapes(text.vocab_size, length, kind, scaling) if shape.heads in TIMED]
             precision = options.runtime.precision or faster_steps(timed[2], text.vocab_size, length, scaling)
             speed = measured_speed(timed, text.vocab_size, length, precision, scaling)
             left = wanted - (time.monotonic() - self.started) - ENDING
-            return plan_grid(text, left, speed, kind=kind, precision=precision, before=wanted - left, **shared)
+            how: dict[str, Any] = {"precision": precision, "batch_tokens": batch, "before": wanted - left}
+            return plan_grid(text, left, speed, length=length, kind=kind, scaling=scaling, **how)
 
         for kind in KINDS:
             try:
@@ -157,7 +163,9 @@ class Study:
                 f"{quantities.count(cell.tokens)} tokens, about {duration(pace * cell.seconds)}"
             )
             try:
-                facts = self._train(cell, grid)
+                options, within = options_of(cell, grid, self.options), Within(self.progress, cell.name)
+                given: dict[str, Any] = {"validation": self.validation, "progress": within}
+                facts = run_training(self.inputs, options, out=out / RUNS / cell.name, **given).facts
             except RunFailed as error:
                 if cell is last:
                     raise
@@ -176,12 +184,6 @@ class Study:
         write_points(out / RESULTS, runs)
         return runs, notes
 
-    def _train(self, cell: Cell, grid: Grid) -> dict[str, Any]:
-        """The facts of a run of the grid."""
-        place = (self.out or Path()) / RUNS / cell.name
-        options, within = options_of(cell, grid, self.options), Within(self.progress, cell.name)
-        return run_training(self.inputs, options, out=place, validation=self.validation, progress=within).facts
-
 
 def _refused(error: InputError, planned: Callable[[], Grid]) -> InputError:
     """The refusal of a grid, with --threads 1 where that allows it: small models may train faster on one thread."""
@@ -196,18 +198,6 @@ def _refused(error: InputError, planned: Callable[[], Grid]) -> InputError:
     finally:
         torch.set_num_threads(threads)
     return InputError(f"{str(error).removesuffix('.')}, or --threads 1: on one thread the time is enough.")
-
-
-def _kept(out: Path, asked: dict[str, Any]) -> Grid | None:
-    """The grid of an earlier command.  Raises InputError where it is one on other data or with other options."""
-    if (found := kept(out / PLAN, "study")) is None:
-        return None
-    try:
-        before, grid = {"task": TASK, **found["asked"]}, Grid.from_plain(found["grid"])
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{out / PLAN}: cannot be read ({error}); name another directory with --out.") from None
-    check_same(out, "study with another", before, asked)
-    return grid
 
 
 def _finished(place: Path) -> dict[str, Any] | None:
@@ -272,10 +262,8 @@ def run_of(cell: Cell, facts: dict[str, Any], place: Path) -> Run:
 
 def write_points(path: Path, runs: Sequence[Run]) -> None:
     """The runs as the CSV file that ``read_points`` reads."""
-    more = list(dict.fromkeys(name for run in runs for name in run.more))
-    header = list(
-        dict.fromkeys(["name", "parameters", COUNTS["blocks"], "tokens", "loss", "compute", "held_out", *more])
-    )
+    first = ("name", "parameters", COUNTS["blocks"], "tokens", "loss", "compute", "held_out")
+    header = list(dict.fromkeys([*first, *(name for run in runs for name in run.more)]))
     rows: list[list[Any]] = [header]
     for run in runs:
         own = {"name": run.name, "tokens": int(run.tokens), "loss": run.loss, "compute": run.compute}

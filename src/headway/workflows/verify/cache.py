@@ -17,6 +17,7 @@ from headway.generation.beam import beam_search
 from headway.generation.decode import Conditional, decode
 from headway.generation.sampling import Sampling
 from headway.models.transformer import EncoderDecoder
+from headway.tasks.checks import token_vectors
 from headway.workflows.verify.check import Check, bound_of, difference, worst
 from headway.workflows.verify.samples import Subject
 
@@ -30,10 +31,14 @@ TIE = 1e-5
 
 
 class Read:
-    """Everything read so far: the ids of each row (B, T), which of them are tokens, and the row's original index."""
+    """Everything read so far: the ids of each row (B, T), which of them are tokens, and the row's original index.
 
-    def __init__(self) -> None:
+    ``cached`` is the state of the model that reads the same with its cache, if there is one.
+    """
+
+    def __init__(self, cached: Any = None) -> None:
         self.ids = self.mask = self.rows = torch.empty(0, dtype=torch.int64)
+        self.cached = cached
 
     def extend(self, ids: Tensor, mask: Tensor | None) -> None:
         """Append (B, T) ids."""
@@ -47,6 +52,8 @@ class Read:
     def reorder(self, rows: Tensor) -> None:
         """Keep the given rows, in that order."""
         self.ids, self.mask, self.rows = self.ids[rows], self.mask[rows], self.rows[rows]
+        if self.cached is not None:
+            self.cached.reorder(rows)
 
 
 class Uncached:
@@ -64,42 +71,32 @@ class Uncached:
         seen = None if bool(state.mask.all()) else state.mask
         if not isinstance(self.model, Conditional):
             return self.model.next_logits(state.ids, seen)
-        given = self.model
-        across = None if given.source_mask is None else given.source_mask[state.rows]
-        return given.model.next_logits(state.ids, given.source[state.rows], across, None, seen)
+        pair = self.model
+        across = None if pair.source_mask is None else pair.source_mask[state.rows]
+        return pair.model.next_logits(state.ids, pair.source[state.rows], across, None, seen)
 
 
-class Both:
-    """The states of a model with its cache and without."""
-
-    def __init__(self, cached: Any, uncached: Read):
-        self.cached, self.uncached = cached, uncached
-
-    def reorder(self, rows: Tensor) -> None:
-        self.cached.reorder(rows)
-        self.uncached.reorder(rows)
-
-
-class Compared:
+class Compared(Uncached):
     """A model with its cache, whose every answer is compared with the same model without."""
 
     def __init__(self, model: Any, forbidden: Collection[int] = ()):
-        self.model, self.uncached, self.forbidden = model, Uncached(model), list(forbidden)
+        super().__init__(model)
+        self.forbidden = list(forbidden)
         self.difference, self.largest = 0.0, 0.0
         self.tokens, self.tokens_equal = 0, True
 
-    def new_state(self) -> Both:
-        return Both(self.model.new_state(), self.uncached.new_state())
+    def new_state(self) -> Read:
+        return Read(self.model.new_state())
 
     def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:
         """Logits (B, V) with the cache."""
-        found = self.model.next_logits(ids, mask, state.cached)
-        expected = self.uncached.next_logits(ids, mask, state.uncached)
-        self.difference = worst(self.difference, difference(found, expected))
+        logits = self.model.next_logits(ids, mask, state.cached)
+        expected = super().next_logits(ids, mask, state)
+        self.difference = worst(self.difference, difference(logits, expected))
         self.largest = max(self.largest, float(expected.abs().max()))
-        self.tokens += len(found)
-        self.tokens_equal = self.tokens_equal and self._same_tokens(found, expected)
-        return found
+        self.tokens += len(logits)
+        self.tokens_equal = self.tokens_equal and self._same_tokens(logits, expected)
+        return logits
 
     def _same_tokens(self, found: Tensor, expected: Tensor) -> bool:
         """Whether the most likely token of each row is the same, or equally likely up to rounding."""
@@ -122,10 +119,9 @@ def check_cache(subject: Subject) -> Check:
 
 def _continue(subject: Subject) -> Compared:
     """Continue prompts of different lengths in one batch; one of them leaves it early."""
-    model: Any = subject.model
-    context = model.config.max_length
-    forbidden = sorted(number for number in subject.tokenizer.special_ids if number < subject.rows)
-    compared = Compared(model, forbidden)
+    context, rows = subject.model.config.max_length, token_vectors(subject.model)
+    forbidden = sorted(number for number in subject.pipe.tokenizer.special_ids if number < rows)
+    compared = Compared(subject.model, forbidden)
     texts = subject.texts([min(length, max(1, context // 2)) for length in PROMPTS])
     how: dict[str, Any] = {"max_tokens": NEW, "context": context, "forbidden": forbidden}
     steps = decode(compared, texts, Sampling(temperature=0), **how, device=subject.device)
@@ -144,14 +140,13 @@ def _translate(subject: Subject) -> Compared:
     pipe: Any = subject.pipe
     sources = subject.texts([min(length, subject.longest) for length in PROMPTS])
     compared = Compared(Conditional(pipe.model, sources, subject.device), pipe.rules.forbidden)
-    room = max(1, min(NEW, pipe.longest_target - len(pipe.rules.start)))
-    beams(compared, sources, pipe, BEAM, room)
+    beams(compared, sources, pipe, BEAM, NEW)
     return compared
 
 
-def beams(model: Any, sources: Sequence[Sequence[int]], pipe: Any, beam: int, room: int) -> list[tuple[int, ...]]:
-    """The best target of each source."""
-    starts = [list(pipe.rules.start) for _ in sources]
-    how: dict[str, Any] = {"end": pipe.rules.end, "forbidden": pipe.rules.forbidden, "device": pipe.runtime.device}
-    found = beam_search(model, starts, beam=beam, max_tokens=room, **how)
-    return [one[0].ids for one in found]
+def beams(model: Any, sources: Sequence[Sequence[int]], pipe: Any, beam: int, most: int) -> list[tuple[int, ...]]:
+    """The best target of each source, of at most so many tokens."""
+    rules, room = pipe.rules, max(1, min(most, pipe.longest_target - len(pipe.rules.start)))
+    how: dict[str, Any] = {"end": rules.end, "forbidden": rules.forbidden, "device": pipe.runtime.device}
+    hypotheses = beam_search(model, [list(rules.start) for _ in sources], beam=beam, max_tokens=room, **how)
+    return [best.ids for best, *_ in hypotheses]

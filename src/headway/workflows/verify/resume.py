@@ -1,13 +1,11 @@
 """Training that is killed and resumed equals uninterrupted training, bit for bit."""
 
-import os
 import shutil
 import subprocess
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -18,6 +16,7 @@ from headway.training.hardware.precision import product_rate
 from headway.training.monitor.progress import Progress
 from headway.training.store.checkpoint import newest_checkpoint
 from headway.training.store.log import read_log
+from headway.workflows.command import Command
 from headway.workflows.verify.check import Check, DoesNotApply, difference, worst
 from headway.workflows.verify.replay import NEVER, Replay, replay
 from headway.workflows.verify.samples import Subject
@@ -30,7 +29,6 @@ ATTEMPTS = 3
 """How often a run may end before it is killed."""
 LIMIT = 1800.0
 """Maximum seconds of one command."""
-LATE = f"it did not end within {duration(LIMIT)}"
 POLL = 0.002
 BEGINNING = 8.0
 """Rough estimate of the seconds in which a command starts."""
@@ -44,40 +42,6 @@ NUMBERS, CHECKPOINTS = 5, 5
 
 class Failed(Exception):
     """A command failed; the message is its error."""
-
-
-class Command:
-    """``headway`` in a separate process with its own cache."""
-
-    def __init__(self, words: Sequence[str], folder: Path):
-        self._said = folder / "said.txt"
-        environment = {**os.environ, "HEADWAY_CACHE": str(folder / "cache")}
-        with self._said.open("wb") as said:
-            quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": said}
-            command = [sys.executable, "-P", "-m", "headway", *words]
-            self._process = subprocess.Popen(command, **quiet, env=environment, start_new_session=True)
-
-    @property
-    def status(self) -> int | None:
-        """Its exit status, negative for the signal that ended it; None while it runs."""
-        return self._process.poll()
-
-    @property
-    def said(self) -> str:
-        """The last line of standard error."""
-        lines = self._said.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return lines[-1].removeprefix("headway: ") if lines else "no message"
-
-    def wait(self) -> None:
-        """Wait for it to end.  Raises Failed if that takes too long."""
-        try:
-            self._process.wait(LIMIT)
-        except subprocess.TimeoutExpired:
-            raise Failed(LATE) from None
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
 
 
 def check_resume(subject: Subject, directory: Path, folder: Path, progress: Progress) -> Check:
@@ -113,10 +77,10 @@ def compare(alone: Path, killed: Path) -> tuple[float, str | None]:
     A checkpoint holds the weights, the best weights, and the states of the optimizers and random number generators.
     """
     apart: dict[str, float] = {}
-    one, other = _losses(alone), _losses(killed)
-    for step in sorted(one.keys() | other.keys()):
-        known = step in one and step in other
-        apart[f"the loss of step {step}"] = abs(one[step] - other[step]) if known else float("inf")
+    losses, others = _losses(alone), _losses(killed)
+    for step in sorted(losses.keys() | others.keys()):
+        known = step in losses and step in others
+        apart[f"the loss of step {step}"] = abs(losses[step] - others[step]) if known else float("inf")
     (first, _), (second, _) = (newest_checkpoint(run / "checkpoints") for run in (alone, killed))
     if first is None or second is None or first[1]["step"] != second[1]["step"]:
         return float("inf"), "the last checkpoint"
@@ -124,6 +88,26 @@ def compare(alone: Path, killed: Path) -> tuple[float, str | None]:
         known = name in first[0] and name in second[0]
         apart[name] = difference(first[0][name], second[0][name]) if known else float("inf")
     return worst(*apart.values()), next((name for name, value in apart.items() if value != 0), None)
+
+
+@contextmanager
+def _started(words: Sequence[str], folder: Path) -> Iterator[Command]:
+    """A command with its own cache, which is killed at the end if it still runs.  Raises Failed for one that lasts."""
+    command = Command(words, folder / "errors.txt", alone=True, HEADWAY_CACHE=str(folder / "cache"))
+    try:
+        yield command
+    except subprocess.TimeoutExpired:
+        raise Failed(f"it did not end within {duration(LIMIT)}") from None
+    finally:
+        command.kill()
+
+
+def _run(words: Sequence[str], folder: Path) -> None:
+    """Run a command to its end.  Raises Failed."""
+    with _started(words, folder) as command:
+        command.wait(LIMIT)
+        if command.status != 0:
+            raise Failed(command.said)
 
 
 def _killed(again: Replay, run: Path, folder: Path) -> int:
@@ -134,15 +118,12 @@ def _killed(again: Replay, run: Path, folder: Path) -> int:
     for _ in range(ATTEMPTS):
         shutil.rmtree(run, ignore_errors=True)
         again.begin(run)
-        command = Command(again.words(run, AT_ONCE), folder)
-        try:
-            began = time.monotonic()
+        with _started(again.words(run, AT_ONCE), folder) as command:
+            end = time.monotonic() + LIMIT
             while (ended := command.status) is None and not _ready(run):
-                if time.monotonic() - began > LIMIT:
-                    raise Failed(LATE)
+                if time.monotonic() > end:
+                    command.wait(0)
                 time.sleep(POLL)
-        finally:
-            command.kill()
         if ended is None and command.status != 0:
             return max(_losses(run))
         if command.status != 0:
@@ -154,17 +135,6 @@ def _ready(run: Path) -> bool:
     """Whether enough steps are done for a kill in the middle."""
     saved = (run / "checkpoints").glob("step-*")
     return any(path.name != "step-0" for path in saved) and max(_losses(run), default=0) >= KILLED_AFTER
-
-
-def _run(words: Sequence[str], folder: Path) -> None:
-    """Run a command to its end.  Raises Failed."""
-    command = Command(words, folder)
-    try:
-        command.wait()
-        if command.status != 0:
-            raise Failed(command.said)
-    finally:
-        command.kill()
 
 
 def _losses(run: Path) -> dict[int, float]:

@@ -5,7 +5,6 @@ Letters: B batch, T length, S source length, V vocabulary, C classes, D width.
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 from headway.data.batches.batching import pad, padded, segments_of
 from headway.generation.decode import left_padded
 from headway.hub.directory import model_config
-from headway.hub.preprocessor import ImagePreprocessor
 from headway.models.adapt.ensemble import Ensemble
 from headway.models.device import model_device
 from headway.models.transformer import Decoder, EncoderDecoder
@@ -22,53 +20,20 @@ from headway.runtime.windows import frame
 from headway.tasks.checks import ordinary, token_vectors
 from headway.tasks.registry import spec, task_named
 from headway.tasks.task import Pipeline
-from headway.text.tokenizer import Tokenizer
 
 LONGEST = 160
 """Tokens: longer than the attention windows of most models, and fast to read."""
 
 
-@dataclass(frozen=True)
 class Subject:
-    """The model that is checked."""
+    """The model that is checked; an ensemble counts as one ``model``, of which ``one`` is the first."""
 
-    pipe: Pipeline
-
-    @property
-    def model(self) -> nn.Module:
-        """The model; an ensemble counts as one model."""
-        return self.pipe.model
-
-    @property
-    def device(self) -> torch.device:
-        return self.pipe.runtime.device
-
-    @property
-    def one(self) -> nn.Module:
-        """The model, or the first of an ensemble."""
-        return self.model.members[0] if isinstance(self.model, Ensemble) else self.model  # type: ignore[return-value]
-
-    @property
-    def processor(self) -> Tokenizer | ImagePreprocessor:
-        """The tokenizer or image preprocessor of the model."""
-        return task_named(self.pipe.task).processor(self.pipe)
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer of a text model."""
-        if self.pipe.tokenizer is None:
-            raise TypeError("an image model has no tokenizer")
-        return self.pipe.tokenizer
-
-    @property
-    def writes(self) -> bool:
-        """Whether it generates text, token by token."""
-        return bool(spec(self.pipe.task).writes)
-
-    @property
-    def rows(self) -> int:
-        """The number of embedding rows for the input tokens."""
-        return token_vectors(self.model)
+    def __init__(self, pipe: Pipeline):
+        self.pipe, self.device = pipe, pipe.runtime.device
+        self.model: Any = pipe.model
+        self.one: Any = pipe.model.members[0] if isinstance(pipe.model, Ensemble) else pipe.model
+        self.writes = bool(spec(pipe.task).writes)
+        """whether it generates text, token by token"""
 
     @property
     def longest(self) -> int:
@@ -86,22 +51,17 @@ class Subject:
 
     def texts(self, lengths: Sequence[int], seed: int = 0) -> list[list[int]]:
         """Ids of so many tokens, with the special tokens that the tokenizer adds unless this is running text."""
-        tokenizer = self.tokenizer
+        tokenizer: Any = self.pipe.tokenizer
         running = isinstance(self.model, Decoder) and spec(self.pipe.task).writes == "continuations"
         front, back = ([], []) if running else frame(tokenizer)
-        draw = random.Random(seed)
-        known = ordinary(tokenizer, self.rows)
-        found = []
-        for length in lengths:
-            room = max(1, length - len(front) - len(back))
-            found.append([*front, *draw.choices(known, k=room), *back])
-        return found
+        draw, known = random.Random(seed), ordinary(tokenizer, token_vectors(self.model))
+        rooms = [max(1, length - len(front) - len(back)) for length in lengths]
+        return [[*front, *draw.choices(known, k=room), *back] for room in rooms]
 
     def targets(self, lengths: Sequence[int], seed: int = 1) -> list[list[int]]:
         """Ids that a translator may generate."""
         pipe: Any = self.pipe
-        draw = random.Random(seed)
-        known = ordinary(pipe.tokenizer.target, model_config(self.model).vocab_size)
+        draw, known = random.Random(seed), ordinary(pipe.tokenizer.target, model_config(self.model).vocab_size)
         return [draw.choices(known, k=length) for length in lengths]
 
 

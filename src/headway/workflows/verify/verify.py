@@ -15,7 +15,7 @@ resume          training that is killed and resumed equals uninterrupted trainin
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,16 +72,9 @@ def verify(run: str | Path, progress: Progress | None = None, *, device: str = "
     The model's directory is not changed: training and export use a temporary directory, which is removed.  Raises
     InputError if there is no such model or device, or if one of its files is damaged.
     """
-    place = locate_model(run).path
-    pipe = load(place, device=device, precision="float32")
-    subject = Subject(pipe)
-    checks = list(_checks(subject, place, progress or NoProgress()))
-    passed = all(check.passed is not False for check in checks)
-    return {"task": pipe.task, "passed": passed, "checks": [check.plain() for check in checks]}
-
-
-def _checks(subject: Subject, place: Path, progress: Progress) -> Iterator[Check]:
-    """Each check, the longest last."""
+    place, progress = locate_model(run).path, progress or NoProgress()
+    subject = Subject(load(place, device=device, precision="float32"))
+    checks: list[Check] = []
     with tempfile.TemporaryDirectory(prefix="headway-verify-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         to_do: list[tuple[str, Callable[[], Check]]] = [
@@ -93,12 +86,13 @@ def _checks(subject: Subject, place: Path, progress: Progress) -> Iterator[Check
             ("exporting it for other programs", lambda: check_export(subject, place, folder / "export")),
             ("reading its checkpoints", lambda: check_checkpoints(place)),
             ("training, killing and resuming", lambda: check_resume(subject, place, folder, progress)),
-        ]
+        ]  # the longest last
         for words, check in to_do:
             progress.phase(words)
             began = time.monotonic()
-            found = check()
-            yield replace(found, seconds=round(time.monotonic() - began, 3))
+            checks.append(replace(check(), seconds=round(time.monotonic() - began, 3)))
+    passed = all(check.passed is not False for check in checks)
+    return {"task": subject.pipe.task, "passed": passed, "checks": [check.plain() for check in checks]}
 
 
 def check_batch(subject: Subject) -> Check:
@@ -114,16 +108,15 @@ def check_batch(subject: Subject) -> Check:
         for text, answer in zip(texts, together, strict=True):
             alone = read(subject, subject.model, [text])[0]
             value, largest = worst(value, difference(answer, alone)), max(largest, float(alone.abs().max()))
-    asked = f"texts of {min(lengths)} to {max(lengths)} tokens"
-    asked = "images" if subject.pipe.tokenizer is None else asked
-    answers = spec(subject.pipe.task).outputs + (", and greedy generation" if subject.writes else "")
-    what = f"{answers}: {len(texts)} {asked} together"
-    problem, more = None, {}
+    inputs = "images" if subject.pipe.tokenizer is None else f"texts of {min(lengths)} to {max(lengths)} tokens"
+    answers, problem, more = spec(subject.pipe.task).outputs, None, {}
     if subject.writes:
-        texts = subject.texts(different_lengths(min(PROMPT, subject.longest)))
-        more["tokens_equal"] = _write(subject, texts) == [_write(subject, [text])[0] for text in texts]
+        answers += ", and greedy generation"
+        prompts = subject.texts(different_lengths(min(PROMPT, subject.longest)))
+        more["tokens_equal"] = _write(subject, prompts) == [_write(subject, [text])[0] for text in prompts]
         problem = None if more["tokens_equal"] else "the generated tokens differ between a batch and each text alone"
-    return Check("batch", f"{what} and one by one", value, bound_of(largest), problem, more=more)
+    what = f"{answers}: {len(texts)} {inputs} together and one by one"
+    return Check("batch", what, value, bound_of(largest), problem, more=more)
 
 
 @torch.no_grad()
@@ -131,8 +124,7 @@ def _write(subject: Subject, texts: Sequence[Sequence[int]]) -> list[tuple[int, 
     """Greedy generation for texts in one batch."""
     pipe: Any = subject.pipe
     if isinstance(subject.model, EncoderDecoder):
-        room = max(1, min(NEW, pipe.longest_target - len(pipe.rules.start)))
-        return beams(Uncached(Conditional(pipe.model, texts, subject.device)), texts, pipe, 1, room)
+        return beams(Uncached(Conditional(pipe.model, texts, subject.device)), texts, pipe, 1, NEW)
     context = pipe.model.config.max_length
     prompts = [text[: max(1, context // 2)] for text in texts]
     found: list[tuple[int, ...]] = [() for _ in texts]
@@ -149,7 +141,10 @@ def check_accumulation(subject: Subject) -> Check:
     The texts have one length, so that padding, which has its own check, is none of what differs.
     """
     what = f"the gradient of a batch against the sum over its {len(PARTS)} parts of different sizes, without dropout"
-    trial = _trial(subject)
+    tokens = min(LEARNT, subject.longest)
+    written = subject.one.config.max_length if isinstance(subject.one, EncoderDecoder) else None
+    targets = [] if written is None else subject.targets([min(LEARNT, written)] * ROWS)
+    trial = task_named(subject.pipe.task).sample_batch(subject.pipe, subject.inputs([tokens] * ROWS), targets)
     if trial is None:
         why = "its loss of a batch is not the sum over its rows, so the parts of a batch are another task"
         return Check("accumulation", what, skipped=why)
@@ -175,16 +170,6 @@ def _gradient(model: nn.Module, task: Objective, batches: list[Batch]) -> list[T
     for p in parameters:
         p.grad = None
     return found
-
-
-def _trial(subject: Subject) -> tuple[Objective, Batch] | None:
-    """The model's training objective, and five inputs with their targets."""
-    model: Any = subject.one
-    inputs = subject.inputs([min(LEARNT, subject.longest)] * ROWS)
-    written = []
-    if isinstance(model, EncoderDecoder):
-        written = subject.targets([min(LEARNT, model.config.max_length)] * ROWS)
-    return task_named(subject.pipe.task).sample_batch(subject.pipe, inputs, written)
 
 
 def check_precision(subject: Subject, place: Path) -> Check:
