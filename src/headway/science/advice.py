@@ -47,7 +47,7 @@ def advice(result: dict[str, Any], *, better: int) -> list[str]:
             f"Training {best['model']} took {size(1e6 * best['memory_mb'])} at its peak, {least['model']} "
             f"{size(1e6 * least['memory_mb'])}."
         )
-    said += [*_lengths(rows), *_longer(rows), *_recall(rows)]
+    said += [*_lengths(rows), *_long_texts(rows)]
     if result["metric"] == "val_loss" and len({row["size"]["vocab_size"] for row in rows}) > 1:
         said.append("Their vocabularies differ, so their losses cannot be compared.")
     said += _recipes(rows)
@@ -96,26 +96,16 @@ def _lengths(rows: list[dict[str, Any]]) -> list[str]:
     return [f"Time per token in sequences of {long} tokens against {short}, with equal tokens per batch: {grown}."]
 
 
-def _longer(rows: list[dict[str, Any]]) -> list[str]:
-    """Which models can read windows longer than in training."""
-    told = []
+def _long_texts(rows: list[dict[str, Any]]) -> list[str]:
+    """Which models can read windows longer than in training, and how far back each remembers."""
+    longer, recall = [], []
     for row in rows:
         first, *_, last = row.get("longer") or [{"loss": None}, {"loss": None}]
-        if first["loss"] is None:
-            continue
-        changed = "cannot" if last["loss"] is None else f"{last['loss'] / first['loss'] - 1:+.1%} loss"
-        told.append(f"{row['model']} {changed}")
-    return [f"Read in windows four times as long as in training: {', '.join(told)}."] if told else []
-
-
-def _recall(rows: list[dict[str, Any]]) -> list[str]:
-    """How far back each model remembers: recall accuracy at the nearest and the farthest distance."""
-    told = []
-    for row in rows:
+        if first["loss"] is not None:
+            changed = "cannot" if last["loss"] is None else f"{last['loss'] / first['loss'] - 1:+.1%} loss"
+            longer.append(f"{row['model']} {changed}")
         if points := row.get("recall"):
-            near, far = points[0], points[-1]
-            told.append(
-                f"{row['model']} {near['accuracy']:.0%} at {near['distance']} tokens and {far['accuracy']:.0%} at "
-                f"{far['distance']}"
-            )
-    return [f"Recall: {', '.join(told)}."] if told else []
+            near, far = (f"{point['accuracy']:.0%} at {point['distance']}" for point in (points[0], points[-1]))
+            recall.append(f"{row['model']} {near} tokens and {far}")
+    said = [f"Read in windows four times as long as in training: {', '.join(longer)}."] if longer else []
+    return said + ([f"Recall: {', '.join(recall)}."] if recall else [])

@@ -109,15 +109,17 @@ def compare(comparison: Comparison, out: Path, progress: Progress) -> dict[str, 
     inputs = task_named(found.task).some_inputs(source, found, SAMPLE)
     rows: list[dict[str, Any]] = []
     there: list[dict[str, Any]] = []
+    plans: list[dict[str, Any]] = []
     for number, model in enumerate(models):
         what = f"{duration(comparison.share)} for each training"
         progress.say(f"{model.name} ({number + 1} of {len(models)}): {what}")
         try:
             first = there[0] if there else None
-            row = _row(comparison, model, out, found.task, first, progress.say)
+            row, plan = _row(comparison, model, out, found.task, first, progress.say)
             if isinstance(source, Corpus) and spec(found.task).writes:
-                row |= _reading(comparison, source, held_out, out / row["run"])
+                row |= _reading(comparison, source, held_out, out / row["run"], plan["length"])
             there.append(row)
+            plans.append(plan)
         except RunFailed as error:
             row = {"model": model.name, "failed": str(error)}
             if not there and (comparison.match != "time" or comparison.vary is not None):
@@ -127,7 +129,7 @@ def compare(comparison: Comparison, out: Path, progress: Progress) -> dict[str, 
         rows.append(row)
     if not there:
         raise _untrained(comparison, rows, f"no model could be trained; {rows[0]['model']}")
-    _time(there, out, inputs)
+    _time(there, plans, out, inputs)
     metric = spec(found.task).metric(there[0]["metric"])
     _test(there, metric)
     result: dict[str, Any] = {
@@ -153,8 +155,8 @@ def _row(
     task: str,
     first: dict[str, Any] | None,
     say: Callable[[str], None],
-) -> dict[str, Any]:
-    """All trainings of one model, and their results."""
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """All trainings of one model: their results, and the plan of the best."""
     place, base = out / "runs" / model.folder, comparison.options_of(model, first)
 
     def run(name: str, **options: Any) -> Training:
@@ -168,37 +170,34 @@ def _row(
         known = float(kept.read_text() or 0) or None
         return Training(options, read_facts(place / name) or {}, place / name, known)
 
-    def tell(number: int, one: Training) -> None:
-        rate = f"learning rate {one.options['learning_rate']:g}, " if number else ""
-        value = one.value(metric)
+    tried: list[Training] = []
+    scores: list[float] = []
+    names = spec(task).compared if first is None else [spec(task).metric(first["metric"])]
+    for number in range(comparison.trials):
+        if number == 0:
+            tried.append(run("trial-0", seed=comparison.seed))
+            plan, measured, rate = tried[0].facts["plan"], tried[0].facts["metrics"], ""
+            metric = next((one for one in names if measured.get(one.key) is not None), names[0])
+        elif plan["frozen"]:  # fitted in closed form, it has no learning rate
+            break
+        else:
+            learning_rate = plan["learning_rate"] * RATES[number]
+            tried.append(run(f"trial-{number}", seed=comparison.seed, learning_rate=learning_rate))
+            rate = f"learning rate {learning_rate:g}, "
+        value = tried[-1].value(metric)
+        scores.append(-math.inf if value is None else metric.better(value, 0.0))
         figure = "not measured" if value is None else quantities.metric(value)
         say(f"{model.name}, trial {number + 1}: {rate}{metric.key} {figure}")
-
-    tried = [run("trial-0", seed=comparison.seed)]
-    plan, measured = tried[0].facts["plan"], tried[0].facts["metrics"]
-    names = spec(task).compared if first is None else [spec(task).metric(first["metric"])]
-    metric = next((one for one in names if measured.get(one.key) is not None), names[0])
-    tell(0, tried[0])
-    trials = 1 if plan["frozen"] else comparison.trials  # fitted in closed form, it has no learning rate
-    for number in range(1, trials):
-        rate = plan["learning_rate"] * RATES[number]
-        tried.append(run(f"trial-{number}", seed=comparison.seed, learning_rate=rate))
-        tell(number, tried[-1])
-
-    def score(one: Training) -> float:
-        value = one.value(metric)
-        return -math.inf if value is None else metric.better(value, 0.0)
-
-    best = max(tried, key=score)
+    best = tried[scores.index(max(scores))]
     seeds = [comparison.seed + number for number in range(1, comparison.seeds)]
     finished = [best, *(run(f"seed-{seed}", **{**best.options, "seed": seed}) for seed in seeds)]
-    if not all(one.has_learnt for one in finished):
+    if not all(training.has_learnt for training in finished):
         raise RunFailed(UNTRAINED)
     facts, plan = best.facts, best.facts["plan"]
-    metrics, each = zip(*(_measured(comparison, one.path) for one in finished), strict=True)
+    metrics, each = zip(*(_measured(comparison, training.path) for training in finished), strict=True)
     values = [math.inf if one[metric.key] is None else one[metric.key] for one in metrics]
-    peaks = [one.peak for one in (*tried, *finished) if one.peak is not None]
-    return {
+    peaks = [training.peak for training in (*tried, *finished) if training.peak is not None]
+    row = {
         "model": model.name,
         "metric": metric.key,
         "mean": statistics.mean(values),
@@ -217,32 +216,26 @@ def _row(
         "pretrained": "from_model" in model.options,
         "optimizer": None if plan["frozen"] else plan["optimizer"],
         "precision": plan["precision"],
-        "size": {
-            **{name: plan["model"].get(name) for name in OF_MODEL},
-            **{name: plan[name] for name in OF_PLAN},
-        },
+        "size": {name: plan["model"].get(name) for name in OF_MODEL} | {name: plan[name] for name in OF_PLAN},
         "run": str(best.path.relative_to(out)),
     }
+    return row, plan
 
 
-def _time(rows: list[dict[str, Any]], out: Path, inputs: list[Any]) -> None:
+def _time(rows: list[dict[str, Any]], plans: list[dict[str, Any]], out: Path, inputs: list[Any]) -> None:
     """How fast each answers and trains, measured in turn, into its row."""
     pipes: list[Any] = [load(out / row["run"], device="cpu", precision="float32") for row in rows]
-    plans = [(read_facts(out / row["run"]) or {})["plan"] for row in rows]
     models = [getattr(pipe.model, "members", [pipe.model])[0] for pipe in pipes]
-    for row, found in zip(rows, speeds(pipes, inputs), strict=True):
-        row |= found
-    for row, lengths in zip(rows, token_seconds(models, plans), strict=True):
-        row["lengths"] = lengths
+    for row, speed, lengths in zip(rows, speeds(pipes, inputs), token_seconds(models, plans), strict=True):
+        row |= {**speed, "lengths": lengths}
 
 
-def _reading(comparison: Comparison, source: Corpus, held_out: Any, run: Path) -> dict[str, Any]:
+def _reading(comparison: Comparison, source: Corpus, held_out: Any, run: Path, length: int) -> dict[str, Any]:
     """What a language model does at lengths that it was not trained at, and how far back it remembers."""
     pipe: Any = load(run, device="cpu", precision="float32")
-    facts = read_facts(run) or {}
     tokens = held_out_tokens(source, held_out if isinstance(held_out, Corpus) else None, pipe.tokenizer)
     reach = reach_of(pipe.model)
-    found = {"longer": loss_by_length(pipe.model, tokens, facts["plan"]["length"], reach)}
+    found = {"longer": loss_by_length(pipe.model, tokens, length, reach)}
     if comparison.recall:
         found["recall"] = recall_by_distance(pipe.model, pipe.tokenizer, reach, comparison.seed)
     return found

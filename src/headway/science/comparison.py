@@ -85,31 +85,27 @@ class Comparison:
         if not self.recall and not self.inputs:
             raise InputError("expected an input, or --recall, which generates its own text.")
         if self.recall and not self.inputs:
-            self._check_recall()
+            given = [name for name in ("validation", "test") if getattr(self, name)]
+            if given := [*given, *(name for name in OF_INPUTS if name in self.options)]:
+                raise InputError(f"--recall generates its own text; leave out --{flag(given[0])}.")
+            if others := [name for name in self.models if name not in WRITERS]:
+                raise InputError(f"--recall is for models of running text ({', '.join(WRITERS)}), not {others[0]}.")
         if self.match is None:
             object.__setattr__(self, "match", "time" if self.vary is None else "tokens")
         if self.match not in MATCHES:
             raise InputError(f"--match is {self.match!r}; it can be {', '.join(MATCHES)}.")
         if not 1 <= self.trials <= len(RATES):
             raise InputError(f"--trials is {self.trials}; it can be from 1 to {len(RATES)}.")
-        if self.match == "parameters" and self.vary is not None:
-            raise InputError("--vary compares models of equal sizes, so --match can only be time or tokens.")
-        if self.match == "parameters" and self.models[0] in BASELINES:
-            raise InputError("--match parameters: name a Transformer first; the others get as many parameters.")
-        if self.match == "parameters" and (others := [name for name in self.models[1:] if name not in BASELINES]):
-            raise InputError(f"--match parameters can match baselines to {self.models[0]}, but not {others[0]}.")
+        if self.match == "parameters":
+            if self.vary is not None:
+                raise InputError("--vary compares models of equal sizes, so --match can only be time or tokens.")
+            if self.models[0] in BASELINES:
+                raise InputError("--match parameters: name a Transformer first; the others get as many parameters.")
+            if others := [name for name in self.models[1:] if name not in BASELINES]:
+                raise InputError(f"--match parameters can match baselines to {self.models[0]}, but not {others[0]}.")
         object.__setattr__(self, "time", time_text(self.time))
         if self.seeds < 1:
             raise InputError(f"--seeds is {self.seeds}; it must be 1 or more.")
-
-    def _check_recall(self) -> None:
-        """Raise InputError for what goes against a text that is made."""
-        given = [name for name in ("validation", "test") if getattr(self, name)]
-        given += [name for name in OF_INPUTS if name in self.options]
-        if given:
-            raise InputError(f"--recall generates its own text; leave out --{flag(given[0])}.")
-        if others := [name for name in self.models if name not in WRITERS]:
-            raise InputError(f"--recall is for models of running text ({', '.join(WRITERS)}), not {others[0]}.")
 
     @property
     def share(self) -> float:

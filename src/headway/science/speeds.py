@@ -8,6 +8,8 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import cycle, islice
 from typing import Any
 
 import torch
@@ -21,6 +23,7 @@ from headway.tasks.task import Scaling, Timed
 from headway.training.hardware.precision import LEAST_WIDTH, faster_precision
 from headway.training.loop.thread_parallel import ThreadParallel, share_count
 from headway.training.optim.optimizers import optimizers
+from headway.workflows import timing
 
 TOGETHER = 32
 """Texts that are answered at once, where throughput is measured."""
@@ -44,24 +47,20 @@ def speeds(pipes: Sequence[Any], texts: Sequence[str]) -> list[dict[str, float]]
     Milliseconds for one text, and texts a second of TOGETHER at once; of what goes on from a text, milliseconds for
     each token, and tokens a second.
     """
-    if not pipes:
-        return []
     timed = [task_named(pipe.task).timed(pipe, texts, WRITTEN) for pipe in pipes]
-
-    def one(asked: Timed) -> Callable[[int], Any]:
-        return lambda number: asked.answer(asked.inputs[number % len(asked.inputs)])
-
-    def together(asked: Timed) -> Callable[[int], Any]:
-        many = [asked.inputs[i % len(asked.inputs)] for i in range(TOGETHER)]
-        return lambda _: asked.answer(many)
-
-    longest = SECONDS * len(pipes)
-    latencies = medians([one(asked) for asked in timed], longest, ROUNDS)
-    times = medians([together(asked) for asked in timed], longest, ROUNDS)
+    one = [_each_in_turn(asked) for asked in timed]
+    many = [partial(asked.answer, list(islice(cycle(asked.inputs), TOGETHER))) for asked in timed]
+    latencies, times = (medians(calls, SECONDS * len(pipes), ROUNDS) for calls in (one, many))
     return [
         {"latency_ms": 1e3 * latency / asked.each, "throughput": asked.each * TOGETHER / seconds}
         for asked, latency, seconds in zip(timed, latencies, times, strict=True)
     ]
+
+
+def _each_in_turn(asked: Timed) -> Callable[[], Any]:
+    """Answers one input, each time another."""
+    inputs = cycle(asked.inputs)
+    return lambda: asked.answer(next(inputs))
 
 
 def token_seconds(models: Sequence[Any], plans: Sequence[dict[str, Any]]) -> list[list[dict[str, float]]]:
@@ -72,17 +71,13 @@ def token_seconds(models: Sequence[Any], plans: Sequence[dict[str, Any]]) -> lis
     texts, whose sequences may be of any length.
     """
     found: list[list[dict[str, float]]] = [[] for _ in models]
-    stacked = [
-        number
-        for number, model in enumerate(models)
-        if hasattr(model, "stack") and getattr(model, "patches", None) is None
-    ]
+    stacked = [at for at, model in enumerate(models) if hasattr(model, "stack") and not getattr(model, "patches", None)]
     for length in LENGTHS:
-        able = [number for number in stacked if length <= reach_of(models[number])]
-        runs = [_pass(models[number].stack, plans[number], length) for number in able]
-        for number, seconds in zip(able, medians(runs, 0.5 * len(runs), 3), strict=True):
+        able = [at for at in stacked if length <= reach_of(models[at])]
+        passes = [_pass(models[at].stack, plans[at], length) for at in able]
+        for at, seconds in zip(able, medians(passes, 0.5 * len(passes), 3), strict=True):
             tokens = max(1, TOKENS // length) * length
-            found[number].append({"length": length, "microseconds": 1e6 * seconds / tokens})
+            found[at].append({"length": length, "microseconds": 1e6 * seconds / tokens})
     return found
 
 
@@ -93,14 +88,15 @@ class _Sum:
         return stack(batch.ids).sum(), batch.ids.numel()
 
 
-def _pass(stack: Any, plan: dict[str, Any], length: int) -> Callable[[int], None]:
+def _pass(stack: Any, plan: dict[str, Any], length: int) -> Callable[[], None]:
+    """A forward and backward pass over random tokens."""
     vocab = stack.config.vocab_size
     ids = torch.randint(vocab, (max(1, TOKENS // length), length), generator=torch.Generator().manual_seed(0))
     parameters = [p for p in stack.parameters() if p.requires_grad]
     task: Any = _Sum()
     batch = Batch({"ids": ids}, None, ids, TargetKind.TOKEN)
 
-    def once(_: int) -> None:
+    def once() -> None:
         stack.train()
         with ThreadParallel(plan["shares"]) as shares:
             shares.add_gradient(stack, task, batch, plan["precision"], parameters)
@@ -110,22 +106,15 @@ def _pass(stack: Any, plan: dict[str, Any], length: int) -> Callable[[int], None
     return once
 
 
-def medians(runs: Sequence[Callable[[int], Any]], seconds: float, rounds: int) -> list[float]:
-    """The median time of each of these calls, in seconds; all are called in turn, with the number of the round.
+def medians(calls: Sequence[Callable[[], Any]], seconds: float, rounds: int) -> list[float]:
+    """The median time of each of these calls, in seconds; all are made in turn.
 
     There are ``rounds`` at least, and more until ``seconds`` are over.  The first round does not count.
     """
-    times: list[list[float]] = [[] for _ in runs]
-    for run in runs:
-        run(0)
-    ended = time.perf_counter() + seconds
-    number = 0
-    while number < rounds or time.perf_counter() < ended:
-        for run, taken in zip(runs, times, strict=True):
-            began = time.perf_counter()
-            run(number)
-            taken.append(time.perf_counter() - began)
-        number += 1
+    for call in calls:
+        call()
+    clock, end = partial(timing.seconds, least=0.0), time.monotonic() + seconds
+    times = timing.in_turn(calls, end=end, rounds=(rounds, math.inf), clock=clock)
     return [statistics.median(taken) for taken in times]
 
 

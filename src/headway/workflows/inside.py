@@ -69,25 +69,27 @@ def inside_details(pipe: Pipeline, inside: Inside, at: int | None = None, off: S
     inputs = rows(model, *inside.ids.values())
     axis = list(inside.tokens)[-1]
     output = _output(pipe, model, inputs)  # (T, V), (C,) or (D,)
-    each_token = output.dim() == 2
-    where = _position(pipe, inside, axis, at) if each_token else None
+    where = _position(pipe, inside, axis, at) if output.dim() == 2 else None
     details: dict[str, Any] = {"axis": axis, "at": where, "outputs": None, "lens": None, "why": None, "attribution": {}}
     details["vectors"], details["positions"] = _vectors(model, inputs), _positions(model)
     names = _names(pipe, output.shape[-1])
-    logits = None if names is None else (output if where is None else output[where])
-    if logits is not None and names is not None:
+    at_it = where if names is not None and where is not None else ...  # of vectors all
+    logits = output[at_it]
+    if names is not None:
         details["outputs"] = _best(logits, names, BEST)
         best = int(logits.argmax())
-        chosen = (best,) if where is None else (where, best)
         if pipe.runtime.precision == FLOAT32:
-            by_kind = gradient_times_input(model, *inputs, logit=chosen)
-            details["attribution"] = {
-                inside_axis: _rounded(values[0])
-                for inside_axis, values in zip(inside.tokens, by_kind.values(), strict=True)
-            }
+            scores = gradient_times_input(model, *inputs, logit=(best,) if where is None else (where, best))
+            kinds = zip(inside.tokens, scores.values(), strict=True)
+            details["attribution"] = {kind: _rounded(values[0]) for kind, values in kinds}
         details["lens"], details["why"] = _lens(model, inputs, inside, names, output.shape[-1], where)
     if off:
-        details["without"] = _without(pipe, model, inputs, off, output, where, names)
+        try:
+            with heads_off(model, off):
+                without = _output(pipe, model, inputs)
+        except ValueError as error:
+            raise InputError(f"{error}.") from None
+        details["without"] = _change(logits, without[at_it], names)
     return details
 
 
@@ -98,17 +100,17 @@ def _output(pipe: Pipeline, model: Any, inputs: list[Tensor]) -> Tensor:
 
 
 def _position(pipe: Pipeline, inside: Inside, axis: str, at: int | None) -> int:
+    """The token that is looked at."""
+    ids = inside.ids[axis]
     last = len(inside.tokens[axis]) - 1
-    if at is None:
-        mask = getattr(pipe, "mask", None)
-        ids = inside.ids[axis]
-        if mask in ids:
-            return ids.index(mask)
-        words = [number for number, token in enumerate(ids) if token not in pipe.tokenizer.special_ids]
-        return words[0] if getattr(pipe, "labels", None) is not None and words else last
-    if not 0 <= at <= last:
-        raise InputError(f"there is no token {at}: the {axis} has tokens 0 to {last}.")
-    return at
+    if at is not None:
+        if not 0 <= at <= last:
+            raise InputError(f"there is no token {at}: the {axis} has tokens 0 to {last}.")
+        return at
+    if (mask := getattr(pipe, "mask", None)) in ids:
+        return ids.index(mask)
+    words = [number for number, token in enumerate(ids) if token not in pipe.tokenizer.special_ids]
+    return words[0] if getattr(pipe, "labels", None) is not None and words else last
 
 
 def _names(pipe: Pipeline, count: int) -> Names | None:
@@ -123,8 +125,8 @@ def _names(pipe: Pipeline, count: int) -> Names | None:
 
 
 def _best(logits: Tensor, names: Names, most: int) -> list[dict[str, Any]]:
-    likely = logits.softmax(dim=-1)
-    top = logits.topk(min(most, len(logits)))
+    """The most likely outputs of logits (V,) or (C,)."""
+    likely, top = logits.softmax(dim=-1), logits.topk(min(most, len(logits)))
     return [
         {"name": names(i), "logit": round(value, 4), "probability": round(float(likely[i]), 6)}
         for value, i in zip(top.values.tolist(), top.indices.tolist(), strict=True)
@@ -134,25 +136,24 @@ def _best(logits: Tensor, names: Names, most: int) -> list[dict[str, Any]]:
 def _lens(
     model: Any, inputs: list[Tensor], inside: Inside, names: Names, count: int, where: int | None
 ) -> tuple[dict[str, Any] | None, str | None]:
-    depth, length = model.config.n_layers + 1, len(list(inside.tokens.values())[-1])
-    if depth * length * count > MOST_LOGITS:
+    """The most likely output of every layer, or None and why there is none."""
+    if (model.config.n_layers + 1) * len(list(inside.tokens.values())[-1]) * count > MOST_LOGITS:
         return None, "the text is too long for the logits of every layer; give a shorter one"
     try:
         logits = logit_lens(model, *inputs)[:, 0].float().cpu()  # (L + 1, T, V) or (L + 1, C)
     except ValueError as error:
         return None, str(error)
-    top, best = logits.softmax(dim=-1).max(dim=-1)
-    if where is None:
-        top, best = top[:, None], best[:, None]
+    by_token = logits if where is not None else logits[:, None]  # (L + 1, T or 1, V or C)
+    top = by_token.softmax(dim=-1).max(dim=-1)
     table = [
         [{"name": names(i), "probability": round(p, 4)} for p, i in zip(ps, ids, strict=True)]
-        for ps, ids in zip(top.tolist(), best.tolist(), strict=True)
+        for ps, ids in zip(top.values.tolist(), top.indices.tolist(), strict=True)
     ]
-    chosen = logits if where is None else logits[:, where]
-    return {"best": table, "at": [_best(row, names, BEST_BY_LAYER) for row in chosen]}, None
+    return {"best": table, "at": [_best(row, names, BEST_BY_LAYER) for row in by_token[:, where or 0]]}, None
 
 
 def _vectors(model: Any, inputs: list[Tensor]) -> dict[str, Any]:
+    """The residual stream: norms, and the plane of its two principal components."""
     stream = residual_stream(model, *inputs)[:, 0].float().cpu()  # (L + 1, T, D)
     centred = stream - stream.mean(dim=1, keepdim=True)
     _, _, directions = torch.linalg.svd(centred, full_matrices=False)
@@ -162,6 +163,7 @@ def _vectors(model: Any, inputs: list[Tensor]) -> dict[str, Any]:
 
 
 def _positions(model: Any) -> dict[str, Any]:
+    """The position encoding, by stack."""
     try:
         tables = position_tables(model, SHOWN_POSITIONS)
     except ValueError:
@@ -172,38 +174,19 @@ def _positions(model: Any) -> dict[str, Any]:
     }
 
 
-def _without(
-    pipe: Pipeline,
-    model: Any,
-    inputs: list[Tensor],
-    off: Sequence[Head],
-    whole: Tensor,
-    where: int | None,
-    names: Names | None,
-) -> dict[str, Any]:
-    """The outputs with some heads switched off."""
-    try:
-        with heads_off(model, off):
-            output = _output(pipe, model, inputs)
-    except ValueError as error:
-        raise InputError(f"{error}.") from None
+def _change(before: Tensor, after: Tensor, names: Names | None) -> dict[str, Any]:
+    """Outputs with some heads switched off, against those with all: logits (V,) or (C,), or vectors (D,)."""
     if names is None:
-        flat, changed = whole.flatten(), output.flatten()
-        return {"outputs": None, "change": round(1 - float(torch.cosine_similarity(flat, changed, dim=0)), 6)}
-    before, after = (logits if where is None else logits[where] for logits in (whole, output))
+        apart = 1 - float(torch.cosine_similarity(before.flatten(), after.flatten(), dim=0))
+        return {"outputs": None, "change": round(apart, 6)}
     change = torch.nn.functional.kl_div(after.log_softmax(-1), before.log_softmax(-1), reduction="sum", log_target=True)
-    likely = after.softmax(dim=-1)
-    same = [
-        {"name": names(i), "before": round(float(before.softmax(-1)[i]), 6), "after": round(float(likely[i]), 6)}
-        for i in _union(before, after)
+    likely, unlike = before.softmax(dim=-1), after.softmax(dim=-1)
+    shown = [i for logits in (before, after) for i in logits.topk(min(8, len(logits))).indices.tolist()]
+    compared = [
+        {"name": names(i), "before": round(float(likely[i]), 6), "after": round(float(unlike[i]), 6)}
+        for i in dict.fromkeys(shown)
     ]
-    return {"outputs": _best(after, names, BEST_BY_LAYER), "compared": same, "change": round(float(change), 6)}
-
-
-def _union(before: Tensor, after: Tensor) -> list[int]:
-    """The most likely outputs of both, in the order of the first."""
-    both = [i for logits in (before, after) for i in logits.topk(min(8, len(logits))).indices.tolist()]
-    return list(dict.fromkeys(both))
+    return {"outputs": _best(after, names, BEST_BY_LAYER), "compared": compared, "change": round(float(change), 6)}
 
 
 def _rounded(values: Tensor) -> list[Any]:
