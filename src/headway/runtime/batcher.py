@@ -15,8 +15,9 @@ Letters: N running requests, T length, V vocabulary.
 """
 
 from collections import deque
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -30,6 +31,9 @@ from headway.nn.global_state import plain_defaults
 from headway.nn.state import State
 from headway.runtime.slots import SlotState
 from headway.runtime.step_graphs import StepGraphs
+
+if TYPE_CHECKING:  # which continues texts by this module
+    from headway.runtime.runtime import Runtime
 
 SLOTS = 64
 """The number of texts that are continued together."""
@@ -272,3 +276,60 @@ class Batcher:
         last: Any = self.running.pop()
         if slot < len(self.running):
             self.running[slot] = last
+
+
+class RequestAlone(Request):
+    """A text that is continued by itself, with a state of its own."""
+
+    def __init__(self, begin: Callable[[], Any]):
+        self.begin, self.steps, self.likely = begin, None, None
+        self.over = self.unsound = False
+
+
+class OneByOne(Batcher):
+    """Continues texts next to each other by what cannot be batched continuously: a step takes one token of each.
+
+    Recurrent decoders and the engines of other libraries continue each text by itself.
+    """
+
+    def __init__(self, runtime: "Runtime", *, slots: int = SLOTS):
+        self.runtime, self.slots = runtime, slots
+        self.running, self.waiting = [], deque()
+
+    def submit(
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        *,
+        ends: Collection[int] = (),
+        penalties: Penalties | None = None,
+        likely: int | None = None,
+        **how: Any,
+    ) -> Request:
+        """Continue a prompt, as ``Batcher.submit``; penalties and probabilities are not offered."""
+        if penalties is not None or likely is not None:
+            raise ValueError("penalties and probabilities need a model that is batched continuously")
+        request = RequestAlone(partial(self.runtime.write, [prompt], sampling, end=ends, **how))
+        self.waiting.append(request)
+        return request
+
+    def step(self) -> list[tuple[Request, int | None]]:
+        """One token of each running text; None for one that is over."""
+        while self.waiting and len(self.running) < self.slots:
+            self.running.append(self.waiting.popleft())
+        found: list[tuple[Request, int | None]] = []
+        request: Any
+        for request in list(self.running):
+            if request.steps is None:
+                request.steps = request.begin()
+            step = next(request.steps, None)
+            if step is None:
+                request.over = True
+                self.running.remove(request)
+            found.append((request, None if step is None else step[0]))
+        return found
+
+    def _leave(self, request: Any) -> None:
+        self.running.remove(request)
+        if request.steps is not None:
+            request.steps.close()

@@ -41,12 +41,6 @@ def create_app(models: Models, settings: Settings) -> Any:
     except ImportError:
         raise InputError(NEEDED) from None
     state = State(settings, models)
-    state.metrics.watch(
-        lambda: [
-            ({"model": one.name, **one.loaded_as}, now := one.worker.running, max(0, one.places.taken - now))
-            for one in models
-        ]
-    )
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -74,7 +68,7 @@ async def _openapi(_request: Any, state: State) -> Any:
 
 
 async def _metrics(_request: Any, state: State) -> Any:
-    return answer(state.metrics.text(), "text/plain; version=0.0.4")
+    return answer(state.metrics.text(state.models), "text/plain; version=0.0.4")
 
 
 async def _health(_request: Any, state: State) -> Any:

@@ -14,7 +14,7 @@ import uuid
 from typing import Any
 
 from headway.serving.responses import RequestError, failed, invalid, refusal, unavailable
-from headway.serving.state import Shared
+from headway.serving.state import State
 
 PUBLIC = ("/", "/health", "/ready", "/favicon.ico")
 PUBLIC_FOLDER = "/playground/"
@@ -41,7 +41,7 @@ Headers = dict[str, str]
 class Gate:
     """The application that a server runs."""
 
-    def __init__(self, app: Any, state: Shared):
+    def __init__(self, app: Any, state: State):
         self.app, self.state, self.settings = app, state, state.settings
         self._keys = [_digest(key) for key in self.settings.keys]
 

@@ -1,23 +1,29 @@
-"""The texts of one request, from its prompts to the last piece, in the event loop.
+"""A request to a model, in the event loop: its texts from the prompts to the last piece, or a pipeline's answers.
 
     async with Generation(served, prompts, options, state) as texts:
         await texts.started()                       # the first piece is there, or RequestError
         async for index, piece in texts: ...        # None instead of a pair where nothing came for a while
 
-Leaving the block cancels what is not over.
+Leaving the block cancels what is not over.  ``answered`` is for pipelines.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from headway.errors import InputError, OptionError
 from headway.serving.models import Served
 from headway.serving.responses import RequestError, failed, invalid, too_late, unavailable
+from headway.serving.settings import Settings
 from headway.serving.state import State
 from headway.serving.text_stream import Delta, GenerationOptions, TextStream
 from headway.tasks.inputs import Prompt
+
+AT_ONCE = 16
+CHARACTERS = 1 << 14
+"""Inputs and their characters that are computed before another request, or the end of this one, is looked at."""
 
 
 class Generation:
@@ -86,11 +92,7 @@ class Generation:
             self._first = await self._next(min(self.settings.ping_seconds, self.settings.queue_seconds))
         except TimeoutError:
             if self.settings.queue_seconds <= self.settings.ping_seconds:
-                raise unavailable(self._waited) from None
-
-    @property
-    def _waited(self) -> str:
-        return f"the request waited for {self.settings.queue_seconds:g} seconds and was not begun: try again"
+                raise unavailable(_waited(self.settings)) from None
 
     async def __aiter__(self) -> AsyncIterator[tuple[int, Delta] | None]:
         """Pairs (number of the text, piece) until all are over; None after each silence of ``ping_seconds``.
@@ -104,7 +106,7 @@ class Generation:
         while over < len(self.texts):
             waited = time.monotonic() - self._began
             if not self._has_started and waited >= self.settings.queue_seconds:
-                raise unavailable(self._waited)
+                raise unavailable(_waited(self.settings))
             if waited >= self.settings.total_seconds:
                 raise too_late(f"the answer took longer than {self.settings.total_seconds:g} seconds")
             limit = self.settings.total_seconds if self._has_started else self.settings.queue_seconds
@@ -158,3 +160,62 @@ def check_fits(served: Served, prompts: Sequence[Prompt], most: int | None, para
             "context_length_exceeded",
         )
     return left if most is None else most
+
+
+def characters(text: str | Sequence[str | int]) -> int:
+    """How long a text is, or the list of its words or ids."""
+    return len(text) if isinstance(text, str) else sum(len(str(part)) + 1 for part in text)
+
+
+def parts(texts: Sequence[Any]) -> list[list[Any]]:
+    """Texts, or lists of their words, in parts that are computed at once."""
+    found: list[list[Any]] = []
+    size = 0
+    for text in texts:
+        size += characters(text)
+        if not found or len(found[-1]) == AT_ONCE or size > CHARACTERS:
+            found.append([])
+            size = characters(text)
+        found[-1].append(text)
+    return found
+
+
+async def answered(
+    served: Served, answer: Callable[[Any], Any], work: Sequence[Any], size: int, state: State, param: str
+) -> list[Any]:
+    """What the worker's thread finds for each part of some work; ``size`` is its characters.
+
+    Raises RequestError: where there is no place, where it waits or takes too long, and for wrong input, which is named
+    ``param`` unless it is an option.
+    """
+    settings, metrics = state.settings, state.metrics
+    served.places.take([size])
+    began, begun = time.monotonic(), asyncio.get_running_loop().create_future()
+    working = asyncio.ensure_future(served.worker.run(answer, work, begun))
+    try:
+        done, _ = await asyncio.wait({working, begun}, timeout=settings.queue_seconds, return_when="FIRST_COMPLETED")
+        if not done:
+            raise unavailable(_waited(settings))
+        metrics.queued.labels(served.name).observe(time.monotonic() - began)
+        found = await asyncio.wait_for(asyncio.shield(working), settings.total_seconds)
+        metrics.whole.labels(served.name).observe(time.monotonic() - began)
+        return found
+    except InputError as error:
+        option = str(error).split()[0] if isinstance(error, OptionError) else param
+        raise invalid(str(error), option) from None
+    except RequestError:
+        raise
+    except asyncio.CancelledError:
+        metrics.cancelled.labels(served.name).inc()
+        raise
+    except TimeoutError:
+        raise too_late(f"the answer took longer than {settings.total_seconds:g} seconds") from None
+    except Exception as error:
+        raise failed() from error
+    finally:
+        working.cancel()
+        served.places.leave(size)
+
+
+def _waited(settings: Settings) -> str:
+    return f"the request waited for {settings.queue_seconds:g} seconds and was not begun: try again"

@@ -4,7 +4,7 @@ from typing import Any
 
 from headway.errors import InputError
 from headway.serving.body import BOOLEAN, CLOSED, STRING, array, integer, one_of, optional, read_body, record, string
-from headway.serving.jobs import answered
+from headway.serving.generation import answered
 from headway.serving.models import Served
 from headway.serving.responses import answer_in_pieces, invalid, unless_gone
 from headway.serving.state import State

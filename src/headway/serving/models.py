@@ -15,9 +15,8 @@ from headway.hub.adapters.locate import locate_model
 from headway.hub.fingerprint import full_fingerprint
 from headway.models.baselines import RecurrentDecoder
 from headway.models.transformer import Decoder
-from headway.runtime.batcher import Batcher
+from headway.runtime.batcher import Batcher, OneByOne
 from headway.serving.body import MOST_INPUTS, Schema, answer_schema, request_schema
-from headway.serving.one_by_one import OneByOne
 from headway.serving.responses import RequestError, busy, invalid, unavailable
 from headway.serving.settings import Settings
 from headway.serving.worker import Worker
@@ -123,7 +122,7 @@ class Served:
         self.sound = True
         """whether the last try to compute something succeeded"""
 
-    def _batcher(self) -> Any:
+    def _batcher(self) -> Batcher:
         if self.batched:
             return Batcher(self.pipe.model, slots=self._slots, checks=True)
         return OneByOne(self.pipe.runtime, slots=self._slots)

@@ -8,7 +8,7 @@ from typing import Any
 from headway.errors import InputError
 from headway.serving.gate import ROUTE, Gate
 from headway.serving.responses import ClientGone, RequestError, failed, invalid, refusal
-from headway.serving.state import Shared
+from headway.serving.state import State
 
 Handler = Callable[[Any, Any], Awaitable[Any]]
 """Answers a request, given what all routes share."""
@@ -21,14 +21,14 @@ EXPLORER = ("explorer_maps.js", "explorer.js", "explorer.css")
 """What draws attention maps: the same files that the page of ``headway attention`` holds."""
 
 
-def add_routes(app: Any, state: Shared, routes: Iterable[tuple[str, Handler, Sequence[str]]]) -> None:
+def add_routes(app: Any, state: State, routes: Iterable[tuple[str, Handler, Sequence[str]]]) -> None:
     """Give an application of starlette, or of FastAPI, the gate and these routes: (path, handler, methods) each."""
     from starlette.exceptions import HTTPException
 
-    async def front(_request: Any, _state: Shared) -> Any:
+    async def front(_request: Any, _state: State) -> Any:
         return page("index.html")
 
-    async def file(request: Any, _state: Shared) -> Any:
+    async def file(request: Any, _state: State) -> Any:
         return page(request.path_params["name"])
 
     async def shown(_request: Any, error: Exception) -> Any:
@@ -42,7 +42,7 @@ def add_routes(app: Any, state: Shared, routes: Iterable[tuple[str, Handler, Seq
         app.router.add_route(path, _named(path, handler, state), methods=list(methods))
 
 
-def _named(path: str, handler: Handler, state: Shared) -> Callable[[Any], Awaitable[Any]]:
+def _named(path: str, handler: Handler, state: State) -> Callable[[Any], Awaitable[Any]]:
     """A handler whose request keeps the route as the server writes it."""
 
     async def named(request: Any) -> Any:

@@ -111,7 +111,9 @@ def draining_server(config: Any, state: State, said: Callable[[str], None]) -> A
             if any(one.worker.fatal for one in state.models) and not self.stop_at:
                 self.stop_at = time.monotonic() + state.settings.drain_seconds
             if self.stop_at and not state.draining:
-                state.drain()
+                state.draining = True
+                for served in state.models:
+                    served.places.closed = "the server is stopping"
             if state.draining and (not state.active or time.monotonic() >= self.stop_at):
                 await self._end()
                 return True
@@ -127,7 +129,8 @@ def draining_server(config: Any, state: State, said: Callable[[str], None]) -> A
             last.daemon = True
             last.start()
             if state.active:
-                state.abort()
+                for served in state.models:
+                    served.worker.abort()
                 until = time.monotonic() + AFTER
                 while state.active and time.monotonic() < until:
                     await asyncio.sleep(LOOK)

@@ -1,7 +1,7 @@
 """What all routes of a server share: settings, what is counted (for Prometheus), and whether it is stopping."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -9,22 +9,26 @@ from headway.serving.responses import busy
 from headway.serving.settings import Settings
 
 if TYPE_CHECKING:  # a server that only shows a run needs no torch
-    from headway.serving.models import Models
+    from headway.serving.models import Models, Served
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 """Bounds of the histograms."""
+ABOUT_MODEL = ("model", "task", "version", "precision", "engine")
 
 
 class Metrics:
     """Counters and histograms of one server, as Prometheus reads them.  No label holds what a client sent."""
 
     def __init__(self) -> None:
-        from prometheus_client import CollectorRegistry, Counter, Histogram
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
         self.registry = CollectorRegistry()
 
         def counter(name: str, help: str, *labels: str) -> Any:
             return Counter(f"headway_{name}", help, labels, registry=self.registry)
+
+        def gauge(name: str, help: str, *labels: str) -> Any:
+            return Gauge(f"headway_{name}", help, labels, registry=self.registry)
 
         def seconds(name: str, help: str) -> Any:
             return Histogram(f"headway_{name}_seconds", help, ("model",), registry=self.registry, buckets=SECONDS)
@@ -38,70 +42,40 @@ class Metrics:
         self.between_tokens = seconds("inter_token", "Between two tokens of a text.")
         self.whole = seconds("request", "From the request to the end of its answer.")
         self.queued = seconds("queue", "From the request to the beginning of its computation.")
+        self.running = gauge("running", "Texts that are being computed.", "model")
+        self.waiting = gauge("queued", "Texts that wait.", "model")
+        self.info = gauge("model_info", "The models that are served.", *ABOUT_MODEL)
 
-    def watch(self, look: Callable[[], Iterable[tuple[dict[str, str], int, int]]]) -> None:
-        """Show (labels, running, queued) of each model at the time of asking."""
-        from prometheus_client.core import GaugeMetricFamily
-
-        class Watch:
-            """Reads the numbers when they are asked for."""
-
-            def collect(self) -> Iterable[Any]:
-                rows = list(look())
-                running = GaugeMetricFamily("headway_running", "Texts that are being computed.", labels=["model"])
-                queued = GaugeMetricFamily("headway_queued", "Texts that wait.", labels=["model"])
-                names = ("model", "task", "version", "precision", "engine")
-                info = GaugeMetricFamily("headway_model_info", "The models that are served.", labels=names)
-                for labels, now, later in rows:
-                    running.add_metric([labels["model"]], now)
-                    queued.add_metric([labels["model"]], later)
-                    info.add_metric([labels.get(name, "") for name in names], 1)
-                return [running, queued, info]
-
-        self.registry.register(Watch())  # type: ignore[arg-type]
-
-    def text(self) -> bytes:
-        """Everything, as Prometheus reads it."""
+    def text(self, models: "Iterable[Served]") -> bytes:
+        """Everything, as Prometheus reads it, with what the models compute now."""
         from prometheus_client import generate_latest
 
+        for gauge in (self.running, self.waiting, self.info):
+            gauge.clear()
+        for served in models:
+            running = served.worker.running
+            self.running.labels(served.name).set(running)
+            self.waiting.labels(served.name).set(max(0, served.places.taken - running))
+            about = {"model": served.name, **served.loaded_as}
+            self.info.labels(*(about.get(name, "") for name in ABOUT_MODEL)).set(1)
         return generate_latest(self.registry)
 
 
 @dataclass
-class Shared:
-    """The settings and metrics of a server, and whether it is stopping."""
+class State:
+    """What all routes of a server share."""
 
     settings: Settings
-    metrics: Metrics = field(default_factory=Metrics, kw_only=True)
-    draining: bool = field(default=False, kw_only=True)
-    active: int = field(default=0, kw_only=True)
+    models: "Models" = ()  # type: ignore[assignment]  # a server that only shows a run has none
+    metrics: Metrics = field(default_factory=Metrics)
+    draining: bool = False
+    active: int = 0
     """requests that are being answered"""
-    started: float = field(default_factory=time.monotonic, kw_only=True)
-
-    def check_place(self) -> None:
-        """Raise RequestError where nothing more that needs a model can be admitted."""
-
-
-@dataclass
-class State(Shared):
-    """What all routes of a server with models share."""
-
-    models: "Models"
+    started: float = field(default_factory=time.monotonic)
 
     def check_place(self) -> None:
         """Raise RequestError where no model has a place for one more text."""
-        if self.models.full:
+        if self.models and self.models.full:
             raise busy(
                 "every model computes as many texts as it may, and as many wait: try again", self.models.retry_after
             )
-
-    def drain(self) -> None:
-        """Admit nothing new."""
-        self.draining = True
-        for served in self.models:
-            served.places.closed = "the server is stopping"
-
-    def abort(self) -> None:
-        """End what is still being computed; its clients get an error."""
-        for served in self.models:
-            served.worker.abort()

@@ -13,8 +13,7 @@ from headway.errors import InputError
 from headway.serving.body import STRING, given_options, optional, read_body
 from headway.serving.capture_warnings import capture_warnings, of_part
 from headway.serving.gate import ROUTE
-from headway.serving.generation import Generation
-from headway.serving.jobs import AT_ONCE, answered, characters, parts
+from headway.serving.generation import AT_ONCE, Generation, answered, characters, parts
 from headway.serving.models import Served
 from headway.serving.openai.fields import typed_options
 from headway.serving.responses import RequestError, answer_in_pieces, in_thread, invalid, unless_gone

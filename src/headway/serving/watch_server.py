@@ -25,7 +25,7 @@ from headway.serving.protocol import end_stalled, server_config
 from headway.serving.responses import RequestError, answer, in_thread, invalid, unless_gone
 from headway.serving.routes import GET, add_routes
 from headway.serving.settings import Settings
-from headway.serving.state import Shared
+from headway.serving.state import State
 from headway.serving.training import run_so_far
 from headway.training.store.sizes import ADAPTED, MEMBER
 
@@ -96,20 +96,20 @@ class WatchApp:
     def __init__(self, directory: Path, settings: Settings):
         from starlette.applications import Starlette
 
-        self.run, self.shared, self.ending = Watched(directory), Shared(settings), asyncio.Event()
+        self.run, self.shared, self.ending = Watched(directory), State(settings), asyncio.Event()
         self.asked_at: float | None = None
         """when a page last asked"""
         self.application = Starlette()
         routes = {"/v1/models": self._models, "/training": self._training, "/health": self._health}
         add_routes(self.application, self.shared, ((path, handler, GET) for path, handler in routes.items()))
 
-    async def _models(self, _request: Any, _shared: Shared) -> Any:
+    async def _models(self, _request: Any, _shared: State) -> Any:
         return answer({"object": "list", "data": [self.run.described()]})
 
-    async def _health(self, _request: Any, shared: Shared) -> Any:
+    async def _health(self, _request: Any, shared: State) -> Any:
         return answer({"status": "ok", "seconds": round(time.monotonic() - shared.started, 3)})
 
-    async def _training(self, request: Any, _shared: Shared) -> Any:
+    async def _training(self, request: Any, _shared: State) -> Any:
         name = request.query_params.get("model", self.run.name)
         if name != self.run.name:
             raise RequestError(404, f"there is no run {name[:80]!r}; there is {self.run.name}", "model_not_found")

@@ -1,19 +1,17 @@
 """``POST /v1/chat/completions``: replies to conversations."""
 
-import time
-import uuid
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from typing import Any
 
 from headway.serving.body import BOOLEAN, OPEN, STRING, array, integer, one_of, optional, record, string
 from headway.serving.capture_warnings import capture_warnings
 from headway.serving.generation import Generation, check_fits
 from headway.serving.models import Served
-from headway.serving.openai.completions import read_request, reply
+from headway.serving.openai.completions import Reply, read_request
 from headway.serving.openai.fields import SAMPLING, check_count, generation_options, unread
-from headway.serving.responses import PING, event, in_thread, invalid, unless_gone
+from headway.serving.responses import in_thread, invalid, unless_gone
 from headway.serving.state import State
-from headway.serving.text_stream import Token
+from headway.serving.text_stream import Delta, Token
 from headway.tasks.inputs import Prompt
 from headway.text.chat.template import MEANT
 
@@ -51,7 +49,7 @@ async def chat(request: Any, state: State) -> Any:
     likely = (body["top_logprobs"] or 0) if body["logprobs"] else None
     how = generation_options(body, served, check_fits(served, [prompt], asked, "messages"), likely)
     generation = Generation(served, [prompt], how, state, n=body["n"])
-    return await reply(request, _Reply(served, body, generation, [*said, *unread(body, SCHEMA)]), state)
+    return await ChatReply(body, generation, [*said, *unread(body, SCHEMA)]).response(request, state)
 
 
 def _message(given: dict[str, Any]) -> dict[str, Any]:
@@ -72,65 +70,43 @@ def _prompt(served: Served, messages: list[dict[str, Any]]) -> tuple[Prompt, lis
     return prompt, said
 
 
-class _Reply:
-    """The answer to one request, whole or as events."""
+class ChatReply(Reply):
+    """The reply to a conversation, whole or as events."""
 
-    def __init__(self, served: Served, body: dict[str, Any], generation: Generation, said: list[str]):
-        self.body, self.generation, self.said = body, generation, said
-        self.id, self.created, self.name = f"chatcmpl-{uuid.uuid4().hex}", int(time.time()), served.name
+    id_prefix, whole_object, event_object = "chatcmpl", "chat.completion", "chat.completion.chunk"
 
-    def _head(self, kind: str) -> dict[str, Any]:
-        about = {"created": self.created, "model": self.name, "system_fingerprint": None}
-        return {"id": self.id, "object": kind, **about, **({"warnings": self.said} if self.said else {})}
+    def __init__(self, *of: Any):
+        super().__init__(*of)
+        self.head["system_fingerprint"] = None
 
-    async def whole(self) -> dict[str, Any]:
-        """The whole answer."""
-        found = await self.generation.whole()
-        choices = [
-            {
-                "index": number,
-                "message": {"role": "assistant", "content": one.text, "refusal": None},
-                "logprobs": self._logprobs(one.tokens),
-                "finish_reason": one.finish,
-            }
-            for number, one in enumerate(found)
-        ]
-        return {**self._head("chat.completion"), "choices": choices, "usage": self.generation.usage()}
+    def whole_choice(self, number: int, text: Delta) -> dict[str, Any]:
+        message = {"role": "assistant", "content": text.text, "refusal": None}
+        return self._of(number, self._logprobs(text.tokens), text.finish, message=message)
 
-    async def events(self) -> AsyncIterator[bytes]:
-        """The answer piece by delta."""
-        with_usage = bool(self.body["stream_options"] and self.body["stream_options"].get("include_usage"))
-        more: dict[str, Any] = {"usage": None} if with_usage else {}
-        head = self._head("chat.completion.chunk")
+    def first_choice(self, number: int) -> dict[str, Any]:
+        return self._of(number, None, None, delta={"role": "assistant", "content": ""})
 
-        def chunk(number: int, delta: dict[str, Any], tokens: list[Token], finish: str | None = None) -> bytes:
-            logprobs = self._logprobs(tokens) if tokens else None
-            choice = {"index": number, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
-            return event({**head, "choices": [choice], **more})
+    def choices(self, number: int, delta: Delta) -> Iterator[dict[str, Any]]:
+        if delta.text or delta.tokens:
+            logprobs = self._logprobs(delta.tokens) if delta.tokens else None
+            yield self._of(number, logprobs, None, delta={"content": delta.text})
+        if delta.finish is not None:
+            yield self._of(number, None, delta.finish, delta={})
 
-        for number in range(len(self.generation.texts)):
-            yield chunk(number, {"role": "assistant", "content": ""}, [])
-        async for pair in self.generation:
-            if pair is None:
-                yield PING
-                continue
-            number, delta = pair
-            if delta.text or delta.tokens:
-                yield chunk(number, {"content": delta.text}, delta.tokens)
-            if delta.finish is not None:
-                yield chunk(number, {}, [], delta.finish)
-        if with_usage:
-            yield event({**head, "choices": [], "usage": self.generation.usage()})
+    def _of(self, number: int, logprobs: Any, finish: str | None, **content: Any) -> dict[str, Any]:
+        return {"index": number, **content, "logprobs": logprobs, "finish_reason": finish}
 
     def _logprobs(self, tokens: list[Token]) -> dict[str, Any] | None:
         if not self.body["logprobs"]:
             return None
+
+        def told(text: str, spelt: list[int], value: float) -> dict[str, Any]:
+            return {"token": text, "logprob": value, "bytes": spelt}
+
         content = [
             {
-                **{"token": token.text, "logprob": token.log_probability, "bytes": token.bytes},
-                "top_logprobs": [
-                    {"token": text, "logprob": value, "bytes": spelt} for text, spelt, value in token.others
-                ],
+                **told(token.text, token.bytes, token.log_probability),
+                "top_logprobs": [told(*other) for other in token.others],
             }
             for token in tokens
         ]

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from headway.serving.body import BOOLEAN, OPEN, STRING, Schema, array, integer, optional, read_body, record
@@ -11,7 +11,7 @@ from headway.serving.models import Served
 from headway.serving.openai.fields import SAMPLING, check_count, generation_options, unread, unsupported
 from headway.serving.responses import PING, EventStream, answer, event, in_thread, invalid, unless_gone
 from headway.serving.state import State
-from headway.serving.text_stream import Token
+from headway.serving.text_stream import Delta
 from headway.tasks.inputs import Prompt
 
 ID = integer(0, 1 << 31)
@@ -52,7 +52,7 @@ async def completions(request: Any, state: State) -> Any:
         pairs = zip(given, prompts, strict=True)
         echoes = [one if isinstance(one, str) else prompt.tokenizer.decode(one) for one, prompt in pairs]
     echoes = [echo for echo in echoes for _ in range(body["n"])]
-    return await reply(request, _Reply(served, body, generation, echoes), state)
+    return await Reply(body, generation, unread(body, SCHEMA), echoes).response(request, state)
 
 
 async def read_request(request: Any, state: State, schema: Schema) -> tuple[dict[str, Any], Served]:
@@ -65,22 +65,6 @@ async def read_request(request: Any, state: State, schema: Schema) -> tuple[dict
         raise invalid("stream_options goes with stream: true", "stream_options")
     unsupported(body)
     return body, served
-
-
-async def reply(request: Any, work: Any, state: State) -> Any:
-    """The response with what some ``work`` gives: the whole, or a stream of events.
-
-    That begins when the first token is there, so that a refusal still has its status.
-    """
-    if not work.body["stream"]:
-        return answer(await unless_gone(request, work.whole()))
-    generation = await work.generation.__aenter__()
-    try:
-        await unless_gone(request, generation.started())
-    except BaseException:
-        await generation.__aexit__()
-        raise
-    return EventStream(request, work.events(), generation.__aexit__, state.settings.write_seconds)
 
 
 def _prompts(served: Served, given: list[Any]) -> list[Prompt]:
@@ -101,58 +85,82 @@ def _spelling(text: str, spelt: list[int]) -> str:
     return text if text.encode() == bytes(spelt) else "bytes:" + "".join(f"\\x{byte:02x}" for byte in spelt)
 
 
-class _Reply:
+class Reply:
     """The answer to one request, whole or as events."""
 
-    def __init__(self, served: Served, body: dict[str, Any], generation: Generation, echoes: list[str]):
-        self.served, self.body, self.generation, self.echoes = served, body, generation, echoes
+    id_prefix, whole_object, event_object = "cmpl", "text_completion", "text_completion"
+
+    def __init__(self, body: dict[str, Any], generation: Generation, warnings: list[str], echoes: Sequence[str] = ()):
+        self.body, self.generation, self.echoes = body, generation, echoes
         self.offsets = [len(echo) for echo in echoes]
         self.head = {
-            **{"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion"},
-            **{"created": int(time.time()), "model": served.name},
-            **({"warnings": told} if (told := unread(body, SCHEMA)) else {}),
+            **{"id": f"{self.id_prefix}-{uuid.uuid4().hex}", "object": self.event_object},
+            **{"created": int(time.time()), "model": generation.served.name},
+            **({"warnings": warnings} if warnings else {}),
         }
 
-    async def whole(self) -> dict[str, Any]:
-        """The whole answer."""
-        found = await self.generation.whole()
-        choices = [
-            self._choice(number, self.echoes[number] + one.text, one.tokens, one.finish)
-            for number, one in enumerate(found)
-        ]
-        return {**self.head, "choices": choices, "usage": self.generation.usage(), "system_fingerprint": None}
+    async def response(self, request: Any, state: State) -> Any:
+        """The response: the whole, or a stream of events.
 
-    async def events(self) -> AsyncIterator[bytes]:
-        """The answer piece by delta."""
-        with_usage = bool(self.body["stream_options"] and self.body["stream_options"].get("include_usage"))
+        That begins when the first token is there, so that a refusal still has its status.
+        """
+        if not self.body["stream"]:
+            return answer(await unless_gone(request, self._whole()))
+        generation = await self.generation.__aenter__()
+        try:
+            await unless_gone(request, generation.started())
+        except BaseException:
+            await generation.__aexit__()
+            raise
+        return EventStream(request, self._events(), generation.__aexit__, state.settings.write_seconds)
+
+    async def _whole(self) -> dict[str, Any]:
+        choices = [self.whole_choice(number, text) for number, text in enumerate(await self.generation.whole())]
+        about = {**self.head, "object": self.whole_object, "system_fingerprint": None}
+        return {**about, "choices": choices, "usage": self.generation.usage()}
+
+    async def _events(self) -> AsyncIterator[bytes]:
+        with_usage = (self.body["stream_options"] or {}).get("include_usage")
         more: dict[str, Any] = {"usage": None} if with_usage else {}
-        for number, echo in enumerate(self.echoes):
-            if echo:
-                yield event({**self.head, "choices": [self._choice(number, echo, [], None)], **more})
+        for number in range(len(self.generation.texts)):
+            if (choice := self.first_choice(number)) is not None:
+                yield event({**self.head, "choices": [choice], **more})
         async for pair in self.generation:
             if pair is None:
                 yield PING
                 continue
-            number, delta = pair
-            if delta.text or delta.finish is not None:
-                choice = self._choice(number, delta.text, delta.tokens, delta.finish)
+            for choice in self.choices(*pair):
                 yield event({**self.head, "choices": [choice], **more})
         if with_usage:
             yield event({**self.head, "choices": [], "usage": self.generation.usage()})
 
-    def _choice(self, number: int, text: str, tokens: list[Token], finish: str | None) -> dict[str, Any]:
+    def whole_choice(self, number: int, text: Delta) -> dict[str, Any]:
+        """A text from its beginning to its end."""
+        return self._choice(number, self.echoes[number] + text.text, text)
+
+    def first_choice(self, number: int) -> dict[str, Any] | None:
+        """What is told of a text before its first piece, if anything."""
+        return self._choice(number, self.echoes[number], Delta()) if self.echoes[number] else None
+
+    def choices(self, number: int, delta: Delta) -> Iterator[dict[str, Any]]:
+        """What is told of a piece of a text."""
+        if delta.text or delta.finish is not None:
+            yield self._choice(number, delta.text, delta)
+
+    def _choice(self, number: int, text: str, delta: Delta) -> dict[str, Any]:
         logprobs = None
         if self.body["logprobs"] is not None:
             offsets = []
-            for token in tokens:
+            for token in delta.tokens:
                 offsets.append(self.offsets[number])
                 self.offsets[number] += sum(byte & 0xC0 != 0x80 for byte in token.bytes)  # characters that begin
             logprobs = {
-                "tokens": [_spelling(token.text, token.bytes) for token in tokens],
-                "token_logprobs": [token.log_probability for token in tokens],
+                "tokens": [_spelling(token.text, token.bytes) for token in delta.tokens],
+                "token_logprobs": [token.log_probability for token in delta.tokens],
                 "top_logprobs": [
-                    {_spelling(text, spelt): value for text, spelt, value in reversed(token.others)} for token in tokens
+                    {_spelling(text, spelt): value for text, spelt, value in reversed(token.others)}
+                    for token in delta.tokens
                 ],
                 "text_offset": offsets,
             }
-        return {"index": number, "text": text, "logprobs": logprobs, "finish_reason": finish}
+        return {"index": number, "text": text, "logprobs": logprobs, "finish_reason": delta.finish}

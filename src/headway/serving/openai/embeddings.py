@@ -6,7 +6,7 @@ from typing import Any
 
 from headway.serving.body import OPEN, STRING, array, one_of, optional, read_body, record, string
 from headway.serving.capture_warnings import capture_warnings, of_part
-from headway.serving.jobs import answered, characters, parts
+from headway.serving.generation import answered, characters, parts
 from headway.serving.models import Served
 from headway.serving.openai.completions import ID
 from headway.serving.openai.fields import unread, unsupported
