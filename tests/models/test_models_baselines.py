@@ -23,9 +23,7 @@ from headway.models.baselines import (
     initialise_baseline,
 )
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
-from headway.nn.additive_attention import AdditiveAttention
-from headway.nn.convolution import Convolutions
-from headway.nn.recurrent import CELLS
+from headway.nn.baselines import CELLS, AdditiveAttention, Convolutions
 
 B, T, D, V, C = 3, 7, 10, 29, 3
 

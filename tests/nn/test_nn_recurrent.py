@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.nn.recurrent import CELLS, GATES, Recurrent, RecurrentState, step
+from headway.nn.baselines import CELLS, GATES, Recurrent, RecurrentState, step
 
 B, T, D, H = 3, 7, 5, 11
 KINDS = list(CELLS)

@@ -20,7 +20,7 @@ from headway.data.records.words import PLAIN, first_tokens
 from headway.errors import InputError
 from headway.runtime.windows import read_in_windows
 from headway.tasks.detect import detect
-from headway.tasks.token_classification.encoding import WordTags, encoded
+from headway.tasks.token_classification.data import WordTags, encoded
 from headway.tasks.token_classification.objective import Counts, TokenClassification
 from headway.text.train import train_tokenizer
 
@@ -234,9 +234,9 @@ def test_rows_have_a_target_at_the_first_token_of_each_word(kind: str, tmp_path:
     assert [tag for row in whole.targets for tag in row if tag != IGNORED] == [
         LABELS.index(tag) for row in tags for tag in row
     ]
-    assert whole.lost == 0 and whole.cut(100, tokenizer, LABELS) is whole
+    assert whole.lost == 0 and whole.cut(100) is whole
     assert whole.too_long(7).tolist() == [len(ids) > 7 for ids in whole.ids]
-    parts = whole.cut(7, tokenizer, LABELS)
+    parts = whole.cut(7)
     joined = [tag for row in parts.targets for tag in row if tag != IGNORED]
     assert all(len(row) <= 7 for row in parts.ids)
     assert joined == [tag for row in whole.targets for tag in row if tag != IGNORED]
@@ -251,7 +251,7 @@ def test_words_of_which_nothing_is_kept_have_no_target(tmp_path: Path):
     tokenizer = train_tokenizer([one.text for one in found], "wordpiece", 300, role="encoder", lowercase=False)
     rows = encoded(found, tokenizer, LABELS)
     assert (rows.lost, rows.words.tolist()) == (1, [5, 5, 0])
-    assert len(rows.cut(100, tokenizer, LABELS).ids) == 2
+    assert len(rows.cut(100).ids) == 2
 
 
 def test_the_baseline_gives_each_word_its_most_frequent_tag(tmp_path: Path):
@@ -261,7 +261,7 @@ def test_the_baseline_gives_each_word_its_most_frequent_tag(tmp_path: Path):
 
     baseline = WordTags(encoded(found, tokenizer, LABELS))
     test = tagged(tmp_path / "b.conll", "Anna\tB-PER\nsaw\tO\nRome\tB-PER\nBen\tB-PER\n.\tO\n")
-    line, units = baseline.measured(encoded(test, tokenizer, LABELS), LABELS)
+    line, units = baseline.measured(encoded(test, tokenizer, LABELS))
     # found: PER, LOC; wanted: PER, PER, PER; unknown words are O
     assert line["name"] == "most frequent tag of each word" and line["accuracy"] == 0.6
     assert (line["entity_precision"], line["entity_recall"]) == (0.5, 1 / 3)

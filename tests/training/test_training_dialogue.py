@@ -23,6 +23,7 @@ from headway.data.records.dialogues import Dialogues
 from headway.errors import InputError
 from headway.io.atomic_write import write_json
 from headway.reports.verdict import kept_in_words
+from headway.tasks.count_baselines import token_counts
 from headway.tasks.detect import detect
 from headway.tasks.dialogue import EncodedTalks, encoded_talks, talks
 from headway.tasks.losses import LanguageModeling
@@ -220,7 +221,7 @@ def test_targets_are_the_replies_and_what_ends_them(tmp_path: Path):
     assert found is whole and found.ids == [ids[:-1]]
     wanted = [target for target in found.targets[0] if target != IGNORED]
     assert words.decode(wanted, skip_special=False) == "sat on<|im_end|>red doors<|im_end|>"
-    assert found.n_targets == len(wanted) == sum(reply) and found.counts().sum() == len(wanted)
+    assert found.n_targets == len(wanted) == sum(reply) == token_counts(found.targets, words.vocab_size).sum()
     assert [row.tolist() for row in found.replies()] == [wanted]
     places = [place for place, target in enumerate(found.targets[0]) if target != IGNORED]
     assert all(ids[place + 1] == found.targets[0][place] for place in places)

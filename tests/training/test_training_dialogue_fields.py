@@ -15,6 +15,7 @@ import headway
 from headway.data.open.in_memory import given_inputs
 from headway.data.records.dialogues import Dialogues
 from headway.errors import InputError
+from headway.tasks.count_baselines import token_counts
 from headway.tasks.dialogue import encoded_talks, talks
 from headway.text.chat import with_chat
 from headway.text.chat.encode import encode_chat
@@ -84,7 +85,8 @@ def test_a_reply_of_weight_0_is_context_and_no_target(form: Any, field: dict[str
     words = with_chat(tokenizer())
     examples = encoded_talks(talks(source), words).cut(300)
     assert {words.decode(reply, skip_special=False) for reply in examples.replies()} == {"red doors<|im_end|>"}
-    assert examples.n_targets == N * len(next(examples.replies())) == examples.counts().sum()
+    counts = token_counts(examples.targets, words.vocab_size)
+    assert examples.n_targets == N * len(next(examples.replies())) == counts.sum()
     plain = [{"role": one["role"], "content": one["content"]} for one in rows[0]["messages"]]
     assert examples.ids[0] == encode_chat(words, plain)[0][:-1] and "not read" not in str(reasons)
 

@@ -60,7 +60,7 @@ def decode(
     never = sent(forbidden, device) if forbidden else None
     alive = list(range(len(texts)))
     reading = Reading(model, [text[start:] for text, start in zip(texts, starts, strict=True)], device)
-    seen = _seen(texts, reading.logits) if sampling.repetition_penalty != 1.0 else None
+    seen = seen_tokens(texts, reading.logits) if sampling.repetition_penalty != 1.0 else None
     for count in range(max_tokens):
         if never is not None:
             reading.logits.index_fill_(1, never, float("-inf"))
@@ -118,8 +118,8 @@ def left_padded(rows: Sequence[Sequence[int]], device: torch.device | str) -> tu
     return ids, torch.arange(longest, device=device) >= longest - lengths[:, None]
 
 
-def _seen(texts: list[list[int]], logits: Tensor) -> Tensor:
-    """Bool (B, V), true for the tokens of each text."""
+def seen_tokens(texts: Sequence[Sequence[int]], logits: Tensor) -> Tensor:
+    """Bool (B, V), as the logits of each text, true for its tokens."""
     seen = torch.zeros(logits.shape, dtype=torch.bool)
     for row, text in enumerate(texts):
         seen[row, text] = True

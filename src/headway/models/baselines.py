@@ -20,10 +20,16 @@ from torch import Tensor, nn
 from headway.models.config import ModelConfig, check_field, check_types
 from headway.models.heads import ClassificationHead, TokenHead, pool
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
-from headway.nn.additive_attention import AdditiveAttention, AttentionPooling
-from headway.nn.convolution import Convolutions
+from headway.nn.baselines import (
+    CELLS,
+    GATES,
+    AdditiveAttention,
+    AttentionPooling,
+    Convolutions,
+    Recurrent,
+    RecurrentState,
+)
 from headway.nn.dropout import Dropout
-from headway.nn.recurrent import CELLS, GATES, Recurrent, RecurrentState
 
 KINDS = (*CELLS, "cnn", "bow")
 

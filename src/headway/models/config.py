@@ -102,8 +102,7 @@ class ModelConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Build from a dict as ``dataclasses.asdict`` makes it; an unknown key raises ValueError."""
-        found: Self = from_keys(cls, values, "the configuration")
-        return found
+        return from_keys(cls, values, "the configuration")
 
 
 @dataclass(frozen=True)

@@ -47,5 +47,4 @@ class WithHead(nn.Module):
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """The output of the head for ids and mask (B, T)."""
-        outputs: Tensor = self.head(self.encoder(ids, mask, segments=segments), mask)
-        return outputs
+        return self.head(self.encoder(ids, mask, segments=segments), mask)

@@ -28,8 +28,7 @@ def short_answer(model: Any) -> Tensor:
     model.eval()
     try:
         if (patches := getattr(model, "patches", None)) is not None:
-            found: Tensor = model(torch.randn(1, patches.channels, *patches.image_size, generator=draw).to(device))
-            return found
+            return model(torch.randn(1, patches.channels, *patches.image_size, generator=draw).to(device))
         configs = [model.config, getattr(model, "encoder_config", model.config)]
         most = min(MOST, max(LEAST, WORK // sum(p.numel() for p in model.parameters())))
         length = min(most, *(config.max_length for config in configs))
@@ -46,8 +45,7 @@ def kept_answer(model: Any) -> list[float]:
     """Some values of the answer of a task's own model, which are kept where its weights are."""
     with torch.random.fork_rng(devices=[]):
         values = short_answer(model).detach().cpu().double().nan_to_num(0.0, 0.0, 0.0).flatten()
-    found: list[float] = values[:: max(1, len(values) // KEPT)][:KEPT].tolist()
-    return found
+    return values[:: max(1, len(values) // KEPT)][:KEPT].tolist()
 
 
 def check_answer(model: Any, kept: list[float] | None, where: str) -> None:

@@ -47,8 +47,7 @@ class LowPrecisionLinear(nn.Module):
     def __init__(self, in_features: int, out_features: int, bias: Tensor | None):
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
-        self.bias: Tensor | None
-        self.register_buffer("bias", None if bias is None else bias.detach().float())
+        self.bias: Tensor | None = None if bias is None else nn.Buffer(bias.detach().float())
 
     def rows(self, x: Tensor) -> Tensor:
         """(..., I) -> (N, I)."""
@@ -69,7 +68,7 @@ class BFloat16Linear(LowPrecisionLinear):
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__(weight.shape[1], weight.shape[0], bias)
-        self.bias = None if bias is None else bias.detach().to(torch.bfloat16)
+        self.bias = None if bias is None else nn.Buffer(bias.detach().to(torch.bfloat16))
         self.laid_out_bytes = 2 * weight.numel()
         self._laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.detach().to(torch.bfloat16).contiguous())
 
@@ -85,10 +84,7 @@ class Int8Linear(LowPrecisionLinear):
 
     def __init__(self, weight: Tensor, scale: Tensor, bias: Tensor | None):
         super().__init__(weight.shape[1], weight.shape[0], bias)
-        self.weight: Tensor
-        self.scale: Tensor
-        self.register_buffer("weight", weight)
-        self.register_buffer("scale", scale.to(torch.bfloat16))
+        self.weight, self.scale = nn.Buffer(weight), nn.Buffer(scale.to(torch.bfloat16))
 
     def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
         """(..., I) -> (..., O), with an activation by its name if one is given."""
@@ -113,10 +109,7 @@ class Int8DynamicLinear(LowPrecisionLinear):
         self._laid_out = int8.laid_out(weight)
         self._table: Tensor | None = None
         self.takes_one_row = weight.numel() in KEPT_TWICE and one_row.has_embedding_bags()
-        self.scale: Tensor
-        self.no_zeros: Tensor
-        self.register_buffer("scale", scale)
-        self.register_buffer("no_zeros", torch.zeros(len(scale), dtype=torch.int32))
+        self.scale, self.no_zeros = nn.Buffer(scale), nn.Buffer(torch.zeros(len(scale), dtype=torch.int32))
 
     def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
         """(..., I) -> (..., O), with an activation by its name if one is given."""
@@ -143,10 +136,8 @@ class Int4Linear(LowPrecisionLinear):
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__(weight.shape[1], weight.shape[0], bias)
         numbers, scales = int4_groups(weight.detach().float())
-        self.packed: Tensor
-        self.scales: Tensor
-        self.register_buffer("packed", torch.ops.aten._convert_weight_to_int4pack_for_cpu(numbers, 1))
-        self.register_buffer("scales", scales.to(torch.bfloat16))  # (I / GROUP, O, 2)
+        self.packed = nn.Buffer(torch.ops.aten._convert_weight_to_int4pack_for_cpu(numbers, 1))
+        self.scales = nn.Buffer(scales.to(torch.bfloat16))  # (I / GROUP, O, 2)
 
     def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
         """(..., I) -> (..., O), with an activation by its name if one is given."""
@@ -160,10 +151,8 @@ class LowPrecisionEmbedding(nn.Module):
 
     def __init__(self, weight: Tensor, scale: Tensor | None = None):
         super().__init__()
-        self.weight: Tensor
-        self.scale: Tensor | None
-        self.register_buffer("weight", weight)
-        self.register_buffer("scale", None if scale is None else scale.to(torch.bfloat16))
+        self.weight = nn.Buffer(weight)
+        self.scale: Tensor | None = None if scale is None else nn.Buffer(scale.to(torch.bfloat16))
 
     def forward(self, ids: Tensor) -> Tensor:
         """(...) int -> (..., D)."""

@@ -104,9 +104,15 @@ def _cell(maps: np.ndarray, q: int, side: int) -> int:
 
 
 def _written(weights: np.ndarray, causal: bool, q: int, cell: int) -> tuple[str, str]:
+    """The integers of a map, and for each cell the mean of the weights that became 0, uint8 (T / c, S / c)."""
     levels = np.rint(weights * np.float64(q)).astype(np.uint16)
-    rest = _text(_rest(weights, levels, q, cell, causal).tobytes()) if cell else ""
-    return _text(_bytes(levels, q)), rest
+    low, high = (part.astype(np.uint8).tobytes() for part in (levels & 255, levels >> 8))
+    rest = b""
+    if cell:
+        away = rounded_away(levels, causal)
+        total, count = _sums(np.where(away, weights, 0), cell), _sums(away, cell)
+        rest = np.rint(total / np.maximum(count, 1) * 510 * q).clip(0, 255).astype(np.uint8).tobytes()
+    return _text(low if q <= 255 else high + low), _text(rest) if cell else ""
 
 
 def _size(pair: tuple[str, str]) -> int:
@@ -142,22 +148,10 @@ def rounded_away(levels: np.ndarray, causal: bool) -> np.ndarray:
     return np.tril(levels == 0) if causal else levels == 0
 
 
-def _rest(weights: np.ndarray, levels: np.ndarray, q: int, cell: int, causal: bool) -> np.ndarray:
-    """The mean of the weights that became 0, for each cell: uint8 (T / c, S / c), rounded up."""
-    away = rounded_away(levels, causal)
-    total, count = _sums(np.where(away, weights, 0), cell), _sums(away, cell)
-    return np.rint(total / np.maximum(count, 1) * 510 * q).clip(0, 255).astype(np.uint8)
-
-
 def _sums(values: np.ndarray, cell: int) -> np.ndarray:
     """The sums of cells: (T, S) -> (T / c, S / c), rounded up."""
     by_row = np.add.reduceat(values, np.arange(0, values.shape[0], cell), axis=0, dtype=np.float64)
     return np.add.reduceat(by_row, np.arange(0, values.shape[1], cell), axis=1)
-
-
-def _bytes(levels: np.ndarray, q: int) -> bytes:
-    low = (levels & 255).astype(np.uint8).tobytes()
-    return low if q <= 255 else (levels >> 8).astype(np.uint8).tobytes() + low
 
 
 def _text(content: bytes) -> str:

@@ -140,7 +140,20 @@ def explorer_data(inside: Inside, most: int) -> dict[str, Any]:
 
 
 def _data(inside: Inside, stored: dict[str, Stored] | None) -> dict[str, Any]:
-    kinds = [_kind(name, kind, None if stored is None else stored[name]) for name, kind in inside.kinds.items()]
+    kinds = []
+    for name, kind in inside.kinds.items():
+        found: dict[str, Any] = {
+            "title": TITLES[name],
+            "queries": kind.queries,
+            "keys": kind.keys,
+            "causal": kind.causal,
+            "shape": kind.maps.shape[-2:],
+            "statistics": {key: np.round(values.astype(float), 4).tolist() for key, values in kind.statistics.items()},
+        }
+        if stored is not None:
+            maps = stored[name]
+            found |= {"q": maps.q, "cell": maps.cell, "maps": maps.maps, "rests": maps.rests}
+        kinds.append(found)
     return {
         "kinds": kinds,
         "tokens": inside.tokens,
@@ -149,20 +162,6 @@ def _data(inside: Inside, stored: dict[str, Stored] | None) -> dict[str, Any]:
         "measures": {name: [*titled, MEANINGS[name]] for name, titled in MEASURES.items()},
         "patches": None if inside.patches is None else _patches(inside.patches),
     }
-
-
-def _kind(name: str, kind: Kind, stored: Stored | None) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "title": TITLES[name],
-        "queries": kind.queries,
-        "keys": kind.keys,
-        "causal": kind.causal,
-        "shape": kind.maps.shape[-2:],
-        "statistics": {key: np.round(values.astype(float), 4).tolist() for key, values in kind.statistics.items()},
-    }
-    if stored is not None:
-        found |= {"q": stored.q, "cell": stored.cell, "maps": stored.maps, "rests": stored.rests}
-    return found
 
 
 def _patches(patches: np.ndarray) -> dict[str, Any]:

@@ -124,10 +124,38 @@ def learning(record: Record) -> dict[str, Any]:
         said = f"This model was {how}, without training steps, so there are no curves."
         return {"untrained": said if record.evaluations or record.metrics else "", "charts": []}
     seconds = times(record)
+    loss = Chart(
+        title="Training and validation loss against steps",
+        y_label=f"loss ({known(record.task).loss_unit or 'nats'}){_trained_with(record)}",
+        lines=[
+            Line("training", series(record.steps, "loss"), "training"),
+            Line("validation", series(record.evaluations, "val_loss"), "validation", marks=True),
+        ],
+        levels=_levels(record, "val_loss"),
+        seconds=seconds,
+        ring=_kept(record, "val_loss"),
+    )
+    accuracy = Chart(
+        title="Accuracy on the validation data against steps",
+        y_label="accuracy (fraction of examples)",
+        lines=[Line(record.called, series(record.evaluations, "accuracy"), "validation", marks=True)],
+        levels=_levels(record, "accuracy"),
+        seconds=seconds,
+        ring=_kept(record, "accuracy"),
+        highest=1.0,
+        height=280,
+    )
+    learning_rate = Chart(
+        title="Learning rate against steps",
+        y_label="learning rate",
+        lines=[Line("", series(record.steps, "learning_rate"), "third")],
+        from_zero=True,
+        height=170,
+    )
     charts = [
-        ("Loss", draw(_loss(record, seconds)), " ".join(_notes(record))),
-        ("Accuracy on the validation data", draw(_accuracy(record, seconds)), ""),
-        ("Learning rate", draw(_learning_rate(record)), ""),
+        ("Loss", draw(loss), " ".join(_notes(record))),
+        ("Accuracy on the validation data", draw(accuracy), ""),
+        ("Learning rate", draw(learning_rate), ""),
     ]
     return {"untrained": "", "charts": charts}
 
@@ -139,20 +167,6 @@ def times(record: Record) -> list[Point]:
     return found if rising and len(found) > 1 else []
 
 
-def _loss(record: Record, seconds: list[Point]) -> Chart:
-    unit = known(record.task).loss_unit or "nats"
-    training = Line("training", series(record.steps, "loss"), "training")
-    validation = Line("validation", series(record.evaluations, "val_loss"), "validation", marks=True)
-    return Chart(
-        title="Training and validation loss against steps",
-        y_label=f"loss ({unit}){_trained_with(record)}",
-        lines=[training, validation],
-        levels=_levels(record, "val_loss"),
-        seconds=seconds,
-        ring=_kept(record, "val_loss"),
-    )
-
-
 def _trained_with(record: Record) -> str:
     """What the training loss has and the validation loss has not, in a phrase."""
     plan = mapping(record.info.get("plan"))
@@ -161,29 +175,6 @@ def _trained_with(record: Record) -> str:
     if plan.get("label_smoothing") and record.evaluations and not series(record.evaluations, "train_loss"):
         parts.append("smoothing")  # as earlier versions logged it
     return f", in training with {' and '.join(parts)}" if parts else ""
-
-
-def _accuracy(record: Record, seconds: list[Point]) -> Chart:
-    return Chart(
-        title="Accuracy on the validation data against steps",
-        y_label="accuracy (fraction of examples)",
-        lines=[Line(record.called, series(record.evaluations, "accuracy"), "validation", marks=True)],
-        levels=_levels(record, "accuracy"),
-        seconds=seconds,
-        ring=_kept(record, "accuracy"),
-        highest=1.0,
-        height=280,
-    )
-
-
-def _learning_rate(record: Record) -> Chart:
-    return Chart(
-        title="Learning rate against steps",
-        y_label="learning rate",
-        lines=[Line("", series(record.steps, "learning_rate"), "third")],
-        from_zero=True,
-        height=170,
-    )
 
 
 def _levels(record: Record, key: str) -> list[tuple[str, float]]:

@@ -13,7 +13,6 @@ from headway.reports.page import visible
 from headway.reports.wording import count, decimal, listing, mapping, number, short, show
 from headway.tasks.registry import known
 from headway.tasks.spec import TaskSpec
-from headway.training.evaluation.metric import Metric
 
 BOLD = Markup("<b>{}</b>")
 MOST_CLASSES = 60
@@ -50,11 +49,12 @@ def comparison(task: TaskSpec, called: str, metrics: dict[str, Any], baselines: 
         return math.inf if value is None else -main.better(value, 0.0)
 
     rows.sort(key=order)
-    best = {one.key: _best([line.get(one.key) for line in rows], one) for one in columns}
+    reached = {one.key: [value for line in rows if (value := number(line.get(one.key))) is not None] for one in columns}
+    best = {one.key: (min if one.lower_is_better else max)(reached[one.key], default=None) for one in columns}
 
     def cell(line: dict[str, Any], key: str) -> str:
         text = decimal(line.get(key))
-        return BOLD.format(text) if text == best[key] and text != "–" else text
+        return BOLD.format(text) if text == decimal(best[key]) and text != "–" else text
 
     timed = any(number(line.get("seconds")) is not None for line in baselines)
     heads = ["model", *(one.name for one in columns), *(["time"] if timed else [])]
@@ -181,10 +181,3 @@ def _mistakes(counts: list[list[int]], names: list[str]) -> Table:
     ]
     caption = f"The most frequent confusions among {len(counts):,} classes."
     return Table(["true", "predicted", "times", "% of the true class"], rows, numbers_from=2, caption=caption)
-
-
-def _best(values: list[object], metric: Metric) -> str:
-    known = [found for value in values if (found := number(value)) is not None]
-    if not known:
-        return "–"
-    return decimal(min(known) if metric.lower_is_better else max(known))

@@ -18,12 +18,11 @@ def plot_tuning(found: dict[str, Any], out: Path) -> list[Path]:
     ``found`` is the result of ``science.tune``.  The importance is left out if it could not be computed.  Raises
     InputError without matplotlib.
     """
-    drawn = [_history(found, out / "tuning-history")]
-    if found["importance"]:
-        drawn.append(_importance(found, out / "tuning-importance"))
-    if found["space"]:
-        drawn.append(_values(found, out / "tuning-values"))
-    return [path.with_name(path.name + ending) for path in drawn for ending in (".png", ".svg")]
+    plots = {"history": _history, "importance": _importance, "values": _values}
+    drawn = ["history", *["importance"] * bool(found["importance"]), *["values"] * bool(found["space"])]
+    for name in drawn:
+        plots[name](found, out / f"tuning-{name}")
+    return [out / f"tuning-{name}{ending}" for name in drawn for ending in (".png", ".svg")]
 
 
 def best_so_far(trials: list[dict[str, Any]]) -> list[tuple[int, float]]:
@@ -35,7 +34,7 @@ def best_so_far(trials: list[dict[str, Any]]) -> list[tuple[int, float]]:
     return found
 
 
-def _history(found: dict[str, Any], place: Path) -> Path:
+def _history(found: dict[str, Any], place: Path) -> None:
     trials = found["trials"]
     with plotted(place) as (axes,):
         for state, (words, colour) in STATES.items():
@@ -54,20 +53,18 @@ def _history(found: dict[str, Any], place: Path) -> Path:
         axes.set(xlabel="trial (0 is the preset)", ylabel=_measure(found))
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.legend()
-    return place
 
 
-def _importance(found: dict[str, Any], place: Path) -> Path:
+def _importance(found: dict[str, Any], place: Path) -> None:
     shares = list(reversed(found["importance"].items()))
     with plotted(place, height=1.4 + 0.3 * len(shares)) as (axes,):
         axes.barh([name for name, _ in shares], [100 * share for _, share in shares], color=COLOURS[0])
         axes.set_xlabel(f"importance for {found['measure']} (% of the variance, fANOVA)")
         axes.grid(axis="y", visible=False)
         axes.set_axisbelow(True)
-    return place
 
 
-def _values(found: dict[str, Any], place: Path) -> Path:
+def _values(found: dict[str, Any], place: Path) -> None:
     """The value of the trials against the options, the most important first."""
     names = list(found["importance"] or found["space"])[:MOST_OPTIONS]
     rows = -(-len(names) // COLUMNS)
@@ -81,7 +78,6 @@ def _values(found: dict[str, Any], place: Path) -> Path:
             else:
                 axes.axis("off")
         every[0].figure.legend(*every[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
-    return place
 
 
 def _against(found: dict[str, Any], name: str, axes: Any) -> None:
@@ -102,7 +98,8 @@ def _against(found: dict[str, Any], name: str, axes: Any) -> None:
         *points(preset), "s", color=COLOURS[2], markersize=11, fillstyle="none", markeredgewidth=1.8, label="preset"
     )
     if choices:
-        axes.set_xticks(range(len(choices)), [_short(value) for value in choices])
+        names = [f"{value:g}" if isinstance(value, float) else str(value) for value in choices]
+        axes.set_xticks(range(len(choices)), names)
         axes.set_xlim(-0.5, len(choices) - 0.5)
     else:
         low, high = about["low"], about["high"]
@@ -116,10 +113,6 @@ def _against(found: dict[str, Any], name: str, axes: Any) -> None:
         elif about["whole"]:
             axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel(name)
-
-
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _measure(found: dict[str, Any]) -> str:

@@ -52,7 +52,9 @@ def comparison_in_words(found: Mapping[str, Any], task: str, called: str) -> lis
     rival, apart = _called(found["against"]), abs(value - other)
     places = 2 if apart >= 0.1 else 3 if apart >= 0.002 else 4
     ours, theirs, gap = (decimal(one, places) for one in (value, other, apart))
-    between = interval(_turned(found), places)
+    ends = _ends(found.get("difference_interval"))
+    turned = (number(found.get("difference")) or 0.0) < 0  # of the winner over the other
+    between = interval(None if ends is None else [-ends[1], -ends[0]] if turned else list(ends), places)
     units = number(found.get("units"))
     of, where = number(found.get("of")) or 0, found.get("where", "held-out")
     where = f"measured of {of:,.0f} held-out" if (units or 0) < of and found.get("unit") != "windows" else where
@@ -172,14 +174,6 @@ def cross_validation_in_words(found: object) -> list[str]:
 def _plural(unit: object, count: float | None) -> str:
     name = unit if isinstance(unit, str) and unit else "examples"
     return name.removesuffix("s") if count == 1 else name
-
-
-def _turned(found: Mapping[str, Any]) -> list[float] | None:
-    """The interval of the difference, in words: of the winner over the other."""
-    if (ends := _ends(found.get("difference_interval"))) is None:
-        return None
-    turned = (number(found.get("difference")) or 0.0) < 0
-    return [-ends[1], -ends[0]] if turned else list(ends)
 
 
 def _called(name: object) -> str:

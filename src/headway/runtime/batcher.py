@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from headway.data.batches.batching import sent
-from headway.generation.decode import left_padded
+from headway.generation.decode import left_padded, seen_tokens
 from headway.generation.sampling import Likely, Penalties, Sampling, choose, new_generator
 from headway.models.device import model_device
 from headway.models.transformer import Decoder
@@ -74,6 +74,10 @@ class Request:
     def seen(self) -> list[int]:
         """The part of the text that the model sees."""
         return self.text[self.start :]
+
+
+Tokens = list[tuple[Request, int | None]]
+"""The new token of each text that has one, and None for each that ended without a further one."""
 
 
 class Batcher:
@@ -135,13 +139,12 @@ class Batcher:
 
     @plain_defaults()
     @torch.no_grad()
-    def step(self) -> list[tuple[Request, int | None]]:
+    def step(self) -> Tokens:
         """Read a piece of the waiting prompts and one token of each running text.
 
-        Returns the new token of each text that has one, and None for each that ended without a further one; no text has
-        two, so one whose older half was just forgotten is read again in the next step.
+        No text has two new tokens, so one whose older half was just forgotten is read again in the next step.
         """
-        found: list[tuple[Request, int | None]] = []
+        found: Tokens = []
         if self.running:
             found += self._chosen(list(self.running), self._read([request.text[-1] for request in self.running]))
         just = {id(request) for request, _ in found}
@@ -155,7 +158,7 @@ class Batcher:
             return self.graphs(tokens)
         return self.model.next_logits(sent([[token] for token in tokens], self.device), None, self.state)
 
-    def _read_prompts(self) -> list[tuple[Request, int | None]]:
+    def _read_prompts(self) -> Tokens:
         """Read the next prompts, as many as fit into a piece, or a piece of one that is longer."""
         first = self.waiting[0]
         if first.read is None:
@@ -203,12 +206,12 @@ class Batcher:
                 most, best = count, slot
         return None if best is None else self.state.prefix_state(best, most)
 
-    def _chosen(self, requests: list[Request], logits: Tensor) -> list[tuple[Request, int | None]]:
+    def _chosen(self, requests: list[Request], logits: Tensor) -> Tokens:
         """Choose the next token of each of some running requests, and let those leave that are over."""
         if self.checks and not all(sound := logits.amax(dim=-1).isfinite().tolist()):  # one NaN makes the largest NaN
             return self._without_unsound(requests, logits, sound)
         tokens = self._tokens(requests, logits)
-        found: list[tuple[Request, int | None]] = []
+        found: Tokens = []
         for request, token in zip(requests, tokens, strict=True):
             request.left -= 1
             ended = token in request.ends
@@ -224,11 +227,9 @@ class Batcher:
                 self.waiting.appendleft(request)
         return found
 
-    def _without_unsound(
-        self, requests: list[Request], logits: Tensor, sound: list[bool]
-    ) -> list[tuple[Request, int | None]]:
+    def _without_unsound(self, requests: list[Request], logits: Tensor, sound: list[bool]) -> Tokens:
         """Let those leave whose logits are no numbers, and choose for the others."""
-        found: list[tuple[Request, int | None]] = []
+        found: Tokens = []
         for request, is_sound in zip(requests, sound, strict=True):
             if not is_sound:
                 request.over = request.unsound = True
@@ -254,13 +255,10 @@ class Batcher:
             part = logits if len(groups) == 1 else logits[sent(rows, logits.device)]
             if forbidden:
                 part.index_fill_(1, sent(forbidden, logits.device), float("-inf"))
-            occurred = None
+            seen = None
             if sampling.repetition_penalty != 1.0:
-                occurred = torch.zeros(part.shape, dtype=torch.bool)
-                for place, row in enumerate(rows):
-                    occurred[place, requests[row].text] = True
-                occurred = occurred.to(logits.device, non_blocking=True)
-            chosen = choose(part, sampling, occurred, [requests[row].random for row in rows])
+                seen = seen_tokens([requests[row].text for row in rows], part)
+            chosen = choose(part, sampling, seen, [requests[row].random for row in rows])
             for row, token in zip(rows, chosen.tolist(), strict=True):
                 tokens[row] = token
         for row, said in model_says.items():

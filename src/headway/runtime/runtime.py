@@ -308,8 +308,7 @@ class Runtime:
         """What the model gives for ids, mask, ``chosen`` and ``segments``, by the engine if there is one."""
         named = {name: value for name, value in more.items() if value is not None}
         outputs = self._by(engine, lambda engine: engine.output(ids, mask, **named))
-        output: Tensor = self.model(ids, mask, **named) if outputs is None else outputs
-        return output
+        return self.model(ids, mask, **named) if outputs is None else outputs
 
     def _by(self, engine: Engine | None, call: Callable[[Engine], T]) -> T | None:
         """What an engine gives; None where there is none, and where it lacks what it is asked for."""

@@ -11,7 +11,7 @@ from headway.hub.download import model_name
 from headway.io.atomic_write import write_json, write_whole
 from headway.io.quantities import parse_seconds, time_text
 from headway.models.baselines import KINDS as BASELINES
-from headway.nn.recurrent import CELLS
+from headway.nn.baselines import CELLS
 from headway.science.long_texts import WINDOW, recall_text
 from headway.science.runner import check_same, kept
 from headway.tasks.spec import TaskSpec

@@ -15,7 +15,7 @@ from typing import Any
 from headway.errors import InputError, shown
 from headway.io import quantities
 from headway.io.quantities import parse_seconds
-from headway.nn.recurrent import CELLS
+from headway.nn.baselines import CELLS
 from headway.tasks.registry import spec
 from headway.text.tokenizer import Tokenizer
 from headway.training.monitor.progress import NoProgress, Progress

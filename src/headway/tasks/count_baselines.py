@@ -81,7 +81,7 @@ def unigram_baselines(
 ) -> tuple[list[dict[str, Any]], np.ndarray]:
     """Nats per token of guessing evenly, and by how often each token is a target in training (one added to each).
 
-    Of the second also (sum of the loss, number of targets) of each held-out row, (N, 2).
+    Negative numbers are none.  Of the second also (sum of the loss, number of targets) of each held-out row, (N, 2).
     """
     chances = unigrams(token_counts(train, vocab_size))
     losses = -np.log(chances)
@@ -89,18 +89,20 @@ def unigram_baselines(
         {"name": "uniform (ln V)", "val_loss": math.log(vocab_size)},
         {"name": "unigram", "val_loss": mean_loss(chances, token_counts(held_out, vocab_size))},
     ]
-    return lines, np.array([[float(losses[row].sum()), len(row)] for row in held_out])
+    targets = ([token for token in row if token >= 0] for row in held_out)
+    each = ((float(losses[row].sum()), len(row)) for row in targets)
+    return lines, np.fromiter(each, np.dtype((np.float64, 2)), len(held_out))
 
 
 def token_counts(tokens: Tokens | EncodedRows, vocab_size: int) -> np.ndarray:
-    """How often each token occurs, int64 (V,); in bounded memory."""
+    """How often each token occurs, int64 (V,); in bounded memory.  Negative numbers are none."""
     counts = np.zeros(vocab_size, dtype=np.int64)
     if isinstance(tokens, EncodedRows):
         parts = (ids for ids, _ in tokens.parts())
     else:
         parts = (tokens[start : start + CHUNK] for start in range(0, len(tokens), CHUNK))
     for part in parts:
-        counts += np.bincount(part, minlength=vocab_size)
+        counts += np.bincount(part[part >= 0], minlength=vocab_size)
     return counts
 
 

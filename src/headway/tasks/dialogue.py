@@ -9,18 +9,16 @@ from itertools import chain, islice
 
 import numpy as np
 
-from headway.data.batches.batching import IGNORED, TargetKind
+from headway.data.batches.batching import IGNORED
 from headway.data.batches.cache import cache_key
-from headway.data.batches.encoded import EncodedRows, encoded_rows
-from headway.data.batches.examples import Examples
+from headway.data.batches.encoded import encoded_rows
 from headway.data.records.chunks import ROWS
 from headway.data.records.dialogues import KEY, REPLY, ROLES, WEIGHT, Dialogues, Message, without_oldest_turn
 from headway.data.records.repeats import text_hashes
 from headway.data.records.split import Splittable
 from headway.data.records.text_rows import Growing
 from headway.errors import InputError
-from headway.io.cache_directory import cache_directory
-from headway.tasks.losses import LanguageModeling, bytes_per_token, unknown_in
+from headway.tasks.rows import EncodedTargets
 from headway.tasks.running_text import new_tokenizer
 from headway.text.chat import END, START, with_chat
 from headway.text.chat.encode import encode_chat, shows_last_reply_apart
@@ -72,29 +70,11 @@ def talks(source: Dialogues) -> Talks:
 
 
 @dataclass(frozen=True)
-class EncodedTalks:
+class EncodedTalks(EncodedTargets):
     """Conversations as inputs and targets of the same length; targets are ``IGNORED`` where no reply is next."""
 
     talks: Talks
     tokenizer: Tokenizer
-    rows: EncodedRows
-    """ids and targets in turn, the latter plus 1"""
-    key: str
-
-    @property
-    def ids(self) -> EncodedRows:
-        """The inputs of each."""
-        return self.rows.column(0, 2)
-
-    @property
-    def targets(self) -> EncodedRows:
-        """As many targets."""
-        return self.rows.column(1, 2, below=IGNORED)
-
-    @property
-    def examples(self) -> Examples:
-        """Each with its targets."""
-        return Examples(self.ids, self.targets, TargetKind.TOKEN)
 
     @cached_property
     def wanted(self) -> np.ndarray:
@@ -113,16 +93,9 @@ class EncodedTalks:
 
     def replies(self) -> Iterator[np.ndarray]:
         """The tokens of the replies of each."""
-        for row in islice(self.rows, 1, None, 2):
+        for row in self.targets:
             targets = np.array(row, dtype=np.int64)
-            yield targets[targets > 0] - 1
-
-    def counts(self) -> np.ndarray:
-        """How often each token occurs in replies, int64 (V,)."""
-        found = np.zeros(self.tokenizer.vocab_size, dtype=np.int64)
-        for reply in self.replies():
-            np.add.at(found, reply, 1)
-        return found
+            yield targets[targets != IGNORED]
 
     def cut(self, longest: int) -> "EncodedTalks":
         """The same without the oldest turns of those that are too long, and without those that have no reply then.
@@ -145,13 +118,6 @@ class EncodedTalks:
             f"{long:,} of {len(whole.ids):,} conversations exceed {longest:,} tokens: their oldest turns "
             f"are left out ({share:.1%} of all tokens of replies{without}; --length to change)"
         ]
-
-    def objective(self, label_smoothing: float = 0.0) -> LanguageModeling:
-        """The task whose bits per byte are those of these replies."""
-        texts = (self.tokenizer.decode(reply) for reply in self.replies())
-        n_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
-        unknown = unknown_in(self.replies(), self.tokenizer)
-        return LanguageModeling(bytes_per_token(n_bytes, self.n_targets, unknown), label_smoothing)
 
 
 def _examples(part: Talks, tokenizer: Tokenizer) -> Iterator[tuple[int, list[Message]]]:
@@ -180,8 +146,7 @@ def encoded_talks(part: Talks, tokenizer: Tokenizer) -> EncodedTalks:
 
 
 def _stored(part: Talks, tokenizer: Tokenizer, rows: Iterator[list[int]], key: str) -> EncodedTalks:
-    kept = encoded_rows(rows, vocab_size=tokenizer.vocab_size + 1, key=key, directory=cache_directory())
-    return EncodedTalks(part, tokenizer, kept, key)
+    return EncodedTalks(encoded_rows(rows, vocab_size=tokenizer.vocab_size + 1, key=key), key, part, tokenizer)
 
 
 def _encode(

@@ -170,6 +170,17 @@ class EvaluationInputs:
         columns = {name: data.get(name) for name in COLUMNS}
         return replace(self.found, **columns, label_columns=tuple(data.get("label_columns", ())))
 
+    def trained_rows(self, read: Callable[[Any, Detected, str], Rows], most: int | None = None) -> Rows | None:
+        """The rows that the run was trained on, by what reads a source, its columns and ``--on-bad-row``.
+
+        None where the files are missing or have changed.
+        """
+        source = self.trained_on()
+        if source is None:
+            return None
+        rows = read(source, self.found_in_training, self.before.get("on_bad_row") or "error")
+        return self.learnt(rows, most)
+
     def learnt(self, rows: Rows, most: int | None = None) -> Rows:
         """Of the rows of the run's training files, those that it was trained on."""
         return rows if self.facts.get("validation") else rows.split(split_seed(self.before), self.known, most)[0]

@@ -6,8 +6,8 @@ Letters: B batch, T length, N places or answers, V vocabulary or classes.
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,12 +19,11 @@ from headway.errors import InputError
 from headway.models.heads import Gives, gives, n_outputs
 from headway.nn.kernels.dispatch import cross_entropy, unsmoothed
 from headway.text.tokenizer import Tokenizer
+from headway.training.objective import Objective
 
 
-class RowLoss(ABC):
+class RowLoss(Objective, ABC):
     """A loss for each row, of the model's output for it and its target."""
-
-    by_rows = True
 
     @abstractmethod
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -66,10 +65,6 @@ class RowLoss(ABC):
         if each is not None:
             each.append(units(part))
         return averages([part])
-
-    def cost(self, metrics: dict[str, Any]) -> float:
-        """The loss."""
-        return float(metrics["val_loss"])
 
 
 class WholeLoss(RowLoss):
@@ -138,14 +133,45 @@ def unknown_in(rows: Iterable[Any], tokenizer: Tokenizer) -> int:
     return sum(int(np.count_nonzero(np.asarray(row) == unknown)) for row in rows)
 
 
-class LanguageModeling:
+class TokenLoss(Objective, ABC):
+    """A loss of predicted tokens, measured by every target of every batch once."""
+
+    guesses: ClassVar[bool] = True
+    """whether accuracy is measured: how often the likeliest token is right"""
+    unknown: int = IGNORED
+    """a target that is never right, since it stands for characters that the model cannot write"""
+
+    @abstractmethod
+    def predicted(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """What is measured of a batch: logits (N, V) in float32, their targets (N,), and their places, bool (B, T)."""
+
+    @torch.no_grad()
+    def evaluate(
+        self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None
+    ) -> dict[str, Any]:
+        """val_loss (nats per target), perplexity, and accuracy."""
+        total, right, count = 0.0, 0, 0
+        for batch in batches:
+            logits, targets, wanted = self.predicted(model, batch)
+            rows = row_losses(logits, targets, wanted)
+            if each is not None:
+                each.append(rows)
+            total, count = total + float(rows[:, 0].sum()), count + len(targets)
+            if self.guesses:
+                right += int(((logits.argmax(dim=-1) == targets) & (targets != self.unknown)).sum())
+        loss = total / max(1, count)
+        accuracy = {"accuracy": right / max(1, count)} if self.guesses else {}
+        return {"val_loss": loss, "perplexity": math.exp(min(loss, 700.0)), **accuracy}
+
+
+class LanguageModeling(TokenLoss):
     """Next-token prediction for a decoder.
 
     ``bytes_per_token`` of the validation text turns nats per token into bits per byte, which does not depend on the
     tokenizer; it is None where tokens are unknown text, whose characters the loss does not count.
     """
 
-    by_rows = True
+    guesses = False
 
     def __init__(self, bytes_per_token: float | None = 1.0, label_smoothing: float = 0.0):
         self.bytes_per_token = bytes_per_token
@@ -170,28 +196,27 @@ class LanguageModeling:
         logits = model(batch.ids, batch.mask, chosen=None if whole else wanted).float()  # (B, T, V) or (N, V)
         return logits.flatten(0, -2), batch.targets[wanted]
 
-    @torch.no_grad()
+    def predicted(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        return *self._predict(model, batch), batch.targets != IGNORED
+
     def evaluate(
         self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None
     ) -> dict[str, Any]:
-        """val_loss (nats per token), perplexity, bits_per_byte: every target of every batch counted once."""
-        total, count = 0.0, 0
-        for batch in batches:
-            logits, targets = self._predict(model, batch)
-            rows = row_losses(logits, targets, batch.targets != IGNORED)
-            total, count = total + float(rows[:, 0].sum()), count + len(targets)
-            if each is not None:
-                each.append(rows)
-        loss_per_token, each_token = total / count, self.bytes_per_token
-        return {
-            "val_loss": loss_per_token,
-            "perplexity": math.exp(min(loss_per_token, 700.0)),
-            "bits_per_byte": None if each_token is None else loss_per_token / math.log(2) / each_token,
-        }
+        """val_loss (nats per token), perplexity, bits_per_byte."""
+        metrics, each_token = super().evaluate(model, batches, each), self.bytes_per_token
+        bits = None if each_token is None else metrics["val_loss"] / math.log(2) / each_token
+        return {**metrics, "bits_per_byte": bits}
 
-    def cost(self, metrics: dict[str, Any]) -> float:
-        """The loss."""
-        return float(metrics["val_loss"])
+
+def modeling_of(
+    targets: Iterable[Sequence[int] | np.ndarray], tokenizer: Tokenizer, label_smoothing: float = 0.0
+) -> LanguageModeling:
+    """Next-token prediction whose bits per byte are those of these targets, each the ids of a text."""
+    n_bytes = n_tokens = unknown = 0
+    for target in targets:
+        n_bytes += len(tokenizer.decode(target).encode("utf-8", "surrogatepass"))
+        n_tokens, unknown = n_tokens + len(target), unknown + unknown_in([target], tokenizer)
+    return LanguageModeling(bytes_per_token(n_bytes, n_tokens, unknown), label_smoothing)
 
 
 def twice(batch: Batch) -> Batch:

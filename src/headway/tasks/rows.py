@@ -3,18 +3,17 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, tee
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from headway.data.batches.batching import TargetKind, border
+from headway.data.batches.batching import IGNORED, TargetKind, border
 from headway.data.batches.cache import cache_key
 from headway.data.batches.encoded import EncodedRows, encoded_rows
 from headway.data.batches.examples import Examples
 from headway.data.records.labels import Labelled
 from headway.data.records.text_pairs import TextPairs
 from headway.errors import InputError
-from headway.io.cache_directory import cache_directory
 from headway.models.adapt.vocabulary import resize_vocabulary
 from headway.tasks.inputs import lost_characters
 from headway.tasks.task import TaskInputs
@@ -67,11 +66,9 @@ def encoded_texts(rows: Labelled, tokenizer: Tokenizer, longest: int | None = No
 
 
 def _stored(rows: Iterator[list[int]], tokenizer: Tokenizer, key: str) -> EncodedRows:
+    size = max(tokenizer.vocab_size, tokenizer.target.vocab_size)
     return encoded_rows(
-        (ids or [0] for ids in rows),
-        vocab_size=max(tokenizer.vocab_size, tokenizer.target.vocab_size),
-        key=cache_key(key, tokenizer.fingerprint, "rows"),
-        directory=cache_directory(),
+        (ids or [0] for ids in rows), vocab_size=size, key=cache_key(key, tokenizer.fingerprint, "rows")
     )
 
 
@@ -82,6 +79,36 @@ def measured_rows(pipe: Any, objective: Objective, examples: Examples, results: 
     metrics = objective.evaluate(pipe.model, pipe.runtime.batches(examples.batches(most)), each)
     results.append(in_order(each, np.concatenate(examples.order(most))))
     return metrics
+
+
+@dataclass(frozen=True)
+class EncodedTargets:
+    """Rows of ids with a target for each id, ``IGNORED`` where nothing is wanted."""
+
+    rows: EncodedRows
+    """in turn the ids, their targets plus 1, and what else a subclass has of each: ``columns`` in all"""
+    key: str
+    columns: ClassVar[int] = 2
+
+    @property
+    def ids(self) -> EncodedRows:
+        """The ids of each row."""
+        return self.rows.column(0, self.columns)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The ids of each row, int64 (N,)."""
+        return self.ids.lengths
+
+    @property
+    def targets(self) -> EncodedRows:
+        """As many targets."""
+        return self.rows.column(1, self.columns, below=IGNORED)
+
+    @property
+    def examples(self) -> Examples:
+        """Each with its targets."""
+        return Examples(self.ids, self.targets, TargetKind.TOKEN)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from headway.data.batches.batching import Batch
 class Objective(Protocol):
     """What a model is trained for."""
 
-    by_rows: bool
+    by_rows: bool = True
     """whether a batch's loss is the sum of its rows' losses, so that rows can be computed separately"""
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, float] | tuple[Tensor, float, Tensor]:
@@ -32,4 +32,5 @@ class Objective(Protocol):
         """
 
     def cost(self, metrics: dict[str, Any]) -> float:
-        """The number by which evaluations are compared: the smallest is the best."""
+        """The number by which evaluations are compared, the smallest is the best: usually the loss."""
+        return float(metrics["val_loss"])

@@ -32,7 +32,7 @@ from headway.models.device import device_of, model_device
 from headway.models.own import OwnConfig
 from headway.models.size import Wiring, forward_flops
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
-from headway.nn.recurrent import CELLS
+from headway.nn.baselines import CELLS
 from headway.runtime.precision import available
 from headway.tasks.registry import spec
 from headway.tasks.task import Pipeline

@@ -168,13 +168,15 @@ def row_hashes(rows: Sequence[Sequence[int]]) -> np.ndarray:
     return np.fromiter((hash(tuple(row)) for row in rows), dtype=np.int64, count=len(rows))
 
 
-def encoded_rows(rows: Iterable[Sequence[int]], *, vocab_size: int, key: str, directory: Path) -> EncodedRows:
-    """Rows of ids, written as they come where they are many.
+def encoded_rows(
+    rows: Iterable[Sequence[int]], *, vocab_size: int, key: str, directory: Path | None = None
+) -> EncodedRows:
+    """Rows of ids, written as they come where they are many, to the cache unless another ``directory`` is given.
 
     ``key`` names the texts, the tokenizer and all that the ids depend on; a complete file of that name is used again
     without reading ``rows``.  Files appear under their name only when complete.
     """
-    dtype = np.dtype("<u2" if vocab_size <= 65536 else "<u4")
+    dtype, directory = np.dtype("<u2" if vocab_size <= 65536 else "<u4"), directory or cache_directory()
     facts = {"version": VERSION, "key": key, "dtype": dtype.str, "vocab_size": vocab_size, "rows": True}
     if (found := _existing(directory, facts, dtype)) is not None:
         return found

@@ -4,6 +4,7 @@ Letters: N old tokens, M new size, D width.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -69,22 +70,20 @@ def train_new_rows(model: nn.Module) -> nn.Module:
             continue
         p.requires_grad_(True)
         p.trained_rows = new  # type: ignore[attr-defined]
-        p.register_hook(_only(torch.tensor(new)))
+        p.register_hook(partial(_only, torch.tensor(new)))
     return model
 
 
-def _only(rows: Tensor):
-    def change(gradient: Tensor) -> Tensor:
-        kept = rows.to(gradient.device)
-        if gradient.is_sparse:
-            gradient = gradient.coalesce()
-            index, values = gradient.indices(), gradient.values()
-            near = torch.isin(index[0], kept)
-            kept_part = index[:, near], values[near]
-            return torch.sparse_coo_tensor(*kept_part, gradient.shape, is_coalesced=True, check_invariants=False)
-        return torch.zeros_like(gradient).index_copy_(0, kept, gradient.index_select(0, kept))
-
-    return change
+def _only(rows: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient of some rows, zero for the others."""
+    kept = rows.to(gradient.device)
+    if gradient.is_sparse:
+        gradient = gradient.coalesce()
+        index, values = gradient.indices(), gradient.values()
+        near = torch.isin(index[0], kept)
+        kept_part = index[:, near], values[near]
+        return torch.sparse_coo_tensor(*kept_part, gradient.shape, is_coalesced=True, check_invariants=False)
+    return torch.zeros_like(gradient).index_copy_(0, kept, gradient.index_select(0, kept))
 
 
 def _tables(model: nn.Module) -> tuple[list[nn.Embedding], list[nn.Linear]]:

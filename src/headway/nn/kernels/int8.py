@@ -28,8 +28,7 @@ def rounded_rows(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def laid_out(weight: Tensor) -> Tensor:
     """A matrix int8 (O, I) as ``int8_product`` takes it, which no other operation reads."""
-    packed: Tensor = torch.ops.onednn.qlinear_prepack(weight, None)
-    return packed
+    return torch.ops.onednn.qlinear_prepack(weight, None)
 
 
 def int8_product(numbers: Tensor, weight: Tensor, weight_scale: Tensor, no_zeros: Tensor) -> Tensor:
@@ -38,8 +37,7 @@ def int8_product(numbers: Tensor, weight: Tensor, weight_scale: Tensor, no_zeros
     ``no_zeros`` is int32 (O,) of zeros, which oneDNN asks for.  The scales of the rows are left to the caller.
     """
     more: Any = (None, 1.0, 0, torch.float32, "none", [], "")  # no bias, float32 out, nothing after the product
-    found: Tensor = torch.ops.onednn.qlinear_pointwise(numbers, 1.0, ZERO, weight, weight_scale, no_zeros, *more)
-    return found
+    return torch.ops.onednn.qlinear_pointwise(numbers, 1.0, ZERO, weight, weight_scale, no_zeros, *more)
 
 
 @cache

@@ -28,8 +28,7 @@ def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activat
     The matrix may lie in memory by rows or by columns: by columns, a few rows are multiplied up to twice as fast.
     """
     kind, algorithm = ("none", "") if activation is None else FUSED[activation]
-    found: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, kind, [], algorithm)
-    return found
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, kind, [], algorithm)
 
 
 class OneDnnLinear(torch.autograd.Function):

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from headway.nn.masks import attention_mask
+
 
 def window_scores(length: int, window: int | None, causal: bool) -> int:
     """How many scores are computed for ``length`` queries of one head: all of them, or those of the pieces if fewer."""
@@ -25,7 +27,8 @@ def attend_window(q: Tensor, k: Tensor, v: Tensor, window: int, causal: bool, dr
     """
     batch, heads, length, width = q.shape
     if window_scores(length, window, causal) == length * length:
-        mask = None if window >= length else _whole_mask(length, window, causal, q.device)
+        at = torch.arange(length, device=q.device)[None]
+        mask = None if window >= length else attention_mask(at, at, causal=causal, window=window)
         return F.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal and mask is None
         )
@@ -41,14 +44,6 @@ def attend_window(q: Tensor, k: Tensor, v: Tensor, window: int, causal: bool, dr
     mask = _piece_mask(length, window, causal, heads, q.device)
     y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)  # (B, H N, W, K)
     return y.reshape(batch, heads, pieces * window, width)[:, :, :length]  # (B, H, T, K)
-
-
-def _whole_mask(length: int, window: int, causal: bool, device: torch.device) -> Tensor:
-    """Which keys each query may attend to, true = may: (T, T)."""
-    places = torch.arange(length, device=device)
-    distance = places[:, None] - places[None]
-    near = distance.abs() < window
-    return near & (distance >= 0) if causal else near
 
 
 def _piece_mask(length: int, window: int, causal: bool, heads: int, device: torch.device) -> Tensor:

@@ -171,8 +171,7 @@ class TranslatorEngine(_Opened):
 
 def tokens_of(directory: Path, name: str) -> list[str]:
     """The tokens of a vocabulary by their number."""
-    found: list[str] = read_list(directory / name)
-    return found
+    return read_list(directory / name)
 
 
 def open_engine(directory: Path, model: Any, precision: str) -> Engine:

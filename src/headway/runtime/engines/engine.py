@@ -155,8 +155,7 @@ class Writer:
 
     def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:
         """(B, T) -> (B, V)."""
-        logits: Tensor = (state or self.new_state()).following(ids, mask)
-        return logits
+        return (state or self.new_state()).following(ids, mask)
 
 
 AT_ONCE = 32

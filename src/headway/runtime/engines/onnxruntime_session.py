@@ -55,8 +55,7 @@ class OnnxRuntimeSession:
 
     def array(self, value: Any) -> np.ndarray:
         """The array of a value."""
-        found: np.ndarray = value if isinstance(value, np.ndarray) else value.numpy()
-        return found
+        return value if isinstance(value, np.ndarray) else value.numpy()
 
 
 def opens(model: Any) -> Open:
@@ -88,8 +87,7 @@ def fused(path: Path) -> Path | bytes:
     if len(model.graph) == before:
         return path
     model.opset_imports[DOMAIN] = 1
-    whole: bytes = ir.to_proto(model).SerializeToString()
-    return whole
+    return ir.to_proto(model).SerializeToString()
 
 
 def _spelled_out(op: Any, x: Any, weight: Any, bias: Any, heads: Any, parts: Any, root: Any, hidden: Any, least: Any,

@@ -38,8 +38,7 @@ class OpenVinoSession:
 
     def array(self, value: Any) -> np.ndarray:
         """The array itself."""
-        found: np.ndarray = value
-        return found
+        return value
 
 
 @cache

@@ -63,10 +63,10 @@ class EmbeddingData(RowsData):
         self.most_held_out, policy = most_held_out(given.earlier), self.options.data.on_bad_row
         limit = "" if self.most_held_out is None else f", {self.most_held_out:,} at most"
         self.held_out_by = f"10 %{limit}, equal first texts on one side"
-        pairs, other = read_pairs(given.source, given.found, on_bad_row=policy), given.held_out
+        pairs, other = read_pairs(given.source, given.found, policy), given.held_out
         self.kind = "pairs" if pairs.scores is None else "scores"
         self._recorded = limit != "" and other is None
-        return pairs, read_pairs(other, given.found, on_bad_row=policy) if isinstance(other, Table) else None
+        return pairs, read_pairs(other, given.found, policy) if isinstance(other, Table) else None
 
     def texts(self, rows: TextPairs) -> "tuple[Texts, int]":
         return Texts(rows), rows.characters
@@ -134,7 +134,7 @@ class Texts:
         return chain(self.pairs.sources, self.pairs.targets)
 
 
-def read_pairs(table: Table, found: Detected, *, on_bad_row: str) -> TextPairs:
+def read_pairs(table: Table, found: Detected, on_bad_row: str) -> TextPairs:
     """The pairs of a table.  Raises InputError for rows without a text or a number, unless they are to be skipped."""
     label = found.label_column
     reading = PairReading(table, (found.text_column or "", found.second_column or ""), label)
@@ -182,11 +182,8 @@ def measure(pipe: Embedder, given: EvaluationInputs) -> dict[str, Any]:
     task, each = Embedding("scores" if texts is None else "pairs", texts=texts), list[np.ndarray]()
     metrics = task.evaluate(pipe.pooled, pipe.runtime.batches(examples.batches(pipe.runtime.tokens)), each)
     given.each.append(in_order(each, order))
-    trained = None if given.same else given.trained_on()
-    if isinstance(trained, Table):
-        policy = given.before.get("on_bad_row") or "error"
-        pairs_then = read_pairs(trained, given.found_in_training, on_bad_row=policy)
-        known = given.learnt(pairs_then, most_held_out(given.facts))
+    known = None if given.same else given.trained_rows(read_pairs, most_held_out(given.facts))
+    if known is not None:
         given.baselines.extend(embedding_baselines(known, pairs, given.of_baselines)[0])
     return {**metrics, "examples": len(pairs)}
 
@@ -199,5 +196,5 @@ def held_out_inputs(pipe: Embedder, given: EvaluationInputs, count: int) -> list
 def _held_out(given: EvaluationInputs) -> TextPairs:
     """The pairs to measure.  Raises InputError for what is no table of pairs."""
     table = given.table("an encoder of texts is measured on a table of pairs of texts")
-    pairs = read_pairs(table, given.found, on_bad_row=given.options.data.on_bad_row)
+    pairs = read_pairs(table, given.found, given.options.data.on_bad_row)
     return given.held_out(pairs, most_held_out(given.facts))

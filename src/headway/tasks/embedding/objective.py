@@ -17,6 +17,7 @@ from headway.data.records.sample import drawn_within
 from headway.data.records.text_pairs import TextPairs
 from headway.tasks.baselines import fitted_on_some
 from headway.training.evaluation.intervals import area, spearman
+from headway.training.objective import Objective
 
 SCALE = 20.0
 """What cosines are multiplied by: 1 / temperature, with the temperature 0.05."""
@@ -28,7 +29,7 @@ MOST_CHARACTERS = 2_000_000
 """Characters of training texts from which the baseline knows how rare words are, at most."""
 
 
-class Embedding:
+class Embedding(Objective):
     """Training of sentence vectors on pairs of texts.
 
     A batch of P pairs has 2 P rows of ids: the first texts, then the second ones in the same order; ``targets`` are the
@@ -70,7 +71,8 @@ class Embedding:
         if self.kind == "scores":
             cosines = (first * second).sum(dim=-1)
             return len(first) * cosent(cosines, batch.targets, self.scale), len(first)
-        same = same_pairs(*_halves(_padded_out(batch)))
+        ids = batch.ids if batch.mask is None else batch.ids.masked_fill(~batch.mask, -1)  # equal rows are equal texts
+        same = same_pairs(*_halves(ids))
         return contrastive(first, second, same, self.scale, symmetric=self.symmetric), len(first)
 
     @torch.no_grad()
@@ -103,10 +105,6 @@ class Embedding:
         if each is not None:
             each.append(np.stack([ranks, np.ones(len(ranks))], axis=1))
         return metrics
-
-    def cost(self, metrics: dict[str, Any]) -> float:
-        """The loss."""
-        return float(metrics["val_loss"])
 
     def _ranked(self, first: Tensor, second: Tensor, one: Tensor, other: Tensor) -> tuple[dict[str, Any], np.ndarray]:
         """Metrics and the ranks of the right texts (N,), of vectors (N, D) of texts numbered (N,), equal ones alike."""
@@ -243,8 +241,3 @@ def _vectors(model: Callable[..., Tensor], batch: Batch) -> Tensor:
 
 def _halves(rows: Tensor) -> tuple[Tensor, Tensor]:
     return rows[: len(rows) // 2], rows[len(rows) // 2 :]
-
-
-def _padded_out(batch: Batch) -> Tensor:
-    """The ids with -1 wherever there is no token, so that equal rows are equal texts."""
-    return batch.ids if batch.mask is None else batch.ids.masked_fill(~batch.mask, -1)

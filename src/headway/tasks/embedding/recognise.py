@@ -38,7 +38,11 @@ class ScoredPairs(Recogniser):
             f"columns {first!r} and {second!r} hold pairs of texts (--text-column, --second-column to change)"
         )
         rest = [column for column in facts.columns if column.name not in (first, second)]
-        others = [column for column in rest if score is None and _like_scores(column)]
+        others = [  # which could be meant to say how well the texts of each pair go together
+            column
+            for column in rest
+            if score is None and (column.label_like or (column.distinct > 0 and column.called("label", "score")))
+        ]
         if others and None in named:
             raise _unread(facts, others)
         reasons += [f"column {column.name!r} is not read: every pair counts as a match" for column in others]
@@ -56,11 +60,6 @@ def _holds_scores(facts: DataFacts, column: Column) -> bool:
     written = [value.strip() for value in facts.values(column.name) if value.strip()]
     numbers = [value for value in written if value.casefold() in NO_NUMBERS or not isnan(number(value))]
     return 2 * len(numbers) > len(written)
-
-
-def _like_scores(column: Column) -> bool:
-    """Whether a column could be meant to say how well the texts of each pair go together."""
-    return column.label_like or (column.distinct > 0 and column.called("label", "score"))
 
 
 def _without_few(columns: list[Column], first: str | None, second: str | None) -> list[Column]:

@@ -19,12 +19,12 @@ from headway.hub.directory import model_config
 from headway.models.initialise import initialise
 from headway.models.size import parameters
 from headway.models.transformer import Decoder
-from headway.tasks.count_baselines import LossAlong, mean_loss, ngram_baselines, unigrams
+from headway.tasks.count_baselines import LossAlong, ngram_baselines, unigram_baselines
 from headway.tasks.dialogue import encoded_talks, talks
 from headway.tasks.held_out import EvaluationInputs, in_parts
 from headway.tasks.inputs import Prompt, checked_length, usual_longest
 from headway.tasks.language_modeling.pipeline import Generator, as_recorded, begin_tokens, chat_tokenizer
-from headway.tasks.losses import LanguageModeling
+from headway.tasks.losses import LanguageModeling, modeling_of
 from headway.tasks.rows import base_vocabulary
 from headway.tasks.running_text import (
     RunningTextData,
@@ -162,14 +162,9 @@ class DialogueData(LanguageModelData):
             **vocabulary.facts,
         }
         self.n_tokens = int(self.train_examples.ids.lengths.sum())
-        chances = unigrams(self.train_examples.counts())
-        self.baselines = [
-            {"name": "uniform (ln V)", "val_loss": math.log(len(chances))},
-            {"name": "unigram", "val_loss": mean_loss(chances, validation.counts())},
-        ]
-        losses = -np.log(chances)
-        each = ((float(losses[reply].sum()), len(reply)) for reply in validation.replies())
-        self.of_baselines = {"unigram": np.fromiter(each, np.dtype((np.float64, 2)), len(validation.ids))}
+        size = self.tokenizer.vocab_size
+        self.baselines, each = unigram_baselines(self.train_examples.targets, validation.targets, size)
+        self.of_baselines = {"unigram": each}
 
     def new_plan(self, seconds: float | None) -> Plan:
         sized = self.decoder_plan(reference(self.options).but(length=self.longest), seconds)
@@ -188,7 +183,7 @@ class DialogueData(LanguageModelData):
         return RowBatches(train, held_out, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
 
     def objective(self, plan: Plan) -> Objective:
-        return self.validation_examples.objective(plan.objective.label_smoothing)
+        return modeling_of(self.validation_examples.replies(), self.tokenizer, plan.objective.label_smoothing)
 
     def sampler(self, model: nn.Module) -> Callable[[], str]:
         """A reply to the beginning of the first held-out conversation."""
@@ -249,4 +244,5 @@ def measure(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:
     given.counts["measured"] = examples.n_talks
     if not len(examples.ids):
         raise InputError(f"{given.source.name}: no reply begins within the {length:,} tokens that are read.")
-    return measured(pipe, examples.objective(), examples.examples.batches(pipe.runtime.tokens), given.each)
+    objective = modeling_of(examples.replies(), examples.tokenizer)
+    return measured(pipe, objective, examples.examples.batches(pipe.runtime.tokens), given.each)

@@ -94,12 +94,10 @@ class Generate(Command):
         return f"this is a chat model: `headway generate {self.inputs.run} --chat` starts a conversation"
 
     def stream(self, value: str) -> Iterator[str]:
-        pieces: Iterator[str] = self.pipe.stream(value, **self.ways)
-        return pieces
+        return self.pipe.stream(value, **self.ways)
 
     def answer(self, part: Sequence[str]) -> Sequence[str]:
-        found: list[str] = self.pipe(part, **self.ways)
-        return found
+        return self.pipe(part, **self.ways)
 
     def lines(self, start: int, found: Sequence[str]) -> Iterator[str]:
         return (field(self.inputs.values[number] + one) for number, one in enumerate(found, start))

@@ -30,7 +30,6 @@ from headway.tasks.running_text import RunningTextData, encode_text, frame_of, h
 from headway.tasks.task import Scaling, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import prepared_base
-from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan
 from headway.training.sizing.layouts import ENCODER_DEFAULT, encoder_fields
 
@@ -88,8 +87,18 @@ class MaskedLMData(RunningTextData):
         self.baselines = masked_baselines(self.counts[ordinary], targets[ordinary])
 
     def new_plan(self, seconds: float | None) -> Plan:
-        as_decoder = self.options.but(layout=None)
-        return _with_encoder(self.decoder_plan(as_decoder, seconds), self.options)
+        """That of a decoder, with an encoder of the same width and layers."""
+        plan, layout = self.decoder_plan(self.options.but(layout=None), seconds), self.options.architecture.layout
+        before = plan.config
+        sizes = before.vocab_size, before.d_model, before.n_layers, before.n_heads, before.max_length
+        config = encoder_config(*sizes, layout)
+        if self.options.optimisation.dropout is not None:  # else none: other tokens are hidden in every pass
+            config = config.but(dropout=before.dropout)
+        shape = f"width {config.d_model}, {config.n_layers} layers, {config.n_heads} heads, {config.max_length} tokens"
+        decisions = [decision for decision in plan.decisions if decision["what"] not in ("dropout", "decay")]
+        decisions[0] = {**decisions[0], "value": shape}
+        decay = self.options.optimisation.weight_decay or 0.0
+        return plan.but(model=asdict(config), weight_decay=decay, decisions=decisions)
 
     def completed(self, plan: Plan) -> Plan:
         asked, share = self.options.for_tasks, self.share
@@ -163,19 +172,6 @@ def encoder_config(
         **{**fields, "bias": fields["bias"] or ("head",)},
         dropout=0.0,
     )
-
-
-def _with_encoder(plan: Plan, options: TrainOptions) -> Plan:
-    """The plan of a language model with an encoder of the same width and layers."""
-    before, layout = plan.config, options.architecture.layout
-    sizes = before.vocab_size, before.d_model, before.n_layers, before.n_heads, before.max_length
-    config = encoder_config(*sizes, layout)
-    if options.optimisation.dropout is not None:  # else none: other tokens are hidden in every pass
-        config = config.but(dropout=before.dropout)
-    shape = f"width {config.d_model}, {config.n_layers} layers, {config.n_heads} heads, {config.max_length} tokens"
-    decisions = [decision for decision in plan.decisions if decision["what"] not in ("dropout", "decay")]
-    decisions[0] = {**decisions[0], "value": shape}
-    return plan.but(model=asdict(config), weight_decay=options.optimisation.weight_decay or 0.0, decisions=decisions)
 
 
 def _parameters(config: TransformerConfig) -> dict[str, int]:

@@ -16,7 +16,7 @@ from headway.data.batches.batching import Batch
 from headway.nn.kernels.dispatch import cross_entropy
 from headway.nn.random import generator
 from headway.tasks.count_baselines import mean_loss, unigrams
-from headway.tasks.losses import row_losses
+from headway.tasks.losses import TokenLoss
 from headway.text.tokenizer import Tokenizer
 
 SHARE = 0.15
@@ -26,7 +26,7 @@ MASKED, RANDOM = 0.8, 0.1
 LARGEST_SHARE = 0.8
 
 
-class MaskedLM:
+class MaskedLM(TokenLoss):
     """Prediction of hidden tokens from those on both sides.
 
     ``share`` of the tokens is to be predicted: 0.15 in BERT, 0.3 in ModernBERT.  With ``starts_word``, bool (V,), whole
@@ -39,8 +39,6 @@ class MaskedLM:
     a token that stands as it is could be copied, which no unigram can.  ``mixed`` evaluates as earlier versions did,
     with the shares of training.
     """
-
-    by_rows = True
 
     def __init__(
         self,
@@ -74,27 +72,9 @@ class MaskedLM:
         logits, targets = self._predict(model, batch, *self.hide(batch))
         return cross_entropy(logits, targets), len(targets)
 
-    @torch.no_grad()
-    def evaluate(
-        self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None
-    ) -> dict[str, Any]:
-        """val_loss (nats per hidden token), perplexity, and accuracy: how often the likeliest token is right."""
-        total, right, count = 0.0, 0, 0
-        for batch in batches:
-            hidden, chosen = self.hide_as_always(batch)
-            logits, targets = self._predict(model, batch, hidden, chosen)
-            rows = row_losses(logits, targets, chosen)
-            if each is not None:
-                each.append(rows)
-            total += float(rows[:, 0].sum())
-            right += int((logits.argmax(dim=-1) == targets).sum())
-            count += len(targets)
-        loss = total / max(1, count)
-        return {"val_loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": right / max(1, count)}
-
-    def cost(self, metrics: dict[str, Any]) -> float:
-        """The loss."""
-        return metrics["val_loss"]
+    def predicted(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        hidden, chosen = self.hide_as_always(batch)
+        return *self._predict(model, batch, hidden, chosen), chosen
 
     def hide(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """(ids with tokens hidden (B, T), which to predict, bool (B, T)), newly drawn; on the CPU."""

@@ -28,6 +28,7 @@ from headway.tasks.count_baselines import unigram_baselines
 from headway.tasks.data_facts import DataFacts
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.inputs import told_once, usual_longest
+from headway.tasks.losses import modeling_of
 from headway.tasks.registry import recogniser, spec
 from headway.tasks.rows import EncodedPairs, encoded_pairs, sides_of
 from headway.tasks.rows_data import RowsData
@@ -41,15 +42,13 @@ from headway.tasks.text_to_text.bleu import (
     copied_scores,
     without_spaces,
 )
-from headway.tasks.text_to_text.objective import Translation
+from headway.tasks.text_to_text.objective import Translation, joined
 from headway.tasks.text_to_text.pipeline import Translator
-from headway.tasks.text_to_text.prefix import joined, prefix_task
 from headway.text.bpe_dropout import BPEDropout
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base, prepared_base
 from headway.training.evaluation.metric import BLEU
 from headway.training.objective import Objective
-from headway.training.options import TrainOptions
 from headway.training.plan import Plan
 from headway.training.sizing.architecture import architecture, built, reference
 from headway.training.sizing.presets import fine_tune_rows_plan, given_or, tokens_of_rows
@@ -85,7 +84,17 @@ class TextToTextData(RowsData):
     most_held_out = MOST_HELD_OUT
 
     def checked(self, base: Base) -> Base:
-        return _between(base, self.options)
+        """A base that writes texts for texts, between the languages that are asked for."""
+        if not isinstance(base.model, EncoderDecoder) or gives(base.model) is not Gives.VOCABULARY:
+            raise InputError(
+                f"{base.path}: is not an encoder-decoder of text; name one (T5, BART, Marian, M2M-100) with --from."
+            )
+        asked, tokenizer = self.options.for_tasks, base.tokenizer
+        if asked.source_language is not None or asked.target_language is not None:
+            tokenizer = tokenizer.with_languages(source=asked.source_language, target=asked.target_language)
+        if tokenizer.lacks_target_language:
+            raise InputError(f"{base.path}: writes many languages; choose one with --target-language.")
+        return replace(base, processor=tokenizer)
 
     def read(self, given: TaskInputs) -> tuple[TextPairs, TextPairs | None]:
         if not isinstance(given.source, Table):
@@ -267,7 +276,7 @@ class DecoderOnlyData(TextToTextData):
         return joined(self.train), joined(self.validation)
 
     def objective(self, plan: Plan) -> Objective:
-        return prefix_task(self.validation.second, self.tokenizer, plan.objective.label_smoothing)
+        return modeling_of(self.validation.second, self.tokenizer, plan.objective.label_smoothing)
 
 
 def open_data(given: TaskInputs) -> TextToTextData:
@@ -284,22 +293,6 @@ def columns_of(table: Table, found: Detected) -> TextPairs:
     return read_text_pairs(table, *columns)
 
 
-def _between(base: Base, options: TrainOptions) -> Base:
-    """A base that writes texts for texts, between the languages that are asked for.  Raises InputError for another."""
-    if not isinstance(base.model, EncoderDecoder) or gives(base.model) is not Gives.VOCABULARY:
-        raise InputError(
-            f"{base.path}: is not an encoder-decoder of text; name one (T5, BART, Marian, M2M-100) with --from."
-        )
-    tokenizer = base.tokenizer
-    if options.for_tasks.source_language is not None or options.for_tasks.target_language is not None:
-        tokenizer = tokenizer.with_languages(
-            source=options.for_tasks.source_language, target=options.for_tasks.target_language
-        )
-    if tokenizer.lacks_target_language:
-        raise InputError(f"{base.path}: writes many languages; choose one with --target-language.")
-    return replace(base, processor=tokenizer)
-
-
 def _rules(base: Base | None, tokenizer: Tokenizer) -> TargetRules:
     """What targets begin and end with: as the base's directory says; our own begin with the token that ends them."""
     if base is None:
@@ -311,23 +304,27 @@ def _rules(base: Base | None, tokenizer: Tokenizer) -> TargetRules:
 
 def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
     """The loss as in training, of pairs that fit into the model; BLEU and chrF of all that it translates."""
-    pairs = _held_out(given)
+    pairs, name = _held_out(given), given.source.name
     if not given.same:
-        _warn_of_pairs(pairs, given.source.name, given)
+        for warning in pairs.warnings:
+            warnings.warn(f"{name}: {warning}", stacklevel=3)
+        if (known := _trained_pairs(given)) is not None and exchanged_sides(known, pairs):
+            swapped = "source and target seem to be swapped, by the words of the training data"
+            warnings.warn(f"{name}: {swapped}", stacklevel=3)
     chosen = given.sampled(pairs)
     rows, longest = _fitting(pipe, given, chosen)
     if len(rows) < len(chosen):
         left_out = f"{len(chosen) - len(rows):,} of {len(chosen):,} pairs"
         warnings.warn(f"{left_out} are longer than {longest:,} tokens: the loss leaves them out", stacklevel=3)
     if not len(rows):
-        raise InputError(f"{given.source.name}: no pair fits the maximum length of {longest:,} tokens on each side.")
+        raise InputError(f"{name}: no pair fits the maximum length of {longest:,} tokens on each side.")
+    task: Objective
     if isinstance(pipe.model, EncoderDecoder):
-        batches = pipe.runtime.batches(rows.examples.batches(pipe.runtime.tokens))
-        task = Translation(pipe.rules.start[0], unknown=pipe.tokenizer.target.unknown)
-        metrics = task.evaluate(pipe.model, batches, given.each)
+        examples, task = rows.examples, Translation(pipe.rules.start[0], unknown=pipe.tokenizer.target.unknown)
     else:
-        batches = pipe.runtime.batches(joined(rows).batches(pipe.runtime.tokens))
-        metrics = prefix_task(rows.second, pipe.tokenizer).evaluate(pipe.model, batches, given.each)
+        examples, task = joined(rows), modeling_of(rows.second, pipe.tokenizer)
+    batches = pipe.runtime.batches(examples.batches(pipe.runtime.tokens))
+    metrics = task.evaluate(pipe.model, batches, given.each)
     answered = pipe.read(chosen)
     if len(answered) < len(chosen):
         left_out = f"{len(chosen) - len(answered):,} of {len(chosen):,} sources"
@@ -366,20 +363,10 @@ def _fitting(pipe: Translator, given: EvaluationInputs, pairs: TextPairs) -> tup
     return encoded_pairs(pairs, pipe.tokenizer).fitting(longest), longest
 
 
-def _warn_of_pairs(pairs: TextPairs, name: str, given: EvaluationInputs) -> None:
-    """Warn of pairs that look wrong, and of pairs that were trained on."""
-    for warning in pairs.warnings:
-        warnings.warn(f"{name}: {warning}", stacklevel=4)
-    if (known := _trained_pairs(given)) is None:
-        return
-    if exchanged_sides(known, pairs):
-        warnings.warn(f"{name}: source and target seem to be swapped, by the words of the training data", stacklevel=4)
-
-
 def _trained_pairs(given: EvaluationInputs) -> TextPairs | None:
     """The pairs that the run was trained on; None if they are gone or have changed."""
-    trained, data = given.trained_on(), given.facts.get("data", {})
-    if not isinstance(trained, Table):
-        return None
-    known = read_text_pairs(trained, data["text_column"], data["second_column"])
-    return given.learnt(known, MOST_HELD_OUT)
+
+    def read(table: Table, found: Detected, policy: str) -> TextPairs:
+        return read_text_pairs(table, found.text_column or "", found.second_column or "")
+
+    return given.trained_rows(read, MOST_HELD_OUT)

@@ -3,20 +3,21 @@
 Letters: B batch, S source length, T target length, V vocabulary.
 """
 
-import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
-from headway.data.batches.batching import IGNORED, Batch
+from headway.data.batches.batching import IGNORED, Batch, TargetKind
+from headway.data.batches.encoded import Rows, row_lengths
+from headway.data.batches.examples import Examples
 from headway.nn.kernels.dispatch import cross_entropy, unsmoothed
-from headway.tasks.losses import divergence, row_losses, twice
+from headway.tasks.losses import TokenLoss, divergence, twice
+from headway.tasks.rows import EncodedPairs
 
 
-class Translation:
+class Translation(TokenLoss):
     """Sequence to sequence with teacher forcing (Sutskever et al. 2014): the decoder reads the true target so far.
 
     A batch's ids are sources (B, S) and its targets (B, T), each with the token that ends it.  The decoder's inputs are
@@ -25,8 +26,6 @@ class Translation:
     divergence of the two answers is added (``tasks.losses``).  A target that is ``unknown`` text is never right:
     it stands for characters that the model cannot write.
     """
-
-    by_rows = True
 
     def __init__(self, start: int, *, label_smoothing: float = 0.0, r_drop: float = 0.0, unknown: int | None = None):
         self.unknown = IGNORED if unknown is None else unknown
@@ -49,28 +48,9 @@ class Translation:
             loss, shown = loss / 2 + self.r_drop / 2 * apart, shown / 2
         return loss, count, shown
 
-    @torch.no_grad()
-    def evaluate(
-        self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None
-    ) -> dict[str, Any]:
-        """val_loss (nats per target token), perplexity, and accuracy: how often the likeliest next token is right."""
-        total, right, count = 0.0, 0, 0
-        for batch in batches:
-            logits = self._logits(model, batch)
-            wanted = batch.targets != IGNORED
-            rows = row_losses(logits[wanted], batch.targets[wanted], wanted)
-            total += float(rows[:, 0].sum())
-            known = batch.targets != self.unknown
-            right += int(((logits.argmax(dim=-1) == batch.targets) & known).sum())
-            count += int(wanted.sum())
-            if each is not None:
-                each.append(rows)
-        loss = total / max(1, count)
-        return {"val_loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": right / max(1, count)}
-
-    def cost(self, metrics: dict[str, Any]) -> float:
-        """The loss."""
-        return float(metrics["val_loss"])
+    def predicted(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        wanted = batch.targets != IGNORED
+        return self._logits(model, batch)[wanted], batch.targets[wanted], wanted
 
     def _logits(self, model: nn.Module, batch: Batch) -> Tensor:
         """(B, T, V) in float32."""
@@ -82,3 +62,32 @@ def shifted(targets: Tensor, start: int) -> Tensor:
     inputs = targets.clamp(min=0).roll(1, dims=1)
     inputs[:, 0] = start
     return inputs
+
+
+@dataclass(frozen=True, eq=False)
+class Joined(Rows):
+    """Each source with its target, less the last id, as one sequence for a decoder; or what follows each of its ids."""
+
+    sources: Sequence[Sequence[int]]
+    targets: Sequence[Sequence[int]]
+    wanted: bool
+    """whether these are the predictions; what is to be predicted of the source is ``IGNORED``"""
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The ids of each row, int64 (N,)."""
+        return row_lengths(self.sources) + row_lengths(self.targets) - 1
+
+    def row(self, at: int) -> list[int]:
+        """One row."""
+        source, target = self.sources[at], self.targets[at]
+        return [*[IGNORED] * (len(source) - 1), *target] if self.wanted else [*source, *target[:-1]]
+
+
+def joined(pairs: EncodedPairs) -> Examples:
+    """Inputs and targets of the same length for each pair."""
+    inputs, targets = (Joined(pairs.first, pairs.second, wanted) for wanted in (False, True))
+    return Examples(inputs, targets, TargetKind.TOKEN)

@@ -102,9 +102,9 @@ class Translator(FrameAnswers):
         With ``alignment`` each has one, as ``Alignment`` or None for a blank text.
         """
         if self.tokenizer.lacks_target_language and len(self.rules.start) < 2:
-            raise InputError(
-                f"the model writes many languages; choose one: --target-language {self._some_languages()}."
-            )
+            codes = sorted(self.tokenizer.languages)
+            some = " or ".join(codes[:3]) + (f" or one of {len(codes) - 3} others" if len(codes) > 3 else "")
+            raise InputError(f"the model writes many languages; choose one: --target-language {some}.")
         if alignment and isinstance(self.model, RecurrentEncoderDecoder):
             raise InputError("alignments need a Transformer's attention, and this model is recurrent.")
         if alignment and not isinstance(self.model, EncoderDecoder):
@@ -126,10 +126,6 @@ class Translator(FrameAnswers):
             results.append(joined)
             at += len(each)
         return results
-
-    def _some_languages(self) -> str:
-        codes = sorted(self.tokenizer.languages)
-        return " or ".join(codes[:3]) + (f" or one of {len(codes) - 3} others" if len(codes) > 3 else "")
 
     def _joined(self, text: str, parts: list[list[Hypothesis]], length_penalty: float) -> list[dict[str, Any]]:
         """The answers for one text from those for its parts; several parts have one answer each."""

@@ -1,17 +1,20 @@
-"""Learn the tag of each word."""
+"""Learn the tag of each word: sentences as rows of ids with a target for the first token of each word."""
 
 import math
 import random
 import warnings
+import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, tee
 from typing import Any
 
 import numpy as np
 
+from headway.data.batches.cache import cache_key
+from headway.data.batches.encoded import encoded_rows
 from headway.data.formats.tags import OUTSIDE, labels_for, parts
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
@@ -19,7 +22,7 @@ from headway.data.records.rows import counted
 from headway.data.records.sample import few
 from headway.data.records.table import Table
 from headway.data.records.tagged import Sentence, Tagged, read_tagged, sentences
-from headway.data.records.words import Words, learnt
+from headway.data.records.words import Words, first_tokens, learnt
 from headway.errors import InputError
 from headway.models.heads import Gives
 from headway.models.transformer import Encoder
@@ -38,12 +41,12 @@ from headway.tasks.checks import (
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.inputs import usual_longest
 from headway.tasks.labels import continued_classes
-from headway.tasks.rows import measured_rows
+from headway.tasks.rows import EncodedTargets, measured_rows
 from headway.tasks.rows_data import RowsData
 from headway.tasks.task import TaskInputs
-from headway.tasks.token_classification.encoding import Rows, WordTags, encoded, nothing_kept
-from headway.tasks.token_classification.objective import TokenClassification
+from headway.tasks.token_classification.objective import Counts, TokenClassification
 from headway.tasks.token_classification.task import Tagger
+from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base
 from headway.training.loop.schedule import mean_accumulation
 from headway.training.objective import Objective
@@ -55,6 +58,8 @@ LONGEST = 512
 
 STEPS, LEAST_PASSES, MOST_PASSES = 200, 4, 20
 """A pretrained model is trained for about so many steps, in so many passes over the sentences."""
+MOST_WORDS = 1 << 18
+"""Distinct words whose tags the baseline counts at a time."""
 
 
 class TokenClassificationData(RowsData):
@@ -93,8 +98,8 @@ class TokenClassificationData(RowsData):
     def encode(self, train: Tagged, held_out: Tagged) -> None:
         uncut = encoded(train, self.tokenizer, self.labels)
         self.longest = self.reading(usual_longest(uncut.lengths - uncut.around, LONGEST))
-        self.train = uncut.cut(self.longest, self.tokenizer, self.labels)
-        self.held_out = encoded(held_out, self.tokenizer, self.labels).cut(None, self.tokenizer, self.labels)
+        self.train = uncut.cut(self.longest)
+        self.held_out = encoded(held_out, self.tokenizer, self.labels).cut()
         self.encoded = self.train, self.held_out
         if not len(self.train.ids) or not len(self.held_out.ids):
             raise nothing_kept(train.name)
@@ -107,17 +112,21 @@ class TokenClassificationData(RowsData):
 
     def facts_of(self, rows: Tagged) -> dict[str, Any]:
         train, held_out = self.parts.train, self.parts.held_out
-        words = learnt(train)
+        words, entities = learnt(train), Counter[str]()  # of each type, or words if tags are of single words
+        for tag, count in rows.tags.items():
+            begins, kind = parts(tag, whole=rows.whole)
+            if begins in "BS" and kind != OUTSIDE:
+                entities[kind] += count
         self._decision = _words_decision(words, held_out) if words.record else []
         return {
-            "classes": _counts(rows),
+            "classes": dict(entities.most_common()),
             "train": f"{len(train):,} sentences with {train.words.sum():,} words",
             "validation": f"{len(held_out):,} sentences with {held_out.words.sum():,} words ({self._where})",
             **({"words": words.record} if words.record else {}),
         }
 
     def measure_baselines(self) -> None:
-        line, units = WordTags(self.train).measured(self.held_out, self.labels)
+        line, units = WordTags(self.train).measured(self.held_out)
         self.baselines, self.of_baselines = [line], {str(line["name"]): units}
 
     def plan(self, seconds: float | None) -> Plan:
@@ -143,6 +152,154 @@ class TokenClassificationData(RowsData):
         )
 
 
+@dataclass(frozen=True)
+class Rows(EncodedTargets):
+    """Sentences as rows of ids, with a target at the first token of each word.
+
+    The third row of each has the number of lost words and, for each target, a number of its word.
+    """
+
+    tokenizer: Tokenizer
+    labels: Sequence[str]
+    columns = 3
+
+    @property
+    def words(self) -> np.ndarray:
+        """How many words of each row have a target, int64 (N,)."""
+        return self.rows.column(2, 3).lengths - 1
+
+    @property
+    def lost(self) -> int:
+        """How many words have no target, since the tokenizer keeps nothing of them."""
+        return sum(words[0] for words in self.rows.column(2, 3))
+
+    @property
+    def around(self) -> int:
+        """How many special tokens there are around each sentence."""
+        return sum(map(len, frame(self.tokenizer)))
+
+    def too_long(self, longest: int) -> np.ndarray:
+        """Which rows have more tokens than that, bool (N,)."""
+        return (self.lengths - self.around > max(1, longest - self.around)) & (self.words > 0)
+
+    def cut(self, longest: int | None = None) -> "Rows":
+        """The same in rows of at most ``longest`` tokens, if that is given, without those that have no target.
+
+        A long sentence is split between words, outside entities if possible; so every word is in one row.
+        """
+        longest = longest or int(self.lengths.max(initial=1))
+        if bool((self.words > 0).all()) and not self.too_long(longest).any():
+            return self
+        return _stored(_cut(self, longest), cache_key(self.key, longest), self.tokenizer, self.labels)
+
+    def triples(self) -> Iterator[tuple[list[int], list[int], list[int]]]:
+        """Of each row the ids, the targets plus 1, and the numbers of the words after how many are lost."""
+        rows = iter(self.rows)
+        return zip(rows, rows, rows, strict=True)
+
+
+def encoded(tagged: Tagged, tokenizer: Tokenizer, labels: Sequence[str]) -> Rows:
+    """The sentences as they are, however long.  The first token of a word has its tag as target."""
+    key = cache_key(tagged.key, tokenizer.to_json(), list(labels), "tags")
+    return _stored(_encoded(tagged, tokenizer, labels), key, tokenizer, labels)
+
+
+def _stored(rows: Iterator[list[int]], key: str, tokenizer: Tokenizer, labels: Sequence[str]) -> Rows:
+    return Rows(encoded_rows(rows, vocab_size=1 << 32, key=key), key, tokenizer, labels)
+
+
+def _encoded(tagged: Tagged, tokenizer: Tokenizer, labels: Sequence[str]) -> Iterator[list[int]]:
+    """Three rows for each sentence."""
+    front, back = frame(tokenizer)
+    number = {label: i for i, label in enumerate(labels, start=1)}
+    sentences, same = tee(tagged)
+    for sentence, (ids, places) in zip(sentences, tokenizer.encode_places(one.text for one in same), strict=True):
+        firsts = first_tokens(sentence.words, places)
+        targets, words = [0] * len(ids), [len(sentence.words)]
+        for token, start, end in firsts:
+            targets[token] = number[sentence.tags[start]]
+            words[0] -= end - start
+            words.append(zlib.crc32(sentence.text[sentence.words[start][0] : sentence.words[end - 1][1]].encode()))
+        yield [*front, *ids, *back]
+        yield [*(0 for _ in front), *targets, *(0 for _ in back)]
+        yield words
+
+
+def _cut(rows: Rows, longest: int) -> Iterator[list[int]]:
+    """Three rows for each part of a sentence."""
+    front, back = frame(rows.tokenizer)
+    room = max(1, longest - len(front) - len(back))
+    begins = {number for number, label in enumerate(rows.labels, start=1) if not label.startswith("I-")}
+    for ids, targets, (lost, *words) in rows.triples():
+        firsts = [token for token, target in enumerate(targets[len(front) :]) if target]
+        inside = {token for token in firsts if targets[token + len(front)] not in begins}
+        for start, end in _pieces(len(ids) - len(front) - len(back), firsts, inside, room):
+            kept = [word for token, word in zip(firsts, words, strict=True) if start <= token < end]
+            if not kept:
+                continue  # no word, or the rest of one long word
+            part = slice(start + len(front), end + len(front))
+            yield [*front, *ids[part], *back]
+            yield [*(0 for _ in front), *targets[part], *(0 for _ in back)]
+            yield [lost, *kept]
+            lost = 0
+
+
+def _pieces(length: int, firsts: Sequence[int], inside: set[int], room: int) -> list[tuple[int, int]]:
+    """[start, end) of parts of at most ``room`` tokens that begin with words, outside of entities where possible."""
+    found, start = [], 0
+    while length - start > room:
+        words = [token for token in firsts if start < token <= start + room]
+        best = [token for token in words if token not in inside] or words
+        end = best[-1] if best else start + room
+        found.append((start, end))
+        start = end
+    return [*found, (start, length)]
+
+
+class WordTags:
+    """The baseline: the most frequent tag of each word in training; of unknown words, the most frequent tag."""
+
+    name = "most frequent tag of each word"
+
+    def __init__(self, rows: Rows):
+        counts: dict[int, Counter[int]] = {}
+        usual: Counter[int] = Counter()
+        for _, targets, (_, *words) in rows.triples():
+            tags = [tag - 1 for tag in targets if tag]
+            usual.update(tags)
+            for word, tag in zip(words, tags, strict=True):
+                counts.setdefault(word, Counter())[tag] += 1
+            if len(counts) > MOST_WORDS:  # the rarest are forgotten, whatever the order of the sentences
+                usual_first = sorted(counts, key=lambda word: counts[word].total(), reverse=True)
+                counts = {word: counts[word] for word in usual_first[: MOST_WORDS // 2]}
+        self.tags = {word: _first(tags) for word, tags in counts.items()}
+        self.usual = _first(usual)
+
+    def measured(self, rows: Rows) -> tuple[dict[str, Any], np.ndarray]:
+        """(its line among the baselines, the result of each row as ``TokenClassification.evaluate`` gives it)."""
+        counts = Counts(rows.labels)
+        each = (
+            counts.add([tag - 1 for tag in targets if tag], [self.tags.get(word, self.usual) for word in words])
+            for _, targets, (_, *words) in rows.triples()
+        )
+        units = np.fromiter(each, np.dtype((np.float64, 2)), len(rows.ids))
+        found = {key: value for key, value in counts.metrics().items() if isinstance(value, float)}
+        return {"name": self.name, **found}, units
+
+
+def _first(tags: Counter[int]) -> int:
+    """The most frequent tag, of several the first."""
+    return min(tags, key=lambda tag: (-tags[tag], tag))
+
+
+def nothing_kept(name: str) -> InputError:
+    """The error for texts of which the tokenizer keeps nothing: such as control characters alone, for WordPiece."""
+    return InputError(
+        f"{name}: the tokenizer drops all characters of these texts. Train a new model with --tokenizer bpe, which "
+        "keeps every character, or name another base model with --from."
+    )
+
+
 def _words_decision(words: Words, held_out: Tagged) -> list[dict[str, str]]:
     """How texts are split into words, for a person."""
     unlike, count = words.unlike(held_out)
@@ -153,16 +310,6 @@ def _words_decision(words: Words, held_out: Tagged) -> list[dict[str, str]]:
     return [asdict(Decision("words", f"as in the file: {', '.join(kept)}", why, "headway tag --pretokenized"))]
 
 
-def _counts(tagged: Tagged) -> dict[str, int]:
-    """The number of entities of each type (or of words, if tags are of single words), the most frequent first."""
-    counts: Counter[str] = Counter()
-    for tag, count in tagged.tags.items():
-        begins, kind = parts(tag, whole=tagged.whole)
-        if begins in "BS" and kind != OUTSIDE:
-            counts[kind] += count
-    return dict(counts.most_common())
-
-
 open_data = TokenClassificationData
 
 
@@ -171,7 +318,6 @@ def measure(pipe: Tagger, given: EvaluationInputs) -> dict[str, Any]:
 
     Raises InputError.
     """
-    scheme = _scheme(pipe)
     held_out = given.sampled(_held_out(pipe, given))
     rows = _rows(pipe, held_out)
     if not len(rows.ids):
@@ -182,8 +328,9 @@ def measure(pipe: Tagger, given: EvaluationInputs) -> dict[str, Any]:
         warnings.warn(f"{said}: `headway tag --pretokenized` takes words as they are", stacklevel=3)
     objective = TokenClassification(pipe.labels, longest=pipe.longest, around=frame(pipe.tokenizer))
     metrics = measured_rows(pipe, objective, rows.examples, given.each)
-    if not given.same and (learnt := _trained_on(given, scheme)) is not None:
-        line, units = WordTags(_rows(pipe, learnt)).measured(rows, pipe.labels)
+    learnt = None if given.same else given.trained_rows(partial(read_tagged, **_scheme(pipe)))
+    if learnt is not None:
+        line, units = WordTags(_rows(pipe, learnt)).measured(rows)
         given.baselines.append(line)
         given.of_baselines[str(line["name"])] = units
     return {**metrics, "examples": int(rows.words.sum())}
@@ -206,16 +353,7 @@ def _held_out(pipe: Tagger, given: EvaluationInputs) -> Tagged:
 
 
 def _rows(pipe: Tagger, tagged: Tagged) -> Rows:
-    return encoded(tagged, pipe.tokenizer, pipe.labels).cut(None, pipe.tokenizer, pipe.labels)
-
-
-def _trained_on(given: EvaluationInputs, scheme: dict[str, Any]) -> Tagged | None:
-    """The training data of the model, if the files still exist."""
-    trained = given.trained_on()
-    if trained is None:
-        return None
-    known = read_tagged(trained, given.found_in_training, given.before.get("on_bad_row") or "error", **scheme)
-    return given.learnt(known)
+    return encoded(tagged, pipe.tokenizer, pipe.labels).cut()
 
 
 def first_rows(source: Corpus | Table, found: Detected, options: TrainOptions, given: MaterialInputs) -> Material:

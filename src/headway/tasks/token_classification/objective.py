@@ -16,17 +16,16 @@ from headway.data.batches.batching import IGNORED, Batch, padded
 from headway.data.formats.tags import OUTSIDE, entities
 from headway.nn.random import generator
 from headway.runtime.windows import read_in_windows
+from headway.training.objective import Objective
 
 
-class TokenClassification:
+class TokenClassification(Objective):
     """The tag of each word, at its first token.
 
     ``token_dropout`` is the share of tokens that training replaces by ``hidden_token``, except ``protected`` ones: a
     small model then also learns names from their context.  Rows with more than ``longest`` tokens are measured in
     windows with the special tokens ``around`` them, as a tagger answers.
     """
-
-    by_rows = True
 
     def __init__(
         self,
@@ -78,8 +77,7 @@ class TokenClassification:
     def _logits(self, model: nn.Module, batch: Batch) -> Tensor:
         """Logits (B, T, C) of the tokens of each row; 0 for the special tokens of a row that is read in windows."""
         if self.longest is None or batch.ids.shape[1] <= self.longest:
-            logits: Tensor = model(*batch.read).float()
-            return logits
+            return model(*batch.read).float()
         front, back = map(len, self.around)
         lengths = batch.lengths.tolist()
         bodies = [ids[front : length - back] for ids, length in zip(batch.ids.tolist(), lengths, strict=True)]

@@ -49,8 +49,7 @@ class Tag(Command):
         self.columns = ["number", *Span.__annotations__]
 
     def answer(self, part: Sequence[Any]) -> Sequence[list[dict[str, Any]]]:
-        found: list[list[dict[str, Any]]] = self.pipe([self._read(one) for one in part])
-        return found
+        return self.pipe([self._read(one) for one in part])
 
     def _read(self, one: Any) -> Any:
         """A text, or the list of its words."""

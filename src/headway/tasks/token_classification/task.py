@@ -94,7 +94,12 @@ class Tagger(FrameAnswers):
         given, alone = as_list(text, lambda value: isinstance(value, str), "a text")
         worded = [self._worded(one, number) for number, one in enumerate(given)]
         found = list(self.tokenizer.encode_places(one for one, _ in worded))
-        likely = self._probabilities([ids for ids, _ in found])
+
+        def answer(output: Output, ids: Tensor, mask: Tensor | None, _: np.ndarray) -> Tensor:
+            return output(ids, mask).float().softmax(dim=-1)  # (B, T, C)
+
+        read = partial(self.runtime.read, answer=answer)
+        likely = read_in_windows([ids for ids, _ in found], self.longest, frame(self.tokenizer), read)
         whole = OUTSIDE not in self.labels
         each = zip(worded, found, likely, strict=True)
         results = [self._spans(*one, places, tags, whole) for one, (_, places), tags in each]
@@ -123,15 +128,6 @@ class Tagger(FrameAnswers):
             spans.append({"text": text[start:end], "label": kind, "start": start, "end": end, "score": score})
         return spans
 
-    def _probabilities(self, rows: Sequence[list[int]]) -> list[Tensor]:
-        """Of each row of ids the probabilities of every token, (N, C) float32."""
-
-        def answer(output: Output, ids: Tensor, mask: Tensor | None, _: np.ndarray) -> Tensor:
-            return output(ids, mask).float().softmax(dim=-1)  # (B, T, C)
-
-        read = partial(self.runtime.read, answer=answer)
-        return read_in_windows(rows, self.longest, frame(self.tokenizer), read)
-
 
 class TokenClassificationTask(FolderTask):
     """An encoder with a head for the classes of tokens."""
@@ -142,10 +138,7 @@ class TokenClassificationTask(FolderTask):
 
     def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> Tagger:
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
-        labels, words = (
-            labels_of(directory, n_outputs(model)),
-            Words.of(facts.get("data", {}).get("words", {})),
-        )
+        labels, words = labels_of(directory, n_outputs(model)), Words.of(facts.get("data", {}).get("words", {}))
         return Tagger(model, tokenizer, labels, longest=facts.get("plan", {}).get("length"), words=words)
 
     def normalize_answers(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
@@ -163,8 +156,7 @@ class TokenClassificationTask(FolderTask):
         return TokenClassification(pipe.labels), Examples(inputs, tags, TargetKind.TOKEN).together()
 
     def synthetic_data(self, pipe: Any, given: MaterialInputs) -> Material:
-        made: Material = self.file("data").synthetic_data(pipe, given)
-        return made
+        return self.file("data").synthetic_data(pipe, given)
 
 
 TASK = TokenClassificationTask()

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from headway.models.baselines import BaselineStack
 from headway.models.transformer import Stack
 from headway.nn.attention import Attention
+from headway.nn.baselines import GATES, Recurrent
 from headway.nn.feedforward import FeedForward
-from headway.nn.recurrent import GATES, Recurrent
 from headway.training.distributed.sharding import like, whole
 from headway.training.plan import ADAM_BETAS, MuonPlan
 

@@ -25,7 +25,7 @@ from headway.models.heads import ClassificationHead, Gives
 from headway.models.initialise import initialise
 from headway.models.size import Wiring, parameters
 from headway.models.wirings import build_model
-from headway.nn.recurrent import CELLS
+from headway.nn.baselines import CELLS
 from headway.training.option_fields import flag
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan

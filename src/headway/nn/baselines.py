@@ -1,4 +1,6 @@
-"""Recurrent layers: a state of fixed size is updated token by token.
+"""The layers of the baselines: recurrent ones, convolutions over tokens, and additive attention.
+
+A recurrent layer updates a state of fixed size token by token:
 
     RNN     h ← tanh(W x + b + U h + d)                                          (Elman 1990)
     LSTM    i, f, o = σ(...), g = tanh(...);  c ← f c + i g;  h ← o tanh(c)      (Hochreiter and Schmidhuber 1997;
@@ -8,12 +10,15 @@
 torch's kernels compute them, gates stacked in torch's order; ``step`` has the equations for one token, for reading and
 for tests.  Each token has to wait for the one before it: attention removes that.
 
-Letters: B batch, T length, D width of what is read, H width of the state, G gates.
+Letters: B batch, T length or queries, S keys, D width of what is read, H width of the state, G gates, F filters of one
+width, E width of the keys, A width of the network that scores.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -114,3 +119,66 @@ class RecurrentState:
             self.source = self.source.index_select(0, rows)
         if self.source_mask is not None:
             self.source_mask = self.source_mask.index_select(0, rows)
+
+
+class Convolutions(nn.Module):
+    """Filters of several widths, D in total, followed by ReLU: each reads a few neighbouring tokens (Kim 2014).
+
+    Beyond the ends of a text the filters read zeros, as they do from padding: the result does not depend on the batch.
+    """
+
+    def __init__(self, d_in: int, d_out: int, widths: Sequence[int]):
+        super().__init__()
+        if not widths or min(widths) < 1 or d_out < len(widths):
+            raise ValueError(
+                f"widths are {list(widths)} for {d_out} filters; expected whole numbers ≥ 1, a filter each"
+            )
+        each, left = divmod(d_out, len(widths))
+        self.widths = tuple(widths)
+        self.filters = nn.ModuleList(nn.Conv1d(d_in, each + (n < left), width) for n, width in enumerate(widths))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(B, T, D) -> (B, T, D): at each token, the outputs of the filters centred on it."""
+        if mask is not None:
+            x = x * mask[..., None]
+        x = x.mT  # (B, D, T)
+        found = [
+            conv(F.pad(x, ((width - 1) // 2, width // 2)))
+            for conv, width in zip(self.filters, self.widths, strict=True)
+        ]  # of (B, F, T)
+        return torch.relu(torch.cat(found, dim=1)).mT
+
+
+class AdditiveAttention(nn.Module):
+    """softmax(v · tanh(W q + U k)) over the keys, and the sum of the keys with these weights (Bahdanau et al. 2015)."""
+
+    def __init__(self, d_query: int, d_key: int, width: int):
+        super().__init__()
+        self.query = nn.Linear(d_query, width, bias=False)
+        self.key = nn.Linear(d_key, width)
+        self.score = nn.Linear(width, 1, bias=False)
+
+    def forward(self, queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """(B, T, D) and (B, S, E) -> sums (B, T, E) and weights (B, T, S).  ``mask`` (B, S) is true for keys."""
+        network = torch.tanh(self.query(queries)[:, :, None] + self.key(keys)[:, None])  # (B, T, S, A)
+        scores = self.score(network)[..., 0]  # (B, T, S)
+        if mask is not None:
+            scores = scores.masked_fill(~mask[:, None], -torch.inf)
+        weights = scores.softmax(dim=-1)
+        return weights @ keys, weights
+
+
+class AttentionPooling(nn.Module):
+    """One vector from many, weighted by a small network's score of each (Yang et al. 2016): (B, T, D) -> (B, D)."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.score = nn.Linear(width, 1, bias=False)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(B, T, D) -> (B, D), over real tokens only."""
+        scores = self.score(torch.tanh(self.dense(x)))[..., 0]  # (B, T)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        return (scores.softmax(dim=-1)[..., None] * x).sum(dim=1)
