@@ -15,7 +15,7 @@ from headway.errors import InputError
 from headway.models.own import OwnConfig
 from headway.tasks.checks import own_model
 from headway.tasks.language_modeling.data import LanguageModelData
-from headway.text.safe.expansion import LONGEST_TOKEN
+from headway.text.safe.tokenizer_files import LONGEST_TOKEN
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.store import facts as store

@@ -15,8 +15,11 @@ from tokenizers import models
 
 from headway.errors import InputError
 from headway.text.safe.process import ask
+from headway.text.safe.tokenizer_files import parts_of
 from headway.text.sentencepiece.backend import Pair, SentencePieceBackend
 
+KINDS = {"WordPiece": "wordpiece", "WordLevel": "word", "Unigram": "unigram", "BPE": "bpe"}
+"""The library's models, and what ``Tokenizer.kind`` calls them."""
 SECONDS, BYTES_PER_SECOND = 2.0, 50_000
 """The time for a request: a fixed part, and that for its texts at a rate far below any useful tokenizer's."""
 
@@ -92,17 +95,9 @@ class RustBackend:
 
     @cached_property
     def kind(self) -> str:
-        model = self.tokenizer.model
-        if isinstance(model, models.WordPiece):
-            return "wordpiece"
-        if isinstance(model, models.WordLevel):
-            return "word"
-        if isinstance(model, models.Unigram):
-            return "unigram"
-        if not isinstance(model, models.BPE):
-            return "other"
-        if "ByteLevel" in self.decoders or "ByteFallback" in self.decoders:
-            return "bpe"
+        kind = KINDS.get(type(self.tokenizer.model).__name__, "other")
+        if kind != "bpe" or {"ByteLevel", "ByteFallback"} & set(self.decoders):
+            return kind
         whole = all(len(token) == 1 or number in self.special_ids for token, number in self.vocabulary.items())
         return "char" if whole else "bpe"
 
@@ -110,9 +105,8 @@ class RustBackend:
     def decoders(self) -> list[str]:
         """The types of the decoder's parts, in order."""
         decoder = self.tokenizer.decoder
-        spec = json.loads(decoder.__getstate__()) if decoder is not None else {}
-        parts = spec.get("decoders", [spec]) if spec else []
-        return [str(part.get("type")) for part in parts]
+        spec = None if decoder is None else json.loads(decoder.__getstate__())
+        return [str(part.get("type")) for part in parts_of(spec, "decoder")]
 
     def with_tokenizer(self, tokenizer: tokenizers.Tokenizer, specials: Iterable[str] = ()) -> "RustBackend":
         """The same for a changed copy of the tokenizer."""
@@ -164,14 +158,13 @@ class RustBackend:
 
     def _may_spell_specials(self) -> bool:
         """Whether the model could produce a special token from plain characters."""
-        model = self.tokenizer.model
-        specials = self._special_tokens.keys()
+        model, specials = self.tokenizer.model, self._special_tokens.keys()
         if isinstance(model, models.Unigram):
             return not specials.isdisjoint(self.tokenizer.get_vocab(with_added_tokens=False))
         if isinstance(model, models.BPE):
             spec = json.loads(model.__getstate__())
             prefix = spec.get("continuing_subword_prefix") or ""
-            made = {first + second.removeprefix(prefix) for first, second in map(_pair, spec["merges"])}
+            made = {first + second.removeprefix(prefix) for first, second in spec["merges"]}
             single = {token for token in specials if len(token) == 1} if spec["vocab"] else set()
             whole = specials & spec["vocab"].keys() if spec.get("ignore_merges") else set()
             return not specials.isdisjoint(made) or bool(single | whole)
@@ -201,10 +194,9 @@ def rename(spec: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
         model["vocab"] = {names.get(token, token): number for token, number in vocabulary.items()}
     if "merges" in model:
         prefix = model.get("continuing_subword_prefix") or ""
-        pairs = map(_pair, model["merges"])
         model["merges"] = [
             [first, second]
-            for first, second in pairs
+            for first, second in model["merges"]
             if names.keys().isdisjoint((first, second, first + second.removeprefix(prefix)))
         ]
     if model.get("unk_token") in names:
@@ -212,10 +204,6 @@ def rename(spec: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     for row in spec.get("added_tokens") or []:
         row["content"] = names.get(row["content"], row["content"])
     return spec
-
-
-def _pair(merge: "str | Sequence[str]") -> Sequence[str]:
-    return merge.split(" ") if isinstance(merge, str) else merge
 
 
 class IsolatedBackend(RustBackend):

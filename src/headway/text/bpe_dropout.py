@@ -41,10 +41,9 @@ class BPEDropout:
                 f"--bpe-dropout skips merges of byte-level BPE, and this tokenizer is of kind {tokenizer.kind!r}; "
                 "leave out --bpe-dropout, or choose --tokenizer bpe."
             )
-        spec = json.loads(backend.tokenizer.to_str())
-        merges = [merge.split(" ") if isinstance(merge, str) else merge for merge in spec["model"]["merges"]]
-        self._ranks = {(first, second): rank for rank, (first, second) in enumerate(merges)}
-        self._ids: dict[str, int] = spec["model"]["vocab"]
+        model = json.loads(backend.tokenizer.to_str())["model"]
+        self._ranks = {(first, second): rank for rank, (first, second) in enumerate(model["merges"])}
+        self._ids: dict[str, int] = model["vocab"]
         self._share, self._seed = share, seed
         words: dict[str, int] = {}
         self._texts = keep([words.setdefault(word, len(words)) for word in backend.words(text)] for text in texts)

@@ -12,7 +12,7 @@ import tokenizers
 
 from headway.errors import InputError
 from headway.text.backend import RustBackend
-from headway.text.safe.expansion import LONGEST_TOKEN
+from headway.text.safe.tokenizer_files import LONGEST_TOKEN
 from headway.text.tokenizer import Tokenizer
 from headway.text.training_sample import MOST_CHARACTERS, Sample
 

@@ -8,23 +8,32 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import AddedToken, processors
+from tokenizers import AddedToken
 
 from headway.errors import InputError
 from headway.io.atomic_write import checked_files
 from headway.text.backend import Backend, RustBackend
+from headway.text.directory import PROBES, load, write
 from headway.text.families.translation import TARGET_CODE, language
-from headway.text.load import load
 from headway.text.rust_errors import check_unicode, guarded
-from headway.text.safe.smoke_test import PROBES, probe
-from headway.text.save import write
 from headway.text.sentencepiece.backend import Pair
+from headway.text.special_tokens import frame
 from headway.text.stream_decoder import StreamDecoder, byte_alphabet
 
 NO_LIMIT = 10**9
 """A ``model_max_length`` above this means "none"."""
 TEXTS_AT_ONCE = 4096
 """The number of texts encoded together."""
+
+
+def _id_of(role: str, about: str) -> Any:
+    """A property: the id of the token of this role, or None."""
+
+    def read(tokenizer: "Tokenizer") -> int | None:
+        token = tokenizer._names.get(role)
+        return None if token is None else tokenizer._backend.vocabulary.get(token)
+
+    return property(read, doc=about)
 
 
 class Tokenizer:
@@ -60,17 +69,13 @@ class Tokenizer:
 
     @classmethod
     def load(cls, directory: str | Path, *, rows: int | None = None) -> "Tokenizer":
-        """The tokenizer of a Hugging Face directory; see ``headway.text.load`` for the files.
+        """The tokenizer of a Hugging Face directory; see ``headway.text.directory`` for the files.
 
         ``rows``: the number of rows of the model's embeddings; every id must be below it.  Raises InputError naming the
         file, the field, what was found and what was expected.
         """
-        found = load(Path(directory), rows)
-        target = None if found.target is None else cls(found.target, found.names, found.config)
-        tokenizer = cls(found.backend, found.names, found.config, target=target)
-        for side in dict.fromkeys((found.backend, found.target or found.backend)):
-            probe(side, found.path)
-        return tokenizer
+        backend, target, names, config = load(Path(directory), rows)
+        return cls(backend, names, config, target=None if target is None else cls(target, names, config))
 
     def save(
         self,
@@ -136,40 +141,13 @@ class Tokenizer:
         """ "encoder" for a tokenizer that has a [CLS] token, else "decoder"."""
         return "decoder" if self.cls is None else "encoder"
 
-    @property
-    def begin_of_text(self) -> int | None:
-        """The id of the token that starts a text."""
-        return self._named("bos_token")
-
-    @property
-    def end_of_text(self) -> int | None:
-        """The id of the token that ends a text."""
-        return self._named("eos_token")
-
-    @property
-    def pad(self) -> int | None:
-        """The id that pads a batch; masks tell it from text."""
-        return self._named("pad_token")
-
-    @property
-    def unknown(self) -> int | None:
-        """The id of unknown text."""
-        return self._named("unk_token")
-
-    @property
-    def cls(self) -> int | None:
-        """The id of [CLS]."""
-        return self._named("cls_token")
-
-    @property
-    def sep(self) -> int | None:
-        """The id of [SEP]."""
-        return self._named("sep_token")
-
-    @property
-    def mask(self) -> int | None:
-        """The id of [MASK]."""
-        return self._named("mask_token")
+    begin_of_text: int | None = _id_of("bos_token", "The id of the token that starts a text.")
+    end_of_text: int | None = _id_of("eos_token", "The id of the token that ends a text.")
+    pad: int | None = _id_of("pad_token", "The id that pads a batch; masks tell it from text.")
+    unknown: int | None = _id_of("unk_token", "The id of unknown text.")
+    cls: int | None = _id_of("cls_token", "The id of [CLS].")
+    sep: int | None = _id_of("sep_token", "The id of [SEP].")
+    mask: int | None = _id_of("mask_token", "The id of [MASK].")
 
     @property
     def special_ids(self) -> frozenset[int]:
@@ -266,7 +244,7 @@ class Tokenizer:
     def without_frame(self) -> "Tokenizer":
         """The same tokenizer with nothing put around a text by ``special``."""
         backend = self._copy()
-        backend.post_processor = processors.TemplateProcessing(single="$A:0", pair="$A:0 $B:1")
+        backend.post_processor = frame(None, None, backend)
         made = self.with_backend(backend)
         for entry in ("add_bos_token", "add_eos_token"):
             made._config.pop(entry, None)
@@ -395,10 +373,6 @@ class Tokenizer:
     def __reduce__(self) -> tuple[Callable[..., "Tokenizer"], tuple[Any, ...]]:
         rest: dict[str, Any] = {"trained_on_characters": self.trained_on_characters, "sampled": self.sampled}
         return partial(Tokenizer, target=self._target, **rest), (self._backend, self._names, self._config)
-
-    def _named(self, name: str) -> int | None:
-        token = self._names.get(name)
-        return None if token is None else self._backend.vocabulary.get(token)
 
 
 def _parts(texts: Iterable[str]) -> Iterator[tuple[int, list[str]]]:

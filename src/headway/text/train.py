@@ -7,8 +7,8 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from headway.errors import InputError
-from headway.text.safe.expansion import LONGEST_TOKEN
-from headway.text.special_tokens import ENCODER, encoder_template, special_names, translator_template
+from headway.text.safe.tokenizer_files import LONGEST_TOKEN
+from headway.text.special_tokens import ENCODER, TRANSLATOR, encoder_template, frame, special_names
 from headway.text.tokenizer import Tokenizer
 from headway.text.training_sample import MOST_CHARACTERS, Sample
 
@@ -66,9 +66,9 @@ def train_tokenizer(
         raise InputError("there is no text to train a tokenizer on: expected at least one character besides spaces")
     backend.add_special_tokens([_special(token, kind) for token in specials])
     if role == "encoder":
-        backend.post_processor = encoder_template(specials)
+        backend.post_processor = encoder_template(backend, names)
     if role == "translator":
-        backend.post_processor = translator_template(specials)
+        backend.post_processor = frame(None, TRANSLATOR["eos_token"], backend)
     return Tokenizer(backend, names, trained_on_characters=sample.characters, sampled=sample.cut_short)
 
 

@@ -9,12 +9,11 @@ from typing import Any
 
 from headway.errors import InputError
 from headway.text.backend import RustBackend
-from headway.text.families.bert import flag
+from headway.text.families.vocabularies import llama_spaces
 from headway.text.rust_errors import guarded
-from headway.text.safe.expansion import parts_of
-from headway.text.safe.tokenizer_json import SAVE_AGAIN
+from headway.text.safe.tokenizer_files import SAVE_AGAIN, parts_of
 from headway.text.sentencepiece.model_file import SPACE
-from headway.text.special_tokens import content_of
+from headway.text.special_tokens import content_of, flag
 
 BERT = ("BertTokenizer", "DistilBertTokenizer", "MobileBertTokenizer", "bert", "distilbert")
 ROBERTA = ("RobertaTokenizer", "BartTokenizer", "roberta", "bart")
@@ -52,7 +51,7 @@ def follow(spec: dict[str, Any], family: str, config: dict[str, Any], path: Path
         raise _refused(path, "tokenizer_class", family, "a class for a tokenizer.json without ByteLevel")
     changed = False
     for entry, (key, default) in keys.items():
-        value = flag(config, entry, default, path)
+        value = flag(config, entry, default, path.parent)
         if entry in config and not parts:
             raise _refused(path, entry, value, f"a tokenizer.json whose {component} has a {part_type}")
         for part in parts:
@@ -65,11 +64,10 @@ def _follow_llama(spec: dict[str, Any], config: dict[str, Any], path: Path) -> b
     read = [part for name in ("pre_tokenizer", "decoder") for part in parts_of(spec.get(name), name)]
     if any(part.get("type") == "ByteLevel" for part in read):
         return False  # Llama 3's, which the class of Llama 2 does not read
-    space = flag(config, "add_prefix_space", True, path) is not False
-    scheme = ("always" if flag(config, "legacy", False, path) else "first") if space else "never"
+    scheme = llama_spaces(config, path.parent)
     decoders: list[dict[str, Any]] = [{"type": "Replace", "pattern": {"String": SPACE}, "content": " "}]
     decoders += [{"type": "ByteFallback"}, {"type": "Fuse"}]
-    decoders += [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if space else []
+    decoders += [] if scheme == "never" else [{"type": "Strip", "content": " ", "start": 1, "stop": 0}]
     made: dict[str, Any] = {
         "normalizer": None,
         "pre_tokenizer": {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": False},

@@ -6,12 +6,11 @@ from typing import Any
 
 from headway.errors import InputError
 from headway.io.regular_file import inside
-from headway.text.families.bert import flag
-from headway.text.safe.vocabulary_files import read_bytes, read_vocabulary
+from headway.text.safe.tokenizer_files import read_bytes, read_vocabulary
 from headway.text.sentencepiece.backend import SentencePieceBackend
 from headway.text.sentencepiece.model_file import read_model
 from headway.text.sentencepiece.segmenter import Segmenter
-from headway.text.special_tokens import NAMES, content_of
+from headway.text.special_tokens import flag, named_tokens
 
 Sides = tuple[SentencePieceBackend, SentencePieceBackend, dict[str, str]]
 """The source side, the target side, and the special tokens by role."""
@@ -39,20 +38,20 @@ def load_marian(folder: Path, config: dict[str, Any]) -> Sides:
     from ``target_vocab.json`` if ``separate_vocabs`` is true.  Texts end with ``</s>``.  Raises InputError.
     """
     names_of = ["source.spm", "target.spm", "vocab.json"]
-    separate = bool(flag(config, "separate_vocabs", False, folder / "vocab.json"))
+    separate = bool(flag(config, "separate_vocabs", False, folder))
     if separate:
         names_of.append("target_vocab.json")
     paths = {name: inside(folder, name) for name in names_of}
     sides = []
     for side, ids in (("source.spm", "vocab.json"), ("target.spm", names_of[-1])):
         vocabulary = read_vocabulary(paths[ids])
-        names, specials = _specials(config, MARIAN, vocabulary, paths[ids])
+        names = named_tokens(config, MARIAN, vocabulary.get, paths[ids])
         backend = SentencePieceBackend(
             Segmenter(read_model(paths[side])),
             vocabulary,
-            specials,
-            unknown=specials[names["unk_token"]],
-            suffix=(specials[names["eos_token"]],),
+            {token: vocabulary[token] for token in names.values()},
+            unknown=vocabulary[names["unk_token"]],
+            suffix=(vocabulary[names["eos_token"]],),
             languages={
                 token[2:-2]: number
                 for token, number in vocabulary.items()
@@ -84,7 +83,7 @@ def load_m2m100(folder: Path, config: dict[str, Any]) -> Sides:
             f"{paths['vocab.json']}: largest token id: found {max(vocabulary.values())}, expected "
             f"{len(vocabulary) - 1}: the ids of languages follow"
         )
-    names, specials = _specials(config, M2M100, vocabulary, paths["vocab.json"])
+    names = named_tokens(config, M2M100, vocabulary.get, paths["vocab.json"])
     at, family = folder / "tokenizer_config.json", config.get("language_codes", "m2m100")
     if not isinstance(family, str) or family not in _LANGUAGES:
         raise InputError(f"{at}: language_codes: found {str(family)[:40]!r}, expected {' or '.join(_LANGUAGES)}")
@@ -92,9 +91,9 @@ def load_m2m100(folder: Path, config: dict[str, Any]) -> Sides:
     source = SentencePieceBackend(
         Segmenter(read_model(paths["sentencepiece.bpe.model"])),
         {**vocabulary, **{f"__{code}__": number for code, number in languages.items()}},
-        specials,
-        unknown=specials[names["unk_token"]],
-        suffix=(specials[names["eos_token"]],),
+        {token: vocabulary[token] for token in names.values()},
+        unknown=vocabulary[names["unk_token"]],
+        suffix=(vocabulary[names["eos_token"]],),
         languages=languages,
         written={name: read_bytes(path, "a file of an M2M-100 tokenizer") for name, path in paths.items()},
         transformers_class="M2M100Tokenizer",
@@ -112,17 +111,3 @@ def language(languages: Mapping[str, int], code: Any, side: str) -> int:
             f"{side} language: found {str(code)[:20]!r}, expected one of {known or 'none: it has no codes'}"
         )
     return languages[code]
-
-
-def _specials(
-    config: dict[str, Any], defaults: dict[str, str], vocabulary: dict[str, int], path: Path
-) -> tuple[dict[str, str], dict[str, int]]:
-    names: dict[str, str] = {}
-    for name in NAMES:
-        token = content_of(config.get(name, defaults.get(name)))
-        if token is None:
-            continue
-        if not isinstance(token, str) or token not in vocabulary:
-            raise InputError(f"{path}: {name}: found no token {str(token)[:40]!r}, expected it there")
-        names[name] = token
-    return names, {token: vocabulary[token] for token in names.values()}

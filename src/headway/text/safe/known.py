@@ -9,7 +9,8 @@ import binascii
 from collections import Counter
 from typing import Any
 
-from headway.text.safe.expansion import CHILDREN, charsmap_growth, parts_of
+from headway.text.safe.tokenizer_files import CHILDREN, parts_of
+from headway.text.sentencepiece.charsmap import charsmap_growth
 
 _ENDS = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 _CUT = r"[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,%d}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"

@@ -1,71 +1,37 @@
-"""SentencePiece's text normalization: character rules compiled into a trie, and spaces."""
+"""SentencePiece's character rules: a map from sequences of characters to their replacements, compiled into a trie.
 
-import re
+The map consists of the size of the trie in bytes, the trie as a double array of 32-bit units (Aoe, 1989; in the layout
+of the darts-clone library), and the replacements, each ended by a zero byte.
+"""
+
 import sys
 from array import array
-from pathlib import Path
+from bisect import bisect_left
 
 from headway.errors import InputError
-from headway.text.sentencepiece.model_file import SPACE, USER_DEFINED, SentencePieceModel
 
 MOST_STEPS = 2**17
 """Steps through the trie that are cached; about ten megabytes."""
-
-
-class Normalizer:
-    """Normalizes text as a model expects: rules applied, longest match first, and spaces written as U+2581."""
-
-    def __init__(self, model: SentencePieceModel) -> None:
-        self._model = model
-        self._rules = Rules(model.charsmap, model.path) if model.charsmap else None
-        whole = sorted(model.of_type.get(USER_DEFINED, []), key=len, reverse=True)
-        self._whole = re.compile("|".join(map(re.escape, whole))) if whole else None
-
-    def __call__(self, text: str) -> str:
-        if self._rules is not None:
-            text = self._apply(text, self._rules)
-        if self._model.remove_extra_whitespaces:
-            text = re.sub("  +", " ", text.strip(" "))
-        if not text:
-            return ""
-        if self._model.add_dummy_prefix:
-            text = " " + text
-        if self._model.escape_whitespaces:
-            text = text.replace(" ", SPACE)
-        if self._model.remove_extra_whitespaces:
-            text = text.rstrip(SPACE if self._model.escape_whitespaces else " ")
-        return text
-
-    def _apply(self, text: str, rules: "Rules") -> str:
-        """Apply the rules, except to user-defined symbols."""
-        if self._whole is None:
-            return rules(text)
-        done, at = [], 0
-        for match in self._whole.finditer(text):
-            done += [rules(text[at : match.start()]), match[0]]
-            at = match.end()
-        return "".join([*done, rules(text[at:])])
+MOST_GROWTH = 256
+"""Limit of bytes from one byte by the rules.  In use: 11."""
+LEAST = 1024
+"""The bytes of the smallest trie that the library writes."""
 
 
 class Rules:
-    """A compiled map from character sequences to their replacements.
+    """The rules, applied to text, longest match first.
 
-    The map consists of the size of a trie in bytes, the trie as a double array of 32-bit units (Aoe, 1989; in the
-    layout of the darts-clone library), and the replacements, each ended by a zero byte.  Lookups are cached, so that
-    the trie is traversed once per character of the alphabet.  Raises InputError.
+    Lookups are cached, so that the trie is traversed once per character of the alphabet.  Raises InputError, its
+    message beginning with ``where``.
     """
 
-    def __init__(self, charsmap: bytes, path: Path) -> None:
-        self._where = f"{path}: normalizer_spec.precompiled_charsmap"
-        size = int.from_bytes(charsmap[:4], "little")
-        room = len(charsmap) - 4
-        if size < 1024 or size % 4 or size > room:
-            raise InputError(f"{self._where}: size of the trie: found {size}, expected a multiple of 4 up to {room}")
-        self._units = array("I", charsmap[4 : 4 + size])
-        if sys.byteorder == "big":
-            self._units.byteswap()
-        self._right = charsmap[4 + size :]
-        self._root = self._base(0, self._units[0])
+    def __init__(self, charsmap: bytes, where: str) -> None:
+        self._where = where
+        size, self._units, self._right = _parts(charsmap)
+        if size < LEAST or not self._units:
+            room = len(charsmap) - 4
+            raise InputError(f"{where}: size of the trie: found {size}, expected a multiple of 4 up to {room}")
+        self._root = self._base(0)
         self._steps: dict[tuple[int, str], tuple[int, str | None] | None] = {}
 
     def __call__(self, text: str) -> str:
@@ -100,13 +66,13 @@ class Rules:
             if unit & 0x800000FF != byte or not byte:
                 self._steps[key] = None
                 return None
-            base = self._base(place, unit)
+            base = self._base(place)
         right = self._right_side(self._units[base] & 0x7FFFFFFF) if unit >> 8 & 1 else None
         self._steps[key] = base, right
         return base, right
 
-    def _base(self, place: int, unit: int) -> int:
-        base = place ^ (unit >> 10 << ((unit & 512) >> 6))
+    def _base(self, place: int) -> int:
+        base = _base(self._units, place)
         if base >= len(self._units):
             raise InputError(f"{self._where}: place in the trie: found {base}, expected below {len(self._units)}")
         return base
@@ -119,3 +85,52 @@ class Rules:
         except UnicodeDecodeError:
             pass
         raise InputError(f"{self._where}: found byte {at} for a replacement, expected the start of UTF-8 text")
+
+
+def charsmap_growth(charsmap: bytes) -> float:
+    """The most bytes that one byte may become by the rules; 1 for rules that cannot be read.
+
+    The trie is traversed from its root, shortest paths first.
+    """
+    _, units, texts = _parts(charsmap)
+    if not units:
+        return 1.0
+    ends = [place for place, byte in enumerate(texts) if not byte]
+    children: dict[int, list[int]] = {}
+    for place, unit in enumerate(units):
+        if not unit >> 31 and unit & 0xFF:
+            children.setdefault(place ^ (unit & 0xFF), []).append(place)
+    most, depth = 1.0, 0
+    seen: set[int] = set()
+    level = {_base(units, 0)}
+    while level:
+        depth += 1
+        seen |= level
+        below = set()
+        for base in level:
+            for place in children.get(base, ()):
+                after = _base(units, place)
+                below.add(after)
+                if units[place] >> 8 & 1 and after < len(units):
+                    start = units[after] & 0x7FFFFFFF
+                    end = bisect_left(ends, start)
+                    length = (ends[end] if end < len(ends) else len(texts)) - start
+                    most = max(most, length / depth)
+        level = below - seen
+    return most
+
+
+def _parts(charsmap: bytes) -> tuple[int, "array[int]", bytes]:
+    """(the size of the trie in bytes, its units, the replacements); no units where the size cannot be."""
+    size = int.from_bytes(charsmap[:4], "little")
+    fits = 0 < size <= len(charsmap) - 4 and size % 4 == 0
+    units = array("I", charsmap[4 : 4 + size] if fits else b"")
+    if sys.byteorder == "big":
+        units.byteswap()
+    return size, units, charsmap[4 + size :]
+
+
+def _base(units: "array[int]", place: int) -> int:
+    """Where the children of a node begin."""
+    unit = units[place]
+    return place ^ (unit >> 10 << ((unit & 512) >> 6))

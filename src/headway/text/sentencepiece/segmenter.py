@@ -1,5 +1,6 @@
 """Texts to SentencePiece pieces, by a model of the Rust library that assigns no ids of its own."""
 
+import re
 import secrets
 from collections.abc import Mapping
 from typing import Any
@@ -9,8 +10,34 @@ from tokenizers import AddedToken, models
 
 from headway.errors import InputError
 from headway.text.rust_errors import guarded
-from headway.text.sentencepiece.charsmap import Normalizer
-from headway.text.sentencepiece.model_file import NORMAL, UNIGRAM, USER_DEFINED, SentencePieceModel
+from headway.text.sentencepiece.charsmap import Rules
+from headway.text.sentencepiece.model_file import CHARSMAP, NORMAL, SPACE, UNIGRAM, USER_DEFINED, SentencePieceModel
+
+
+class Normalizer:
+    """Normalizes text as a model expects: rules applied, longest match first, and spaces written as U+2581."""
+
+    def __init__(self, model: SentencePieceModel) -> None:
+        self._model = model
+        self._rules = Rules(model.charsmap, f"{model.path}: {CHARSMAP}") if model.charsmap else None
+        whole = sorted(model.of_type.get(USER_DEFINED, []), key=len, reverse=True)
+        self._whole = re.compile(f"({'|'.join(map(re.escape, whole)) or '(?!)'})")
+
+    def __call__(self, text: str) -> str:
+        if self._rules is not None:  # not for user-defined symbols, which are every other part
+            parts = self._whole.split(text)
+            text = "".join(part if number % 2 else self._rules(part) for number, part in enumerate(parts))
+        if self._model.remove_extra_whitespaces:
+            text = re.sub("  +", " ", text.strip(" "))
+        if not text:
+            return ""
+        if self._model.add_dummy_prefix:
+            text = " " + text
+        if self._model.escape_whitespaces:
+            text = text.replace(" ", SPACE)
+        if self._model.remove_extra_whitespaces:
+            text = text.rstrip(SPACE if self._model.escape_whitespaces else " ")
+        return text
 
 
 class Segmenter:
