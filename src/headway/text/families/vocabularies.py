@@ -80,7 +80,7 @@ def load_byte_level(path: Path, merges_path: Path, config: dict[str, Any], rober
     backend.decoder = decoders.ByteLevel()
     names = add_tokens(backend, config, ROBERTA if roberta else GPT2, path)
     if roberta:
-        sep, cls = ((names[role], backend.token_to_id(names[role])) for role in ("sep_token", "cls_token"))
+        sep, cls = ((names[role], backend.token_to_id(names[role]) or 0) for role in ("sep_token", "cls_token"))
         backend.post_processor = processors.RobertaProcessing(sep, cls, trim_offsets=True, add_prefix_space=space)
     else:
         backend.post_processor = _frame(backend, names, config, path)
