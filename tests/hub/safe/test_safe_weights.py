@@ -12,8 +12,7 @@ from safetensors.torch import save_file
 
 from headway.errors import InputError
 from headway.hub.safe import pickle_import
-from headway.hub.safe.safetensors_file import SafetensorsFile
-from headway.hub.safe.weights import open_weights
+from headway.hub.safe.weights import open_file, open_weights
 
 TYPES = [
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
@@ -227,7 +226,7 @@ def test_files_are_closed_when_a_header_is_wrong(tmp_path):
     descriptors = Path("/proc/self/fd")
     before = len(list(descriptors.iterdir()))
     with pytest.raises(InputError):
-        SafetensorsFile(tmp_path / "a")
+        open_file(tmp_path, "a")
     assert len(list(descriptors.iterdir())) == before
 
 
@@ -237,6 +236,6 @@ def test_a_header_whose_length_looks_like_a_pickle(length: int, tmp_path: Path):
     header = b'{"w":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}}'
     data = struct.pack("<3f", 2, 3, 5)
     (tmp_path / "model.safetensors").write_bytes(length.to_bytes(8, "little") + header.ljust(length) + data)
-    stored = SafetensorsFile(tmp_path / "model.safetensors")
-    assert stored.read("w").tolist() == [2, 3, 5]
+    stored = open_file(tmp_path, "model.safetensors")
+    assert stored["w"].tolist() == [2, 3, 5]
     stored.close()

@@ -4,6 +4,8 @@
         weights.shape(name), weights[name], weights.weight(name)
 
 All headers are checked before anything else is read, so shapes can be compared with a model's before a tensor is made.
+Nothing is memory-mapped: a mapped file that is truncated would crash the program.  Files stay open, so one that is
+replaced meanwhile is read as it was.
 """
 
 import re
@@ -12,14 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
+import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
 from headway.errors import InputError, shown
 from headway.hub.safe.pickle_import import convert
-from headway.hub.safe.safetensors_file import MAX_TENSORS, NAME, SafetensorsFile
+from headway.hub.safe.safetensors_file import DTYPES, MAX_TENSORS, NAME, Entry, read_header, read_into
 from headway.io.atomic_write import write_whole
-from headway.io.regular_file import inside
+from headway.io.memory import check_fits
+from headway.io.regular_file import inside, open_regular
 from headway.io.strict_json import read_object
 
 FILE = "model.safetensors"
@@ -27,11 +31,17 @@ INDEX = "model.safetensors.index.json"
 PICKLE = "pytorch_model.bin"
 PICKLE_INDEX = "pytorch_model.bin.index.json"
 PICKLES = (".bin", ".pt", ".pth")
+NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "rng_state")
+"""The beginnings of names of pickles without weights."""
 MAX_SHARDS = 200
 """All shards are open while weights are read."""
 SHARD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 DEVICE = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)\..*", re.IGNORECASE)
 """Device names in Windows, with any ending."""
+FLOATS = tuple(word for word, dtype in DTYPES.items() if dtype.is_floating_point)
+"""The types of weights; other types are those of masks and position ids."""
+CHECK_MEMORY_FROM = 2**28
+"""Bytes of one tensor from which free memory is checked before reading it."""
 
 
 class Weights(Mapping[str, Tensor]):
@@ -40,39 +50,82 @@ class Weights(Mapping[str, Tensor]):
     Close it, or use it in ``with``, when everything is read; tensors already read stay valid.
     """
 
-    def __init__(self, files: list[SafetensorsFile], source: Path):
-        self._files = files
+    def __init__(self, places: Sequence[tuple[Path, Path]], source: Path, weight_map: Mapping[str, str] | None = None):
+        """Open files, each with the path that messages name; with the ``weight_map`` of an index, if there is one.
+
+        ``source`` is the file that lists the tensors: the only one, or the index.  Raises InputError.
+        """
         self.source = source
-        """the file that lists the tensors: the only one, or the index"""
-        self._home = {name: file for file in files for name in file.entries}
+        self._entries: dict[str, Entry] = {}
+        with ExitStack() as files:
+            problems = []
+            for place, path in places:
+                file = files.enter_context(open_regular(place, "expected the model's weights"))
+                entries = read_header(file, path)
+                self._entries |= entries
+                if weight_map:
+                    problems += _differences(path.name, set(entries), weight_map)
+            if problems:
+                more = f" and {len(problems) - 10} more" if len(problems) > 10 else ""
+                listed = "; ".join(sorted(problems)[:10])
+                raise InputError(f"{source}: weight_map does not fit the files: {listed}{more}")
+            self._files = files.pop_all()
 
     def shape(self, name: str) -> tuple[int, ...]:
         """A tensor's shape, without reading it."""
-        return self._home[name].entries[name].shape
+        return self._entries[name].shape
 
     def check_weight(self, name: str) -> None:
         """Raise InputError for a tensor of a type that no weight has, without reading it."""
-        self._home[name].check_weight(name)
+        entry = self._entries[name]
+        if entry.type not in FLOATS:
+            raise InputError(
+                f"{entry.path}: {name}: dtype: found {entry.type}, expected one of {', '.join(FLOATS)}; get the "
+                "model's weights in one of these; quantised weights are not supported"
+            )
 
     def weight(self, name: str) -> Tensor:
         """A weight in float32.  Raises InputError for one that is not finite, and for a file that was truncated."""
-        return self._home[name].weight(name)
+        self.check_weight(name)
+        tensor = self[name].float()
+        # a sum is fast, and finite only if every number is; it may also overflow, so the numbers are then checked
+        if not tensor.sum().isfinite() and not tensor.isfinite().all():
+            raise InputError(
+                f"{self._entries[name].path}: {name}: contains NaN or infinity, so that no output of the model would "
+                "mean anything; get the file again, or retrain the model"
+            )
+        return tensor
 
     def close(self) -> None:
-        for file in self._files:
-            file.close()
+        self._files.close()
 
     def __getitem__(self, name: str) -> Tensor:
-        return self._home[name].read(name)
+        """A tensor in its stored type.
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._home
+        Raises KeyError for an unknown name, and InputError for a file that changed since it was opened, and for bytes
+        of a bool that are neither 0 nor 1.
+        """
+        entry = self._entries[name]
+        size = entry.end - entry.start
+        if size >= CHECK_MEMORY_FROM:
+            check_fits(size, f"{entry.path}: {name}")
+        content = torch.empty(size, dtype=torch.uint8)
+        read_into(entry.file, content.numpy().data, entry.start, entry.path)
+        if entry.type == "BOOL" and size and (most := int(content.max())) > 1:
+            raise InputError(
+                f"{entry.path}: cannot be read as safetensors: {name}: found a byte {most} in a tensor of bools, "
+                "expected 0 or 1"
+            )
+        return content.view(DTYPES[entry.type]).reshape(entry.shape)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._home)
+        return iter(self._entries)
 
     def __len__(self) -> int:
-        return len(self._home)
+        return len(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
 
     def __enter__(self) -> "Weights":
         return self
@@ -95,7 +148,9 @@ def open_weights(directory: str | Path, *, allow_pickle: bool = False) -> Weight
     if _exists(single):
         return open_file(directory, FILE)
     if _exists(index):
-        return _open_shards(directory, _weight_map(directory, INDEX, ".safetensors"))
+        weight_map = _weight_map(directory, INDEX, ".safetensors")
+        shards = [inside(directory, shard) for shard in sorted(set(weight_map.values()))]
+        return Weights([(shard, shard) for shard in shards], index, weight_map)
     pickles = _pickles(directory)
     if not pickles:
         raise InputError(f"{single}: no such file; expected the model's weights")
@@ -115,50 +170,29 @@ def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
 
 def open_file(directory: Path, name: str) -> Weights:
     """The weights in one safetensors file of a directory.  Raises InputError as ``open_weights`` does."""
-    return Weights([SafetensorsFile(inside(directory, name))], directory / name)
+    path = inside(directory, name)
+    return Weights([(path, path)], directory / name)
 
 
-def _open_shards(directory: Path, weight_map: dict[str, str]) -> Weights:
-    """The shards of an index, after checking that each holds exactly the tensors that the index lists for it."""
-    places = [(inside(directory, shard), None) for shard in sorted(set(weight_map.values()))]
-    return _opened(places, directory / INDEX, weight_map)
-
-
-def _opened(places: Sequence[tuple[Path, Path | None]], source: Path, weight_map: dict[str, str]) -> Weights:
-    """The weights in files, each with the one that it was made from, if any; checked by an index, if there is one."""
-    with ExitStack() as opened:
-        files = []
-        for place, original in places:
-            files.append(SafetensorsFile(place, original))
-            opened.callback(files[-1].close)
-        if weight_map:
-            _check_map({file.path.name: set(file.entries) for file in files}, weight_map, source)
-        opened.pop_all()
-    return Weights(files, source)
-
-
-def _check_map(held: dict[str, set[str]], weight_map: dict[str, str], index: Path) -> None:
-    """Raise InputError unless every shard holds exactly the tensors that the index lists for it."""
-    problems = [f"{shard} lacks {name}" for name, shard in weight_map.items() if name not in held[shard]]
-    for shard, names in held.items():
-        for name in names:
-            if (listed := weight_map.get(name)) != shard:
-                where = f"places in {listed}" if listed else "lacks"
-                problems.append(f"{shard} holds {name}, which the index {where}")
-    if problems:
-        more = f" and {len(problems) - 10} more" if len(problems) > 10 else ""
-        raise InputError(f"{index}: weight_map does not fit the files: " + "; ".join(sorted(problems)[:10]) + more)
+def _differences(shard: str, names: set[str], weight_map: Mapping[str, str]) -> list[str]:
+    """Where an index lists other tensors for a shard than it holds."""
+    problems = [f"{shard} lacks {name}" for name, place in weight_map.items() if place == shard and name not in names]
+    for name in names:
+        if (listed := weight_map.get(name)) != shard:
+            where = f"places in {listed}" if listed else "lacks"
+            problems.append(f"{shard} holds {name}, which the index {where}")
+    return problems
 
 
 def _weight_map(directory: Path, name: str, ending: str) -> dict[str, str]:
     """The ``weight_map`` of an index: names of tensors to names of files in the same directory."""
     index = inside(directory, name)
-    found = read_object(index).get("weight_map")
-    if not isinstance(found, dict) or not found:
-        raise InputError(f"{index}: weight_map: found {shown(found)}, expected an object of tensors and files")
-    if len(found) > MAX_TENSORS:
-        raise InputError(f"{index}: weight_map: found {len(found)} tensors, expected at most {MAX_TENSORS}")
-    for tensor, shard in found.items():
+    weight_map = read_object(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise InputError(f"{index}: weight_map: found {shown(weight_map)}, expected an object of tensors and files")
+    if len(weight_map) > MAX_TENSORS:
+        raise InputError(f"{index}: weight_map: found {len(weight_map)} tensors, expected at most {MAX_TENSORS}")
+    for tensor, shard in weight_map.items():
         if len(tensor) > 256 or not NAME.fullmatch(tensor):
             raise InputError(f"{index}: weight_map: found a tensor named {shown(tensor)}, expected words between dots")
         if not isinstance(shard, str) or not _is_basename(shard) or not shard.endswith(ending):
@@ -166,11 +200,11 @@ def _weight_map(directory: Path, name: str, ending: str) -> dict[str, str]:
                 f"{index}: weight_map[{tensor!r}]: found {shown(shard)}, "
                 f"expected the bare name of a {ending} file in the same folder"
             )
-    if len(shards := set(found.values())) > MAX_SHARDS:
+    if len(shards := set(weight_map.values())) > MAX_SHARDS:
         raise InputError(f"{index}: weight_map: found {len(shards)} files, expected at most {MAX_SHARDS}")
     if len({shard.casefold() for shard in shards}) < len(shards):
         raise InputError(f"{index}: weight_map: found files whose names differ in case alone, expected one spelling")
-    return found
+    return weight_map
 
 
 def _is_basename(name: str) -> bool:
@@ -185,30 +219,24 @@ def _pickles(directory: Path) -> list[Path]:
         if _exists(directory / name):
             return [directory / name]
     try:
-        found = sorted(path for path in directory.iterdir() if path.suffix in PICKLES)
+        paths = sorted(path for path in directory.iterdir() if path.suffix in PICKLES)
     except OSError:
         return []
-    return [
-        path for path in found if not path.name.startswith(("training_args", "optimizer", "scheduler", "rng_state"))
-    ]
+    return [path for path in paths if not path.name.startswith(NO_WEIGHTS)]
 
 
 def _open_pickles(directory: Path, pickles: list[Path]) -> Weights:
     """Convert pickles and open the results; the temporary files are deleted before this returns."""
-    if pickles[0].name == PICKLE_INDEX:
-        weight_map = _weight_map(directory, PICKLE_INDEX, ".bin")
-        names = sorted(set(weight_map.values()))
-    elif len(pickles) > 1:
-        raise InputError(
-            f"{directory}: found {', '.join(path.name for path in pickles[:5])}, expected one file of weights"
-        )
-    else:
-        weight_map, names = {}, [pickles[0].name]
-    sources = [inside(directory, name) for name in names]
+    if len(pickles) > 1:
+        listed = ", ".join(path.name for path in pickles[:5])
+        raise InputError(f"{directory}: found {listed}, expected one file of weights")
+    (source,) = pickles
+    weight_map = _weight_map(directory, PICKLE_INDEX, ".bin") if source.name == PICKLE_INDEX else {}
+    originals = [inside(directory, name) for name in sorted(set(weight_map.values())) or [source.name]]
     with tempfile.TemporaryDirectory(prefix="headway-", ignore_cleanup_errors=True) as folder:
-        targets = [Path(folder) / f"{number}.safetensors" for number in range(len(sources))]
-        convert(sources, targets)
-        return _opened(list(zip(targets, sources, strict=True)), pickles[0], weight_map)
+        converted = [Path(folder) / f"{number}.safetensors" for number in range(len(originals))]
+        convert(originals, converted)
+        return Weights(list(zip(converted, originals, strict=True)), source, weight_map)
 
 
 def _exists(path: Path) -> bool:
