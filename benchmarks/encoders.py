@@ -22,7 +22,7 @@ from typing import Any
 
 from machine import facts, headway, write
 
-from headway.data.samples.python_texts import source_code, source_files
+from headway.data.samples import source_code, source_files
 
 LINES = (
     "import [MASK]",

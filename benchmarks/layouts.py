@@ -16,7 +16,7 @@ from typing import Any
 
 from machine import RESULTS, facts, headway, spread, write
 
-from headway.data.samples.python_texts import source_code
+from headway.data.samples import source_code
 from headway.training.sizing.layouts import ENCODER_LAYOUTS, LAYOUTS
 
 CHARACTERS = 4_000_000

@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 from machine import PICTURES, RESULTS, facts, spread, write
 
-from headway.data.batches.windows import Position, Windows
-from headway.data.records.split import text_boundary
+from headway.data.batches.batch_source import Position, Windows
+from headway.data.records.corpus import text_boundary
 from headway.models.config import Positions, TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from machine import PICTURES, RESULTS, facts, headway, write
 
-from headway.data.samples.python_texts import source_code
+from headway.data.samples import source_code
 
 CHARACTERS = 40_000_000
 """Of the standard library's source, at most: more than it has."""

@@ -23,9 +23,8 @@ import torch.nn.functional as F
 from machine import facts, spread, write
 from torch import Tensor, nn
 
-from headway.data.batches.batch_source import RowBatches
+from headway.data.batches.batch_source import Position, RowBatches
 from headway.data.batches.batching import IGNORED
-from headway.data.batches.windows import Position
 from headway.data.formats.aligned import read_aligned
 from headway.data.records.text_pairs import read_text_pairs
 from headway.models.config import Positions, TransformerConfig

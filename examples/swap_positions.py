@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from headway import Decoder, TransformerConfig
-from headway.data.batches.windows import Position, Windows
+from headway.data.batches.batch_source import Position, Windows
 from headway.models.config import Positions
 from headway.models.initialise import initialise
 from headway.text.train import train_tokenizer

@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 import headway
-from headway.data.samples.toy_pairs import TOYS
+from headway.data.samples import TOYS
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("task", nargs="?", default="reverse", choices=sorted(TOYS))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from headway.data.records.chunks import Chunk, chunked
+from headway.data.records.rows import Chunk, chunked
 from headway.data.records.table import Table
 
 

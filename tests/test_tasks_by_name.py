@@ -15,7 +15,7 @@ ALLOWED = {
 }
 ANOTHER_WORD = {
     *("models.size", "training.optim.optimizers"),  # the embedding of a model
-    *("data.formats.json_lines", "data.open.column_names"),  # a key or a column of a file
+    *("data.formats.json_lines", "data.open.columns"),  # a key or a column of a file
     *("serving.openapi", "serving.openai.embeddings"),  # a key of OpenAI's answers
 }
 

@@ -306,12 +306,12 @@ def test_a_file_is_read_twice_and_never_held(
 def test_texts_hold_the_rows_of_one_piece(texts: Path, monkeypatch: pytest.MonkeyPatch):
     from headway.cli.inputs import Texts
     from headway.data.open import read
-    from headway.data.records import chunks
-    from headway.data.records.chunks import chunked
+    from headway.data.records import rows as table_rows
+    from headway.data.records.rows import chunked
 
     table = read.read_rows(texts)
     everything = list(table.rows)
-    monkeypatch.setattr(chunks, "ROWS", 13)
+    monkeypatch.setattr(table_rows, "ROWS", 13)
     table.chunks = lambda: chunked(table.columns, ((n, list(row.values())) for n, row in enumerate(everything)))
     found = Texts(table, "text", table.columns)
     assert found.others == ["number"] and list(found) == [row["text"] for row in everything]

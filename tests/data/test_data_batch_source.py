@@ -5,10 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from headway.data.batches.batch_source import RowBatches, TextBatches
-from headway.data.batches.batching import TargetKind
-from headway.data.batches.examples import Examples
-from headway.data.batches.windows import Position
+from headway.data.batches.batch_source import Position, RowBatches, TextBatches
+from headway.data.batches.batching import Examples, TargetKind
 from headway.errors import InputError
 
 LENGTHS = [3, 11, 2, 7, 5, 5, 13, 1, 4, 6, 23, 9, 2]

@@ -8,7 +8,7 @@ import pytest
 
 from headway.data.open import files, read
 from headway.data.records import table
-from headway.data.records.chunks import LineNumbers, chunked
+from headway.data.records.rows import LineNumbers, chunked
 from headway.data.records.table import Table
 from headway.errors import InputError
 

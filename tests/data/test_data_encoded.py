@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from headway.data.batches import encoded
-from headway.data.batches.batch_source import RowBatches
-from headway.data.batches.batching import TargetKind
+from headway.data.batches.batch_source import Position, RowBatches
+from headway.data.batches.batching import Examples, TargetKind
 from headway.data.batches.encoded import encoded_rows, row_hashes, row_lengths, unnamed_rows
-from headway.data.batches.examples import Examples
-from headway.data.batches.windows import Position
 
 ROWS = [[5, 70_000, 7], [], [8], [1, 2, 3, 4]]
 

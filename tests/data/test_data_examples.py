@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.data.batches.batching import IGNORED, Batch, TargetKind
-from headway.data.batches.examples import Examples
+from headway.data.batches.batching import IGNORED, Batch, Examples, TargetKind
 
 IDS = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14]]
 SOME = torch.tensor([3, 1])

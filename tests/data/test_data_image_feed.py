@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.data.batches.windows import Position
+from headway.data.batches.batch_source import Position
 from headway.data.images.batch_source import SHIFT, Augmentation, ImageBatches, image_batches, warped
 from headway.data.images.preprocessing import preprocess
 from headway.hub.preprocessor import ImagePreprocessor

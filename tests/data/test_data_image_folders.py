@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.data.images.decode import decoded
+from headway.data.images.batch_source import decoded
 from headway.data.images.folder import are_images, images_in
 from headway.data.images.image_table import ImageTable
 from headway.data.open.read import read
@@ -86,7 +86,7 @@ def test_what_is_odd_is_said(folder: Path):
         "2 images with the same pixels as another; they stay on one side of the split",
         "1 image in more than one class, the first in 'ants' and 'bees'",
     ]
-    assert len(set(ready.keys)) == len(ready) - 2
+    assert len(set(ready.hashes.tolist())) == len(ready) - 2
 
 
 LAID_OUT = {
@@ -298,16 +298,16 @@ def test_patches_that_do_not_fit(tmp_path: Path):
 
 def test_many_images_are_in_a_file_and_read_as_those_in_memory(folder: Path, monkeypatch: pytest.MonkeyPatch):
     held = decoded(read(folder), HOW)
-    monkeypatch.setattr("headway.data.images.decode.IN_MEMORY", 200)
-    monkeypatch.setattr("headway.data.images.decode.AT_ONCE", 4)
+    monkeypatch.setattr("headway.data.images.batch_source.IN_MEMORY", 200)
+    monkeypatch.setattr("headway.data.images.batch_source.AT_ONCE", 4)
     found = decoded(read(folder), HOW)
     assert held.pixels.held == 39 * 7 * 5 * 3 and found.pixels.held == 0
-    assert (found.labels, found.keys, found.warnings) == (held.labels, held.keys, held.warnings)
+    assert (found.labels, [*found.hashes], found.warnings) == (held.labels, [*held.hashes], held.warnings)
     rows = np.array([38, 3, 3, 17])
     parts = zip(found.split(5), held.split(5), strict=True)
     for one, other in ((found, held), (found.part(rows), held.part(rows)), *parts):
         assert one.pixels.shape == other.pixels.shape and np.array_equal(one.pixels, other.pixels)
-        assert one.targets(["ants", "bees", "cats"]).tolist() == other.targets(["ants", "bees", "cats"]).tolist()
+        assert one.numbered(["ants", "bees", "cats"]).tolist() == other.numbered(["ants", "bees", "cats"]).tolist()
     whole = np.array(held.pixels)
     assert np.array_equal(found.pixels[2:5], whole[2:5]) and np.array_equal(found.pixels[rows], whole[rows])
     assert all(np.array_equal(one, other) for one, other in zip(found.pixels, whole, strict=True))

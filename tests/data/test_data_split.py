@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.data.open.read import read
+from headway.data.records.corpus import split_text, text_boundary
 from headway.data.records.repeats import text_hashes, text_key
-from headway.data.records.split import split_rows, split_text, text_boundary
+from headway.data.records.split import split_rows
 from headway.errors import InputError
 
 QUICK = settings(max_examples=60, deadline=None)

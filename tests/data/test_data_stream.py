@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headway.data.batches.windows import Position
+from headway.data.batches.batch_source import Position
 from headway.data.stream import streamed
 from headway.data.stream.batch_source import (
     Cursor,

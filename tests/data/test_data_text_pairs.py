@@ -141,7 +141,7 @@ def test_pairs_that_come_in_small_chunks_are_the_same(monkeypatch: pytest.Monkey
     source.rows[8].update(en="", de="x")
     source.rows[70].update(en="y", de="")
     whole = pairs_of(source)
-    monkeypatch.setattr("headway.data.records.chunks.ROWS", 3)
+    monkeypatch.setattr("headway.data.records.rows.ROWS", 3)
     parts = pairs_of(source)
     assert list(parts) == list(whole) and parts.warnings == whole.warnings and len(whole.warnings) == 3
     assert "rows 2, 11, 20, 29, 38, ...)" in whole.warnings[2]

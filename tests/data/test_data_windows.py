@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headway.data.batches.batch_source import Position, Windows, evaluation_windows
 from headway.data.batches.batching import Batch, TargetKind, length_batches, longest_batch, pad
-from headway.data.batches.windows import Position, Windows, evaluation_windows
 from headway.errors import InputError
 
 QUICK = settings(max_examples=80, deadline=None)

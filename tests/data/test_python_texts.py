@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from headway.data.samples.python_texts import documentation, exchanged, lines_with_slips, source_code, source_files
+from headway.data.samples import documentation, exchanged, lines_with_slips, source_code, source_files
 from headway.errors import InputError
 
 MODULE = '''"""A module of which the documentation says what it is for."""

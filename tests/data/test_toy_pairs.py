@@ -3,7 +3,7 @@
 import datetime
 import re
 
-from headway.data.samples.toy_pairs import TOYS, copies, dates, reversals
+from headway.data.samples import TOYS, copies, dates, reversals
 
 
 def test_copies_and_reversals():

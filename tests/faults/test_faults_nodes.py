@@ -13,8 +13,7 @@ import pytest
 from faults_harness import PLAIN, apart, free_port, holds, lines_of, losses, wait_for, words
 
 import headway
-from headway.data.batches.batching import TargetKind
-from headway.data.batches.examples import Examples
+from headway.data.batches.batching import Examples, TargetKind
 from headway.errors import InputError
 from headway.hub.safe.weights import FILE
 from headway.models.config import TransformerConfig

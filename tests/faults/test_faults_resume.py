@@ -14,7 +14,7 @@ from faults_hooks import AT_RESUME, AT_STEP, KILLS, ONCE_SAVED
 from safetensors.torch import load_file, save_file
 
 import headway
-from headway.data.batches.windows import Position
+from headway.data.batches.batch_source import Position
 from headway.errors import InputError
 from headway.tasks.labels import Classification
 from headway.training.loop import trainer

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches.batching import Batch, TargetKind, pad
-from headway.data.batches.examples import Examples
+from headway.data.batches.batching import Batch, Examples, TargetKind, pad
 from headway.models.config import TransformerConfig
 from headway.models.heads import MaskedTokenHead
 from headway.models.transformer import Encoder

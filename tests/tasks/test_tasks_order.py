@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import headway
-from headway.data.records.sample import few
+from headway.data.records.split import few
 from headway.tasks import baselines, data_profile
 from headway.tasks.embedding import objective as embedding
 from headway.tasks.text_to_text import data as translation

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.data.samples.toy_pairs import dates
+from headway.data.samples import dates
 from headway.errors import InputError
 
 

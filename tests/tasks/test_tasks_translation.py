@@ -8,10 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.data.batches.batch_source import RowBatches
-from headway.data.batches.batching import IGNORED, Batch, TargetKind, length_batches
-from headway.data.batches.examples import Examples
-from headway.data.batches.windows import Position
+from headway.data.batches.batch_source import Position, RowBatches
+from headway.data.batches.batching import IGNORED, Batch, Examples, TargetKind, length_batches
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import EncoderDecoder

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from headway.data.batches.batch_source import BatchSource, RowBatches, TextBatches
-from headway.data.batches.batching import TargetKind
-from headway.data.batches.examples import Examples
+from headway.data.batches.batch_source import BatchSource, Position, RowBatches, TextBatches
+from headway.data.batches.batching import Examples, TargetKind
 from headway.data.batches.tokens import TokenFile, file_sums
-from headway.data.batches.windows import Position
 from headway.errors import InputError
 from headway.training.loop import prefetch as ahead
 from headway.training.loop.prefetch import Prefetch, ReadFailed

@@ -12,7 +12,7 @@ from bases import WORDS, make_base
 from held_tables import table
 
 from headway.data.open.read import read
-from headway.data.records.dialogue_tables import Turns, as_dialogues, turns_of
+from headway.data.records.dialogues import Turns, as_dialogues, turns_of
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.tasks.detect import detect

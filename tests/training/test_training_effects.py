@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headway
-from headway.data.batches.windows import Position
+from headway.data.batches.batch_source import Position
 from headway.errors import InputError
 from headway.training.option_fields import flag
 from headway.training.options import OPTIONS, TrainOptions

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 import headway
-from headway.data.samples.python_texts import documentation, source_code
-from headway.data.samples.toy_pairs import copies, dates
+from headway.data.samples import copies, dates, documentation, source_code
 from headway.training.loop import trainer
 from headway.training.monitor import health as h
 

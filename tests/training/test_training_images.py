@@ -20,7 +20,7 @@ from faults_harness import KILL, Forker, outcome, words
 from faults_hooks import AT_STEP
 
 import headway
-from headway.data.batches.windows import Position
+from headway.data.batches.batch_source import Position
 from headway.data.images.batch_source import ImageBatches
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor

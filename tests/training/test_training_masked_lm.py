@@ -13,10 +13,8 @@ import pytest
 import torch
 
 import headway
-from headway.data.batches.batch_source import RowBatches, TextBatches
-from headway.data.batches.batching import TargetKind
-from headway.data.batches.examples import Examples
-from headway.data.batches.windows import Position
+from headway.data.batches.batch_source import Position, RowBatches, TextBatches
+from headway.data.batches.batching import Examples, TargetKind
 from headway.data.open.read import read
 from headway.errors import InputError
 from headway.tasks.embedding.task import Embedder

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import headway
-from headway.data.batches.batching import Batch, TargetKind
-from headway.data.batches.examples import Examples
+from headway.data.batches.batching import Batch, Examples, TargetKind
 from headway.errors import InputError
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead

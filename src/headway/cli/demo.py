@@ -209,8 +209,7 @@ def _complete(path: Path) -> dict[str, Any] | None:
 
 
 def _write(part: Part, place: Path, size: int, seed: int, folder: Path | None) -> None:
-    from headway.data.samples.python_texts import documentation, lines_with_slips, source_code
-    from headway.data.samples.toy_pairs import dates
+    from headway.data.samples import dates, documentation, lines_with_slips, source_code
 
     if part.name == "dates":
         texts = {part.file: as_csv([("source", "target"), *dates(size, seed)], "\t")}

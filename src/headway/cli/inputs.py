@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.cli.common import check_not_path, is_file, standard_input
+from headway.data.records.rows import LazySequence
 from headway.errors import InputError
 from headway.tasks.command import Command, Inputs
 
 if TYPE_CHECKING:
-    from headway.data.records.chunks import Chunk
+    from headway.data.records.rows import Chunk
     from headway.data.records.table import Table
 
 SENTENCES = {
@@ -30,7 +31,7 @@ CHARACTERS = 4
 """Characters of a token, about."""
 
 
-class Texts(Sequence[str]):
+class Texts(LazySequence[str]):
     """A column of a table, read from its file in order; the rows of the piece that is being answered are held.
 
     Any other text is found by reading the file from its beginning.
@@ -49,10 +50,8 @@ class Texts(Sequence[str]):
     def __iter__(self) -> Iterator[str]:
         return self.table.values(self.column)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        at = range(len(self))[index]  # negative indices too; IndexError out of range
+    def item(self, at: int) -> str:
+        """One text."""
         if self._held and self._held[0][0] <= at < self._held[-1][0] + len(self._held[-1][1]):
             return self.row(at)[self.column]
         return next(islice(self, at, None))
@@ -142,7 +141,7 @@ def _texts(run: str, words: Sequence[str], text_column: str | None, encoding: st
         return list(words)
     text = words[0]
     if text == "-":
-        from headway.data.records.chunks import line_chunks
+        from headway.data.records.rows import line_chunks
 
         return [line for chunk in line_chunks("text", [standard_input(encoding)]) for line in chunk.columns["text"]]
     if not is_file(text, or_folder=True):

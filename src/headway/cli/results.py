@@ -14,7 +14,7 @@ from typing import Any
 from headway.cli.common import interruptible, is_file, show_lines
 from headway.cli.inputs import CHARACTERS, Texts, pieces
 from headway.cli.output_file import OutputFile, write_output
-from headway.data.records.chunks import Native
+from headway.data.records.rows import Native
 from headway.errors import InputError
 from headway.io.atomic_write import write_whole
 from headway.io.csv_text import as_csv

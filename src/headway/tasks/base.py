@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from torch import Tensor, nn
 
-from headway.data.batches.batching import Batch, TargetKind
-from headway.data.batches.examples import Examples
+from headway.data.batches.batching import Batch, Examples, TargetKind
 from headway.data.open.columns import number
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.labels import BETWEEN, Labelled, labelled
-from headway.data.records.sample import few
+from headway.data.records.split import few
 from headway.data.records.table import Table
 from headway.errors import InputError, shown
 from headway.hub.directory import model_config

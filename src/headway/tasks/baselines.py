@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.images.decode import Pixels
-from headway.data.records.sample import drawn, drawn_within
+from headway.data.images.batch_source import Pixels
+from headway.data.records.split import drawn, drawn_within
 from headway.data.records.text_rows import TextRows
 from headway.tasks.labels import scores
 

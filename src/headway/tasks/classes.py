@@ -10,8 +10,7 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.data.batches.batching import Batch, TargetKind
-from headway.data.batches.examples import Examples
+from headway.data.batches.batching import Batch, Examples, TargetKind
 from headway.data.open.detected import Detected
 from headway.data.records.labels import Labelled
 from headway.tasks.base import TextTask

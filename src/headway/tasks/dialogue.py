@@ -12,9 +12,9 @@ import numpy as np
 from headway.data.batches.batching import IGNORED
 from headway.data.batches.cache import cache_key
 from headway.data.batches.encoded import encoded_rows
-from headway.data.records.chunks import ROWS
 from headway.data.records.dialogues import KEY, REPLY, ROLES, WEIGHT, Dialogues, Message, without_oldest_turn
 from headway.data.records.repeats import text_hashes
+from headway.data.records.rows import ROWS
 from headway.data.records.split import Splittable
 from headway.data.records.text_rows import Growing
 from headway.errors import InputError

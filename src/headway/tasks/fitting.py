@@ -92,7 +92,7 @@ class Joined(Rows):
     def lengths(self) -> np.ndarray:
         return np.concatenate([row_lengths(self.first), row_lengths(self.second)])
 
-    def row(self, at: int) -> list[int]:
+    def item(self, at: int) -> list[int]:
         return self.first[at] if at < len(self.first) else self.second[at - len(self.first)]
 
 

@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from headway.data.batches.batching import IGNORED, TargetKind, border
+from headway.data.batches.batching import IGNORED, Examples, TargetKind, border
 from headway.data.batches.cache import cache_key
 from headway.data.batches.encoded import EncodedRows, encoded_rows
-from headway.data.batches.examples import Examples
 from headway.data.records.labels import Labelled
 from headway.data.records.text_pairs import TextPairs
 from headway.errors import InputError

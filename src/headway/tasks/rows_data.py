@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 from headway.data.batches.batch_source import BatchSource, RowBatches
-from headway.data.batches.examples import Examples
+from headway.data.batches.batching import Examples
 from headway.data.records.labels import Labelled
-from headway.data.records.sample import drawn
+from headway.data.records.split import drawn
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.fine_tune import for_classification, for_token_classification
@@ -211,7 +211,7 @@ class TextData(RowsData):
         """The held-out rows that the report shows."""
         silent = self.tokenizer.silent_ids
         some = drawn(len(self.validation), MOST_LOOKED_AT)
-        looked_at = [at for at in some if not silent.issuperset(self.validation.row(at))]  # those answered
+        looked_at = [at for at in some if not silent.issuperset(self.validation[at])]  # those answered
         if not looked_at:
             return None
 

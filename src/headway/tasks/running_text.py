@@ -16,8 +16,8 @@ from headway.data.batches.batch_source import BatchSource, Frame, TextBatches
 from headway.data.batches.batching import Batch
 from headway.data.batches.cache import cache_key, tokenised
 from headway.data.batches.tokens import TokenFile
-from headway.data.records.corpus import Corpus
-from headway.data.records.split import HELD_OUT, split_text
+from headway.data.records.corpus import Corpus, split_text
+from headway.data.records.split import HELD_OUT
 from headway.data.stream.batch_source import Reading, StreamBatches, partition_count
 from headway.data.stream.streamed import Streamed
 from headway.errors import InputError

@@ -24,7 +24,7 @@ from headway.data.batches.batch_source import BatchSource
 from headway.data.batches.batching import Batch
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
-from headway.data.records.sample import few
+from headway.data.records.split import few
 from headway.data.records.table import Table
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.models.config import TransformerConfig

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from headway.data.batches.batching import TargetKind
-from headway.data.batches.examples import Examples
+from headway.data.batches.batching import Examples, TargetKind
 from headway.data.records.labels import BETWEEN
 from headway.tasks.base import of_columns, to_compare
 from headway.tasks.losses import of_one
@@ -35,7 +34,7 @@ def worst_rows(data: "NumberData", model: nn.Module, chosen: Sequence[int], text
     model.eval()
     objective, device = data.objective(None), next(model.parameters()).device
     parts = [chosen[at : at + AT_ONCE] for at in range(0, len(chosen), AT_ONCE)]
-    rows = (Examples([data.validation.row(at) for at in part], data.targets[part], TargetKind.ROW) for part in parts)
+    rows = (Examples([data.validation[at] for at in part], data.targets[part], TargetKind.ROW) for part in parts)
     outputs = torch.cat([model(*one.together().to(device).read).float().cpu() for one in rows])
     model.train(was_training)
     both = of_one(model, outputs), torch.tensor(data.targets[chosen])

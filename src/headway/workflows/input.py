@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from headway.data.formats.aligned import are_files_of_lines, count_lines, read_aligned, share_a_name, sides_of
-from headway.data.formats.labelled_lines import holds_labels
 from headway.data.images.folder import are_images
 from headway.data.images.image_table import ImageTable
 from headway.data.open.detected import ALIGNED, COLUMNS, Detected
 from headway.data.open.fetched import fetched, remote_shards
 from headway.data.open.files import kind
 from headway.data.open.in_memory import table_corpus
-from headway.data.open.read import LINES, input_paths, read, text_corpus
+from headway.data.open.read import LINES, holds_labels, input_paths, read, text_corpus
 from headway.data.records.corpus import Corpus
-from headway.data.records.dialogue_tables import as_dialogues, turns_of
-from headway.data.records.dialogues import Dialogues, holds_messages
+from headway.data.records.dialogues import Dialogues, as_dialogues, holds_messages, turns_of
 from headway.data.records.rows import left_out
 from headway.data.records.table import Table
 from headway.data.stream.streamed import LARGE, Shard, Streamed, local_shard, sample_table

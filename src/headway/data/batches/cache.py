@@ -8,30 +8,29 @@ import os
 import re
 import tempfile
 import warnings
+import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import numpy as np
 
-from headway.data.batches.tokens import BlockSums, Damaged, TokenFile, sealed, unsealed
+from headway.data.batches.tokens import Damaged, TokenFile, blocks, sealed, unsealed
 from headway.data.open.files import cut_point
 from headway.errors import InputError, RunFailed
 from headway.io.atomic_write import why_not
 
 VERSION = 2
 """Of the layout of the two files."""
-
 CHECKED_AT_ONCE = 1 << 26
 """Bytes up to which all of a file is checked when it is opened, in about 0.05 s, so that it can be made again in time.
 Of a larger file each block is checked when it is first read."""
-
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 """The errors of a disk that is full or read-only."""
-
 PIECE = 1 << 14
 """Characters encoded as one string, about; long strings are cut after a line."""
-
 BATCH = 1 << 18
 """Characters passed to one call of `encode`, about."""
 
@@ -102,23 +101,19 @@ def opened(
         return None
     found, sums = record
     more = {name: found.pop(name) for name in [*found] if name not in facts}
-    if found != facts or not isinstance(count := more.pop("count", None), int):
-        warn_of_damage(tokens_path)  # it belongs to other tokens
-        return None
+    count = more.pop("count", None)
     try:
-        tokens = TokenFile(tokens_path, dtype, count, sums)
+        if found == facts and isinstance(count, int) and tokens_path.stat().st_size == count * dtype.itemsize:
+            tokens = TokenFile(tokens_path, dtype, count, sums)
+            if count * dtype.itemsize <= CHECKED_AT_ONCE:
+                tokens.check()
+            return tokens, more
     except OSError:
         return None
-    try:
-        if tokens_path.stat().st_size != count * dtype.itemsize:
-            raise Damaged(f"{tokens_path}: its size has changed since it was written")
-        if count * dtype.itemsize <= CHECKED_AT_ONCE:
-            tokens.check()
-    except (Damaged, OSError):
+    except Damaged:
         tokens.close()
-        warn_of_damage(tokens_path)
-        return None
-    return tokens, more
+    warn_of_damage(tokens_path)
+    return None
 
 
 def written(
@@ -134,13 +129,13 @@ def written(
 
 def written_bytes(path: Path, parts: Iterable[bytes]) -> tuple[int, np.ndarray]:
     """Write a file, which appears when complete: its size in bytes, and the checksums of its blocks."""
-    sums, count = BlockSums(), 0
+    count, sums = 0, list[int]()
     with replacing(path) as file:
-        for data in parts:
-            file.write(data)
-            sums.add(data)
-            count += len(data)
-    return count, sums.values()
+        for block in blocks(parts):
+            file.write(block)
+            sums.append(zlib.crc32(block))
+            count += len(block)
+    return count, np.array(sums, dtype="<u4")
 
 
 Part = TypeVar("Part")
@@ -150,20 +145,12 @@ def held_if_small(
     parts: Iterable[Part], size: Callable[[Part], int], most: int
 ) -> tuple[list[Part], Iterator[Part] | None]:
     """All parts, if their sizes come to ``most`` at most; else none, and what gives them one by one."""
-    rest, held, total = iter(parts), list[Part](), 0
+    rest, held, total = iter(parts), deque[Part](), 0
     for part in rest:
         held.append(part)
         if (total := total + size(part)) > most:
-            return [], _let_go(held, rest)
-    return held, None
-
-
-def _let_go(held: list[Part], rest: Iterator[Part]) -> Iterator[Part]:
-    """The parts that are held, which are let go, and those that follow."""
-    held.reverse()
-    while held:
-        yield held.pop()
-    yield from rest
+            return [], chain((held.popleft() for _ in range(len(held))), rest)  # which lets go of each
+    return [*held], None
 
 
 def recorded(path: Path, facts_path: Path) -> tuple[dict[str, Any], np.ndarray] | None:
@@ -174,22 +161,16 @@ def recorded(path: Path, facts_path: Path) -> tuple[dict[str, Any], np.ndarray] 
     if not path.is_file() or not facts_path.is_file():  # a pipe would be waited for
         return None
     try:
-        found, sums = unsealed(facts_path.read_bytes())
+        record = json.loads(facts_path.read_bytes())
+        if record.get("version") == 1:  # it has no checksums
+            return None
+        found, sums = unsealed(record)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        if not _is_older(facts_path):
-            warn_of_damage(path)
+        warn_of_damage(path)
         return None
     return (found, sums) if found.get("version") == VERSION else None
-
-
-def _is_older(facts_path: Path) -> bool:
-    """Whether a record is of version 1, which has no checksums."""
-    try:
-        return json.loads(facts_path.read_bytes()).get("version") == 1
-    except (OSError, ValueError, AttributeError):
-        return False
 
 
 def warn_of_damage(path: Path) -> None:
@@ -235,8 +216,7 @@ def _ids(
     begins_inside: bool,
 ) -> Iterator[list[int]]:
     """Token ids in order, with the ids that begin and end a document where they belong."""
-    ended = False  # a document has ended and its mark is still to be written
-    documents = 0
+    documents, ended = 0, False  # whether a document has ended and its mark is still to be written
     end = [] if end_of_text is None else [end_of_text]
     for batch in _batches(chunks, begins_inside):
         first = iter(encode([text for text, _, continued in batch if text and not continued]))
@@ -259,8 +239,7 @@ def _ids(
 
 def _batches(chunks: Iterable[tuple[str, bool]], continued: bool) -> Iterator[list[tuple[str, bool, bool]]]:
     """Pieces of chunks, together about `BATCH` characters: (text, whether a document ends, whether it had begun)."""
-    batch: list[tuple[str, bool, bool]] = []
-    size = 0
+    batch, size = list[tuple[str, bool, bool]](), 0
     for text, ends in chunks:
         for piece, last in cut(text):
             batch.append((piece, ends and last, continued))

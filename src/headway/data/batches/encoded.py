@@ -1,7 +1,4 @@
-"""Rows of token ids that need not fit in memory: flat ids, in the cache on disk where they are many, and their lengths.
-
-A Python list holds each id in 36 bytes, an array in two or four.
-"""
+"""Rows of token ids that need not fit in memory: flat ids, in the cache on disk where they are many, and lengths."""
 
 import tempfile
 import zlib
@@ -9,12 +6,13 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
 from headway.data.batches.cache import VERSION, held_if_small, opened, packed, replacing, warn_of_damage, written
 from headway.data.batches.tokens import Tokens
+from headway.data.records.rows import LazySequence
 from headway.io.cache_directory import cache_directory
 
 IN_MEMORY = 1 << 22
@@ -25,35 +23,13 @@ FACTOR = np.uint64(0x9E3779B97F4A7C15)
 """Odd, and of 64 random bits: what ids are multiplied by to tell rows apart."""
 
 
-class Rows(Sequence[list[int]]):
+class Rows(LazySequence[list[int]]):
     """Rows of numbers, of different lengths; each is a list when it is asked for."""
 
     @property
     @abstractmethod
     def lengths(self) -> np.ndarray:
         """The numbers of each row, int64 (N,)."""
-
-    @abstractmethod
-    def row(self, at: int) -> list[int]:
-        """One row, by its number from 0."""
-
-    def hashes(self) -> np.ndarray:
-        """A number for each row, (N,): equal rows have equal ones, others, but for one in 2 ** 64, do not."""
-        return np.fromiter((hash(tuple(row)) for row in self), dtype=np.int64, count=len(self))
-
-    @overload
-    def __getitem__(self, index: int) -> list[int]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[list[int]]: ...
-    def __getitem__(self, index: int | slice) -> list[int] | list[list[int]]:
-        if isinstance(index, slice):
-            return [self.row(i) for i in range(*index.indices(len(self)))]
-        return self.row(range(len(self))[index])  # negative too, and IndexError beyond
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +72,7 @@ class EncodedRows(Rows):
     def __len__(self) -> int:
         return len(self.starts)
 
-    def row(self, at: int) -> list[int]:
+    def item(self, at: int) -> list[int]:
         """The ids of one row."""
         start = int(self.starts[at])
         ids = self.tokens[start : start + int(self.sizes[at])].tolist()
@@ -162,8 +138,8 @@ def row_lengths(rows: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def row_hashes(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """A number for each row, (N,), as ``Rows.hashes`` says; compare those of one kind of rows alone."""
-    if isinstance(rows, Rows):
+    """A number for each row, (N,), as ``EncodedRows.hashes`` says; compare those of one kind of rows alone."""
+    if isinstance(rows, EncodedRows):
         return rows.hashes()
     return np.fromiter((hash(tuple(row)) for row in rows), dtype=np.int64, count=len(rows))
 
@@ -198,15 +174,16 @@ def _packed_parts(
     rows: Iterable[Sequence[int]], vocab_size: int, dtype: np.dtype
 ) -> Iterator[tuple[bytes, np.ndarray]]:
     """The ids of some rows as bytes, and the length of each, uint32."""
-    ids: list[int] = []
-    lengths: list[int] = []
-    for row in rows:
-        ids.extend(row)
-        lengths.append(len(row))
-        if len(ids) >= AT_ONCE:
-            yield packed(ids, vocab_size, dtype), np.array(lengths, dtype="<u4")
-            ids, lengths = [], []
-    if lengths:
+    rest = iter(rows)
+    while True:
+        ids, lengths = list[int](), list[int]()
+        for row in rest:
+            ids.extend(row)
+            lengths.append(len(row))
+            if len(ids) >= AT_ONCE:
+                break
+        if not lengths:
+            return
         yield packed(ids, vocab_size, dtype), np.array(lengths, dtype="<u4")
 
 

@@ -7,14 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from headway.data.open.files import Tally, fingerprint_of, kind, lines
-from headway.data.records.chunks import held
+from headway.data.records.rows import held
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 
 SOURCE, TARGET = "source", "target"
 """The columns of the table that two such files make."""
-
 CODES = (
     "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en"
     " eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv"

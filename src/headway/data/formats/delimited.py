@@ -1,12 +1,6 @@
-"""Comma-, semicolon-, tab- and bar-separated tables.
+"""Comma-, semicolon-, tab- and bar-separated tables: the csv module cuts the fields; what it lets pass is checked."""
 
-The csv module of the standard library cuts the fields; around it stand the checks it does not make: which delimiter,
-whether line 1 is a header, rows of another length, and quotes that are never closed.  Pieces of a file are read as a
-whole, and line by line only where something in them is unusual.
-
-``formats.quotes`` says what is done about quotes.
-"""
-
+import contextlib
 import csv
 import io
 import re
@@ -14,19 +8,27 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 
-from headway.data.formats.header import DELIMITERS, check_columns, check_header, no_header
-from headway.data.formats.quotes import as_rows, bare_quote, doubled_quote, fits_columns, lenient, open_quote
+from headway.data.formats.dialect import (
+    DELIMITERS,
+    as_rows,
+    bare_quote,
+    check_columns,
+    check_header,
+    doubled_quote,
+    fits_columns,
+    lenient,
+    no_header,
+    open_quote,
+)
 from headway.data.formats.tags import are_tagged, tagged
-from headway.data.open.column_names import HEADER_NAMES
+from headway.data.open.columns import HEADER_NAMES
 from headway.data.open.files import LONGEST_LINE, too_long
-from headway.data.records.chunks import Chunk, chunk_of
-from headway.data.records.rows import BadRows, OpenTable, some
+from headway.data.records.rows import BadRows, Chunk, OpenTable, chunk_of, some
 from headway.errors import InputError
 from headway.io.quantities import counted
 
 ROWS_AMONG = 0.8
 """The share of the lines of a quoted field that fit the columns where the field has swallowed rows."""
-
 SNIFF_ROWS = 50
 LOOKED_AT = 1000
 """Rows in which a cell equal to a column's name is a sign that there is no header, and that show what columns hold."""
@@ -207,15 +209,12 @@ def _usual_rows(feed: _Lines) -> tuple[Sequence[int], list[list[str]]]:
     text, first = feed.text[feed.at :], feed.rows + 1
     if "\0" in text or len(text) > LONGEST_LINE:
         return [], []
-    rows: list[list[str]] = []
-    ends = [0]
+    rows, ends = list[list[str]](), [0]
     reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=feed.delimiter, strict=True)
-    try:
+    with contextlib.suppress(csv.Error):
         for row in reader:
             rows.append(row)
             ends.append(reader.line_num)
-    except csv.Error:
-        pass
     feed.learn(text)
     lost = feed.lost_end(text)
     lost_line = -1 if lost < 0 else text.count("\n", 0, lost)
@@ -242,42 +241,38 @@ def _records(feed: _Lines, bad: BadRows) -> Iterator[tuple[int, list[str]] | Non
         feed.begin()
         try:
             row = next(reader)
+            problem = _problem(feed, row)
         except StopIteration:
             return
         except csv.Error as error:
-            feed.rows += 1
-            _malformed(feed, bad, error)
-            yield None
-            continue
+            row, problem = [], _malformed(feed, str(error))
         feed.rows += 1
-        if len(feed.row) == 1 and "\0" in feed.row[0]:
-            column = feed.row[0].index("\0") + 1
-            bad.add(feed.rows, f"a NUL byte at column {column}; expected text. Remove it and run again.")
-            yield None
-            continue
-        if len(feed.row) > 1:
-            _check_long_row(feed, row)
-        if feed.lost_end("".join(feed.row)) >= 0:
-            reason = 'a quote (") inside a field that does not begin with one, where this file writes a quote as "".'
-            advice = "Is a delimiter or a line end missing? Mend the row, or pass --on-bad-row skip."
-            bad.add(feed.rows, f"{reason} {advice}")
-            yield None
-            continue
-        yield (feed.rows, row) if row else None
+        if problem:
+            bad.add(feed.rows, problem)
+        yield (feed.rows, row) if row and not problem else None
 
 
-def _malformed(feed: _Lines, bad: BadRows, error: csv.Error) -> None:
-    words = str(error)
-    if "unexpected end" in words:
+def _malformed(feed: _Lines, error: str) -> str:
+    """What is wrong with a row, by the error of the csv reader.  Raises InputError for a quote that is never closed."""
+    if "new-line character" in error:
+        return 'the row contains a carriage return. Save the file with "\\n" line ends, or quote the field.'
+    if "unexpected end" in error or len(feed.row) > 1:
         raise feed.unclosed()
-    if "new-line character" in words:
-        reason = 'the row contains a carriage return. Save the file with "\\n" line ends, or quote the field.'
-        bad.add(feed.rows, reason)
-    elif len(feed.row) > 1:
-        raise feed.unclosed()
-    else:
-        reason = 'a closing quote (") is followed by more text. Write "" for a quote inside a quoted field'
-        bad.add(feed.rows, f"{reason}, or pass --on-bad-row skip.")
+    reason = 'a closing quote (") is followed by more text. Write "" for a quote inside a quoted field'
+    return f"{reason}, or pass --on-bad-row skip."
+
+
+def _problem(feed: _Lines, row: list[str]) -> str:
+    """What is wrong with a row that the csv reader has read, "" for nothing.  Raises InputError for swallowed rows."""
+    if len(feed.row) == 1 and "\0" in feed.row[0]:
+        column = feed.row[0].index("\0") + 1
+        return f"a NUL byte at column {column}; expected text. Remove it and run again."
+    if len(feed.row) > 1:
+        _check_long_row(feed, row)
+    if feed.lost_end("".join(feed.row)) < 0:
+        return ""
+    reason = 'a quote (") inside a field that does not begin with one, where this file writes a quote as "".'
+    return f"{reason} Is a delimiter or a line end missing? Mend the row, or pass --on-bad-row skip."
 
 
 def _check_long_row(feed: _Lines, row: list[str]) -> None:

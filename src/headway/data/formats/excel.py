@@ -1,9 +1,4 @@
-"""Spreadsheets: .xlsx, .xlsm, .xls and .ods, read by python-calamine, and .xlsx written by XlsxWriter.
-
-Cells become strings as in Parquet: a whole number without a point, a date as in ISO 8601, a duration as 26:24:00, true
-and false as words, an error such as #DIV/0! as "", with a warning.  Of a formula the value is read that the program
-which saved the file stored.
-"""
+"""Spreadsheets: .xlsx, .xlsm, .xls and .ods, read by python-calamine, and .xlsx written by XlsxWriter."""
 
 import re
 import warnings
@@ -18,8 +13,7 @@ from typing import Any
 
 from headway.data.formats.json_lines import text_of
 from headway.data.open.files import Tally
-from headway.data.records.chunks import ROWS, Chunk
-from headway.data.records.rows import BadRows, OpenTable, occurs_twice
+from headway.data.records.rows import ROWS, BadRows, OpenTable, occurs_twice, tallied
 from headway.errors import InputError
 from headway.io.quantities import size
 
@@ -55,14 +49,11 @@ def open_excel(path: Path, bad: BadRows, tally: Tally | None) -> OpenTable:
         sheets = [sheet for name in book.sheet_names if (sheet := book.get_sheet_by_name(name)).height]
     except (calamine.CalamineError, OSError, ValueError) as error:
         raise InputError(f"{path}: this spreadsheet cannot be read ({error}); save it again.") from None
-    if len(sheets) != 1:
+    if not sheets:
+        raise InputError(f"{path}: no sheet holds anything.")
+    if len(sheets) > 1:
         names = ", ".join(repr(sheet.name) for sheet in sheets[:10])
-        what = (
-            f"{len(sheets)} sheets hold something: {names}; keep the one to read"
-            if sheets
-            else "no sheet holds anything"
-        )
-        raise InputError(f"{path}: {what}.")
+        raise InputError(f"{path}: {len(sheets)} sheets hold something: {names}; keep the one to read.")
     (sheet,) = sheets
     if merged := getattr(sheet, "merged_cell_ranges", None):
         (row, column), _ = merged[0]
@@ -84,7 +75,7 @@ def open_excel(path: Path, bad: BadRows, tally: Tally | None) -> OpenTable:
     columns = [name for name in header if name]
     if (twice := occurs_twice(columns)) is not None:
         raise InputError(f"{path}: has two columns {twice!r}; every column needs its own name.")
-    return OpenTable(columns, _chunks(header, rows, bad, tally))
+    return OpenTable(columns, tallied(columns, _parts(header, rows, bad), bad, tally))
 
 
 def _check_packed(path: Path) -> None:
@@ -95,9 +86,8 @@ def _check_packed(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             whole = sum(part.file_size for part in archive.infolist())
             if whole > MOST:
-                raise InputError(
-                    f"{path}: this workbook unpacks to {size(whole)}, more than {size(MOST)}; save it as .csv."
-                )
+                much = f"{size(whole)}, more than {size(MOST)}"
+                raise InputError(f"{path}: this workbook unpacks to {much}; save it as .csv.")
             for part in archive.infolist():
                 with archive.open(part) as file:
                     _check_cells(path, part.filename, iter(partial(file.read, BLOCK), b""))
@@ -111,41 +101,32 @@ def _check_cells(path: Path, name: str, blocks: Iterable[bytes]) -> None:
     for block in blocks:
         before = (before[-4096:] + block) if "worksheets/" in name else b""
         if found := UNSAVED.search(before):
-            cell = found[1].decode()
-            raise InputError(
-                f"{path}: cell {cell} has a formula without a value; save the file in a spreadsheet program."
-            )
+            what = "has a formula without a value; save the file in a spreadsheet program."
+            raise InputError(f"{path}: cell {found[1].decode()} {what}")
         error = error or ERROR.search(before)
     if error:
         cell = error[1].decode()
         warnings.warn(f"{path}: cell {cell} holds an error such as #DIV/0!; such cells are read as empty", stacklevel=2)
 
 
-def _chunks(
-    header: list[str], rows: Iterator[tuple[int, Sequence[Any]]], bad: BadRows, tally: Tally | None
-) -> Iterator[Chunk]:
-    if tally is not None:
-        tally.add_cells([column] for column in header if column)
+def _parts(
+    header: list[str], rows: Iterator[tuple[int, Sequence[Any]]], bad: BadRows
+) -> Iterator[tuple[list[int], list[list[str]]]]:
+    """Some rows at a time: their numbers, and the cells of each column that has a name."""
     while part := list(islice(rows, ROWS)):
         kept = []
         for number, cells in part:
             texts = [text_of(_plain(cell)) for cell in cells]
             if any(texts[len(header) :]):
                 bad.add(number, f"has a cell beyond the {len(header)} columns that the first row names.")
-            elif any("\0" in text for text in texts):
-                bad.add(number, "holds a NUL; expected text.")
             else:
                 kept.append((number, texts))
-        if not kept:
-            continue
-        columns = {name: [texts[at] for _, texts in kept] for at, name in enumerate(header) if name}
-        if tally is not None:
-            tally.add_cells(columns.values())
-        yield Chunk(columns, [number for number, _ in kept])
+        columns = [[texts[at] for _, texts in kept] for at, name in enumerate(header) if name]
+        yield [number for number, _ in kept], columns
 
 
 def _plain(cell: Any) -> Any:
-    """A cell as text or number; whole numbers are stored as real ones.  A duration is hours, minutes and seconds."""
+    """A cell as text or number: dates as in ISO 8601, durations as 26:24:00; whole numbers are stored as real ones."""
     if isinstance(cell, float) and cell.is_integer() and abs(cell) < EXACT:
         return int(cell)
     if isinstance(cell, timedelta):

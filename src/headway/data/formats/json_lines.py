@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Never
 
 from headway.data.open.files import longest_list
-from headway.data.records.chunks import Native, chunked
-from headway.data.records.rows import BadRows, OpenTable, shorten
+from headway.data.records.rows import BadRows, Native, OpenTable, chunked, shorten
 from headway.errors import InputError
 
 BLANK = " \t\n\r"
@@ -49,8 +48,7 @@ def open_json_lines(path: Path, lines: Iterator[str], bad: BadRows) -> OpenTable
 
 
 def _rows(objects: Iterable[tuple[int, dict]], columns: list[str], bad: BadRows) -> Iterator[tuple[int, list[str]]]:
-    types: dict[str, tuple[str, int]] = {}
-    first = 0
+    types, first = dict[str, tuple[str, int]](), 0
     for line, found in objects:
         first = first or line
         try:
@@ -72,7 +70,13 @@ def json_objects(path: Path, lines: Iterator[str], bad: BadRows) -> Iterator[tup
             return
         started = True
         try:
-            yield line, _flat(_parse(text))
+            if "\0" in text:
+                column = text.index("\0") + 1
+                raise Malformed(f"a NUL byte at column {column}; expected text. Remove it and run again.")
+            value, end = _decode(text, _after_blank(text, 0))
+            if rest := text[end:].strip(BLANK):
+                raise Malformed(f"after the JSON object comes {shorten(rest, 20)}; expected one object per line.")
+            yield line, _flat(_checked(value, text))
         except Malformed as error:
             bad.add(line, str(error))
 
@@ -92,55 +96,39 @@ def _list_of_objects(path: Path, head: str, lines: Iterator[str], bad: BadRows) 
             )
     whole = "\n".join([*parts, ""])
     parts.clear()
+
+    def wrong(at: int, what: str) -> InputError:
+        return InputError(f"{path}, line {line + whole.count(chr(10), seen, at)}: {what}")
+
+    line, seen = 1, 0
     if "\0" in whole:
-        line = whole.count("\n", 0, whole.index("\0")) + 1
-        raise InputError(f"{path}, line {line}: a NUL byte; expected text. Remove it and run again.")
-    at, line, seen = whole.index("[") + 1, 1, 0
-    while True:
-        at = _after_blank(whole, at)
+        raise wrong(whole.index("\0"), "a NUL byte; expected text. Remove it and run again.")
+    at = _after_blank(whole, whole.index("[") + 1)
+    while not whole.startswith("]", at):
         line, seen = line + whole.count("\n", seen, at), at
-        if whole.startswith("]", at):
-            if rest := whole[at + 1 :].strip():
-                raise InputError(f"{path}, line {line}: {shorten(rest, 20)} follows the end of the JSON list.")
-            return
         try:
             value, at = _decode(whole, at)
         except Malformed as error:
-            raise InputError(f"{path}, line {line}: {error}") from None
+            raise wrong(at, str(error)) from None
         try:
             yield line, _flat(_checked(value, whole[seen:at]))
         except Malformed as error:
             bad.add(line, str(error))
         at = _after_blank(whole, at)
         if whole.startswith(",", at):
-            at += 1
-            if whole.startswith("]", end := _after_blank(whole, at)):
-                line += whole.count("\n", seen, end)
-                raise InputError(f"{path}, line {line}: trailing comma at the end of the JSON list.")
+            at = _after_blank(whole, at + 1)
+            if whole.startswith("]", at):
+                raise wrong(at, "trailing comma at the end of the JSON list.")
         elif not whole.startswith("]", at):
-            line += whole.count("\n", seen, at)
             what = shorten(whole[at : at + 20], 20) if at < len(whole) else "the end of the file"
-            raise InputError(
-                f"{path}, line {line}: {what} follows an object of the JSON list; expected a comma or its end."
-            )
+            raise wrong(at, f"{what} follows an object of the JSON list; expected a comma or its end.")
+    if rest := whole[at + 1 :].strip():
+        raise wrong(at, f"{shorten(rest, 20)} follows the end of the JSON list.")
 
 
 def _after_blank(text: str, at: int) -> int:
     """The place of the first character from ``at`` on that is not blank in JSON."""
-    while at < len(text) and text[at] in BLANK:
-        at += 1
-    return at
-
-
-def _parse(text: str) -> dict:
-    """The object on a line."""
-    if "\0" in text:
-        raise Malformed(f"a NUL byte at column {text.index(chr(0)) + 1}; expected text. Remove it and run again.")
-    start = len(text) - len(text.lstrip(BLANK))
-    value, end = _decode(text, start)
-    if rest := text[end:].strip(BLANK):
-        raise Malformed(f"after the JSON object comes {shorten(rest, 20)}; expected one object per line.")
-    return _checked(value, text)
+    return next((place for place in range(at, len(text)) if text[place] not in BLANK), len(text))
 
 
 def _decode(text: str, at: int) -> tuple[object, int]:
@@ -163,11 +151,12 @@ def from_json(cell: str) -> Any:
 
 
 def _checked(value: object, text: str) -> dict:
-    """A value that is an object of texts and numbers, as it is in the file."""
+    """A value that is an object of texts and numbers, as it is in the file, without NUL and half a surrogate pair."""
     if not isinstance(value, dict):
         raise Malformed(f'this is {json_type(value)}, expected an object such as {{"text": "…"}}.')
-    if "\\u" in text:
-        _check_escapes(value)
+    for key, cell in value.items() if "\\u" in text else ():  # what only an escape can put into a string
+        if isinstance(cell, str) and re.search("[\0\ud800-\udfff]", cell):
+            raise Malformed(f"{key!r} contains an escaped NUL or half a character; expected text. Remove it.")
     return value
 
 
@@ -175,13 +164,6 @@ def _flat(value: dict) -> dict:
     """An object whose "translation" holds the text in each language, with these as its own: Hugging Face's pairs."""
     sides = value.get(PAIRS)
     return {**{k: v for k, v in value.items() if k != PAIRS}, **sides} if isinstance(sides, dict) else value
-
-
-def _check_escapes(value: dict) -> None:
-    """Refuse what only an escape can put into a string: NUL, and half a surrogate pair."""
-    for key, cell in value.items():
-        if isinstance(cell, str) and re.search("[\0\ud800-\udfff]", cell):
-            raise Malformed(f"{key!r} contains an escaped NUL or half a character; expected text. Remove it.")
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -209,22 +191,18 @@ def _values(
     found: dict, line: int, columns: list[str], types: dict[str, tuple[str, int]], first_line: int
 ) -> list[str]:
     """The values of one object as strings, in the order of the columns; `types` learns the type of each column."""
-    missing = [name for name in columns if name not in found]
-    if missing:
+    if missing := [name for name in columns if name not in found]:
         raise Malformed(f"no {missing[0]!r} here, but line {first_line} has it. Add it, or write null.")
-    extra = [name for name in found if name not in columns] if len(found) > len(columns) else []
-    if extra:
-        raise Malformed(f"the key {extra[0]!r} is not in line {first_line}. Remove it, or add it to every line.")
-    kinds = {name: json_type(found[name]) for name in columns}
-    for name, kind in kinds.items():
+    if len(found) > len(columns):
+        extra = next(name for name in found if name not in columns)
+        raise Malformed(f"the key {extra!r} is not in line {first_line}. Remove it, or add it to every line.")
+    kinds = {name: (json_type(found[name]), line) for name in columns if found[name] is not None}
+    for name, (kind, _) in kinds.items():
         expected, where = types.get(name, (kind, line))
-        if kind not in (expected, "null"):
-            raise Malformed(
-                f"{name!r} is {kind} ({shorten(text_of(found[name]), 20)}), expected {expected} as in line {where}."
-            )
-    for name, kind in kinds.items():
-        if kind != "null":
-            types.setdefault(name, (kind, line))
+        if kind != expected:
+            cell = shorten(text_of(found[name]), 20)
+            raise Malformed(f"{name!r} is {kind} ({cell}), expected {expected} as in line {where}.")
+    types.update({**kinds, **types})
     return [text_of(found[name]) for name in columns]
 
 

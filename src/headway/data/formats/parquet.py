@@ -1,9 +1,4 @@
-"""Parquet: columns as rows of strings, read by row groups and never held whole.
-
-Numbers are written as Python writes them, true and false as those words, null and NaN as "", lists and objects as JSON,
-as the readers of .csv and .jsonl do; a class as its name where the file has one; bytes are read as UTF-8.  Vectors and
-bytes that are no text are left out, and a warning names them; the index that pandas writes is left out too.
-"""
+"""Parquet: columns as rows of strings (``json_lines.text_of``), read by row groups and never held whole."""
 
 import json
 import re
@@ -17,8 +12,7 @@ from typing import IO, Any
 from headway.data.formats.json_lines import PAIRS, text_of
 from headway.data.open.diagnose import check_head
 from headway.data.open.files import Tally
-from headway.data.records.chunks import Chunk
-from headway.data.records.rows import BadRows, OpenTable, missing_column, occurs_twice
+from headway.data.records.rows import BadRows, OpenTable, missing_column, occurs_twice, tallied
 from headway.errors import InputError
 
 EXTRA = "Reading Parquet needs pyarrow: pip install 'headway[data]'."
@@ -133,7 +127,7 @@ def _check_ends(name: str | Path, file: IO[bytes]) -> None:
 
 
 def readable_columns(name: str | Path, file: Any) -> list[str]:
-    """The columns of an open file that can be read; warns of the others.
+    """The columns of an open file that can be read: no vectors, no bytes that are no text (of both it warns), no index.
 
     Raises InputError where there is none, or none of texts next to others that cannot be read, or two of one name.
     """
@@ -226,11 +220,11 @@ def class_names(file: Any) -> dict[str, list[str]]:
 
 
 def cells(
-    batch: Any, columns: Sequence[str], names: dict[str, list[str]], place: str | Path, before: int
+    batch: Any, columns: Sequence[str], names: dict[str, list[str]], place: str | Path, first: int
 ) -> list[list[str]]:
     """The cells of these columns of a batch, column by column; ``names`` are those of classes.
 
-    Raises InputError, with ``place`` and the row, of which so many are ``before`` the batch, for what is not UTF-8.
+    Raises InputError, with ``place`` and the row, counted from the batch's ``first``, for what is not UTF-8.
     """
     found = []
     for column in columns:
@@ -240,7 +234,7 @@ def cells(
             found.append([text_of(value if known is None else class_name(value, known)) for value in values])
         except UnicodeDecodeError:
             for row in range(len(array)):
-                text_at(array, row, f"{place}, row {before + row + 1}, column {column!r}")
+                text_at(array, row, f"{place}, row {first + row}, column {column!r}")
     return found
 
 
@@ -271,36 +265,14 @@ def open_parquet(path: Path, bad: BadRows, tally: Tally | None, columns: Sequenc
         if name not in found:
             raise missing_column(str(path), name, found)
     chosen = found if columns is None else list(columns)
-    return OpenTable(chosen, _chunks(path, chosen, bad, tally))
+    return OpenTable(chosen, tallied(chosen, _parts(path, chosen), bad, tally))
 
 
-def _chunks(path: Path, columns: list[str], bad: BadRows, tally: Tally | None) -> Iterator[Chunk]:
-    number = 0
-    if tally is not None:
-        tally.add_cells([name] for name in columns)
+def _parts(path: Path, columns: list[str]) -> Iterator[tuple[range, list[list[str]]]]:
+    """The rows of a file, a thousand at a time: their numbers, and the cells of each column."""
+    number = 1
     with opened(path, lambda: path.open("rb")) as file:
         names = class_names(file)
         for batch in batches(file, paths_of(file, columns)):
-            found = Chunk(
-                dict(zip(columns, cells(batch, columns, names, path, number), strict=True)),
-                range(number + 1, number + 1 + batch.num_rows),
-            )
+            yield range(number, number + batch.num_rows), cells(batch, columns, names, path, number)
             number += batch.num_rows
-            if any("\0" in text for values in found.columns.values() for text in values):
-                found = _without_nul(found, bad)
-            if tally is not None and len(found):
-                tally.add_cells(found.columns.values())
-            if len(found):
-                yield found
-
-
-def _without_nul(chunk: Chunk, bad: BadRows) -> Chunk:
-    """The rows of which no cell has a NUL; the others are malformed."""
-    kept = []
-    for at, (number, row) in enumerate(zip(chunk.numbers, chunk.rows(), strict=True)):
-        if name := next((name for name, text in row.items() if "\0" in text), None):
-            bad.add(number, f"a NUL in column {name!r}; expected text. Remove it and run again.")
-        else:
-            kept.append(at)
-    columns = {name: [values[at] for at in kept] for name, values in chunk.columns.items()}
-    return Chunk(columns, [chunk.numbers[at] for at in kept])

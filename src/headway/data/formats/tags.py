@@ -1,9 +1,4 @@
-"""Tagged tokens: a word and its tag on each line, a blank line after each sentence; and the entities that tags make.
-
-Tags are read in IOB1, IOB2, BIOES, BILOU and IO, and written in IOB2.  Entities are found by the rule of ``seqeval``
-(Nakayama 2018) in its default mode, which is that of the CoNLL-2000 evaluation script: an entity begins at a B or S,
-after an E or S, after O, and where the type changes.
-"""
+"""Tagged tokens: a word and its tag on each line, a blank line after each sentence; and the entities that tags make."""
 
 import json
 import re
@@ -17,12 +12,8 @@ UNTYPED = re.compile(r"[BIESLUM]-")
 """A prefix of these schemes without a type."""
 NAME = re.compile(r"O|[A-Z][A-Z_-]{2,19}")
 """A tag of the scheme IO, as lines of a token and a tag have it: PER, LOC, ORG, and O for the most."""
-WORD_CLASSES = frozenset(
-    [
-        *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT"),
-        *("SCONJ", "SYM", "VERB", "X", "_"),
-    ]
-)
+_PARTS = "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X _"
+WORD_CLASSES = frozenset(_PARTS.split())
 """The parts of speech of Universal Dependencies, as CoNLL-U writes them."""
 NUMBER = re.compile(r"\d+(?:[-.]\d+)?")
 """What stands before each token in CoNLL-U: its number, 1-2 for two that are written together, 1.1 for one left out."""
@@ -36,8 +27,6 @@ LEAST = 5
 """Fewer lines are never recognised."""
 SURE = 0.95
 """The share of lines that have as many fields as the usual one, and a tag in the same place."""
-
-
 SEPARATORS = (("tab", "\t"), ("blank", r"[ \t]+"), ("comma", ","))
 """The separators between the fields of a line, by name."""
 
@@ -162,18 +151,13 @@ def spans_of(value: str) -> list[Span] | None:
         return None
     if not isinstance(found, list):
         return None
-    spans = [_span(one) for one in found]
-    return None if None in spans else [span for span in spans if span is not None]
-
-
-def _span(value: object) -> Span | None:
-    if isinstance(value, dict):
-        value = [value.get("start"), value.get("end"), value.get("label")]
-    if not isinstance(value, list) or len(value) != 3:
-        return None
-    start, end, label = value
-    right = type(start) is int and type(end) is int and isinstance(label, str) and label.strip()
-    return (start, end, label.strip()) if right else None
+    spans: list[Span] = []
+    for one in found:
+        parts = [one.get("start"), one.get("end"), one.get("label")] if isinstance(one, dict) else one
+        if not isinstance(parts, list) or [*map(type, parts)] != [int, int, str] or not parts[2].strip():
+            return None
+        spans.append((parts[0], parts[1], parts[2].strip()))
+    return spans
 
 
 def are_tagged(line: str) -> bool:
@@ -186,19 +170,15 @@ def _tag_column(rows: Sequence[Sequence[str]]) -> int | None:
     """Which field of each line is a tag, the last one first; the first field is the token."""
     width = len(rows[0])
     for at in range(width - 1, 0, -1):
-        values = [row[at] for row in rows]
-        if are_tags(Counter(values)) or _are_names(values):
+        values = Counter(row[at] for row in rows)
+        names = Counter({value: count for value, count in values.items() if NAME.fullmatch(value)})
+        sure = names.total() >= max(LEAST, SURE * len(rows)) and len(names) > 1
+        if are_tags(values) or (sure and names.most_common(1)[0][0] == "O"):  # kinds of names without a prefix
             return at
     for at in range(1, width):
         if sum(row[at] in WORD_CLASSES for row in rows) >= SURE * len(rows) and len({row[at] for row in rows}) > 2:
             return at
     return None
-
-
-def _are_names(values: Sequence[str]) -> bool:
-    """Whether nearly all are kinds of names without a prefix, O the most frequent."""
-    fit = Counter(value for value in values if NAME.fullmatch(value))
-    return fit.total() >= max(LEAST, SURE * len(values)) and len(fit) > 1 and fit.most_common(1)[0][0] == "O"
 
 
 def are_tags(values: Counter[str]) -> bool:
@@ -213,7 +193,6 @@ SAME = {"L": "E", "U": "S", "M": "I"}
 """Prefixes of BILOU and BMES, and those of BIOES that mean the same."""
 NO_TYPE = "_"
 """The type of an entity whose tags are a prefix alone, as ``seqeval`` names it."""
-
 Entity = tuple[str, int, int]
 """(type, first word, word after the last)."""
 
@@ -233,7 +212,11 @@ def parts(tag: str, *, whole: bool = False) -> tuple[str, str]:
 
 
 def entities(tags: Sequence[str], *, whole: bool = False) -> list[Entity]:
-    """The entities of a sentence in order, as ``seqeval.metrics.sequence_labeling.get_entities`` finds them."""
+    """The entities of a sentence in order, as ``seqeval.metrics.sequence_labeling.get_entities`` finds them.
+
+    That is the rule of the CoNLL-2000 evaluation script: an entity begins at a B or S, after an E or S, after O, and
+    where the type changes (Nakayama 2018).
+    """
     found: list[Entity] = []
     before, kind, start = OUTSIDE, "", 0
     for at, tag in enumerate([*tags, OUTSIDE]):

@@ -6,26 +6,189 @@ the same images.  There is no flip unless you ask for it: it turns a b into a d,
 Letters: N images, B batch, H height, W width, C channels.
 """
 
+import hashlib
 import math
-from collections.abc import Iterator, Sequence
+import os
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from headway.data.batches.batch_source import EpochBatches
+from headway.data.batches.batch_source import EpochBatches, Position
 from headway.data.batches.batching import Batch, TargetKind
-from headway.data.batches.windows import Position
-from headway.data.images.decode import Pixels
-from headway.data.images.image_table import AUGMENT
-from headway.data.images.preprocessing import normalised
+from headway.data.batches.cache import held_if_small, written_bytes
+from headway.data.batches.tokens import TokenFile, Tokens
+from headway.data.images.image_table import AUGMENT, IMAGE, ImageTable, advice, check_broken
+from headway.data.images.preprocessing import fitted, normalised, read_image
+from headway.data.records.labels import Classed, rare_labels
+from headway.data.records.repeats import text_hashes
+from headway.data.records.split import Splittable
+from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
+from headway.io.cache_directory import cache_directory
+from headway.io.quantities import counted
 
+IN_MEMORY = 1 << 26
+"""Bytes up to which images are kept in memory, without a file."""
+AT_ONCE = 256
+"""Images that are decoded before the next ones are begun."""
 SHIFT, TURN, ZOOM, LIGHT = 0.125, 10.0, 0.15, 0.2
 """The maximum at strength 1: shift as a share of the side, rotation in degrees, change of size as a share (each side
 by itself), and change of brightness and contrast as a share of the range."""
 COLUMNS = 8
 """Numbers that are drawn for each image."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """Images (N, H, W, 3) uint8; those that are asked for come as an array."""
+
+    values: Tokens
+    """all bytes, uint8, image after image"""
+    size: tuple[int, int]
+    """height and width"""
+    index: np.ndarray
+    """the numbers of the images among those in ``values``, int64 (N,)"""
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(N, H, W, 3)."""
+        return (len(self.index), *self.size, 3)
+
+    @property
+    def held(self) -> int:
+        """The bytes of all images in ``values``, if they are in memory; else 0."""
+        return self.values.nbytes if isinstance(self.values, np.ndarray) else 0
+
+    def part(self, rows: np.ndarray | slice) -> "Pixels":
+        """Some of them, by number."""
+        return replace(self, index=self.index[rows])
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, rows: int | slice | np.ndarray) -> np.ndarray:
+        """One image (H, W, 3), or some (B, H, W, 3)."""
+        if isinstance(rows, int | np.integer):
+            return self[np.array([rows])][0]
+        each = self.size[0] * self.size[1] * 3
+        starts = self.index[rows] * each
+        found = np.empty((len(starts), *self.size, 3), dtype=np.uint8)
+        for at, start in enumerate(starts.tolist()):
+            found[at] = self.values[start : start + each].reshape(found.shape[1:])
+        return found
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[at] for at in range(len(self)))
+
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
+        """All of them."""
+        return self[:].astype(np.uint8 if dtype is None else dtype)
+
+
+def stored(images: Iterable[np.ndarray], size: tuple[int, int]) -> Pixels:
+    """Images (H, W, 3) uint8 of one size; many are in a file that ends with the process."""
+    held, many = held_if_small((image.tobytes() for image in images), len, IN_MEMORY)
+    if many is None:
+        values: Tokens = np.frombuffer(b"".join(held), dtype=np.uint8)
+    else:
+        with tempfile.TemporaryDirectory(dir=cache_directory()) as folder:
+            path = Path(folder) / "pixels"
+            values = TokenFile(path, np.dtype(np.uint8), *written_bytes(path, many))  # it stays open
+    return Pixels(values, size, np.arange(len(values) // (size[0] * size[1] * 3)))
+
+
+@dataclass(frozen=True)
+class Decoded(Classed, Splittable):
+    """Images as a model's batches are made of them."""
+
+    pixels: Pixels
+    """(N, H, W, 3) uint8"""
+    classes: list[str]
+    targets: np.ndarray
+    hashes: np.ndarray
+    """equal for images with the same pixels, int64 (N,)"""
+    warnings: list[str]
+    """messages"""
+
+    @property
+    def strata(self) -> np.ndarray:
+        return self.targets
+
+
+def decoded(source: ImageTable, how: ImagePreprocessor) -> Decoded:
+    """Every image in the size that ``how`` says, as bytes.
+
+    Raises InputError for one that cannot be decoded (with ``on_bad_row`` "skip" it is left out, up to 1 % of all).
+    """
+    places, classes, largest = source.column(IMAGE), source.labels, 0
+    labels, keys, broken = list[str](), list[str](), list[str]()
+
+    def one(number: int) -> np.ndarray | str:
+        try:
+            return _one(source, number, places[number], how)
+        except InputError as error:
+            return str(error)
+
+    def images(pool: ThreadPoolExecutor) -> Iterator[np.ndarray]:
+        nonlocal largest
+        for start in range(0, len(source), AT_ONCE):
+            numbers = range(start, min(start + AT_ONCE, len(source)))
+            for number, found in zip(numbers, pool.map(one, numbers), strict=True):
+                if isinstance(found, str):
+                    broken.append(found)
+                    continue
+                labels.append(classes[number])
+                keys.append(hashlib.sha256(found.tobytes()).hexdigest())
+                largest = max(largest, int(found.max()))
+                yield found
+
+    with warnings.catch_warnings(action="ignore"), ThreadPoolExecutor(os.cpu_count()) as pool:
+        pixels = stored(images(pool), how.size)
+    if broken and source.on_bad_row != "skip":
+        raise InputError(f"{broken[0]}{advice(len(broken))}")
+    broken = [*source.broken, *broken]
+    check_broken(source.name, broken, len(labels))
+    left_out = [f"{counted(len(broken), 'image')} left out, the first: {broken[0]}"] if broken else []
+    messages = [*source.notes, *left_out, *_warnings(labels, keys, largest)]
+    names, targets = np.unique(labels, return_inverse=True)
+    return Decoded(pixels, names.tolist(), targets.astype(np.int32), text_hashes(keys), messages)
+
+
+def _one(source: ImageTable, number: int, name: str, how: ImagePreprocessor) -> np.ndarray:
+    """An image in the model's size."""
+    image = read_image(name) if source.arrays is None else source.arrays[number]
+    found = fitted(image, how)
+    if found.shape[:2] != how.size:
+        raise InputError(f"{name}: is {_by(found.shape[:2])}, and the model reads {_by(how.size)} without resizing.")
+    return found
+
+
+def _warnings(labels: Sequence[str], keys: Sequence[str], largest: int) -> list[str]:
+    found = rare_labels(Counter(labels), "classes", "images")
+    groups: dict[str, set[str]] = {}
+    for key, label in zip(keys, labels, strict=True):
+        groups.setdefault(key, set()).add(label)
+    if extra := len(keys) - len(groups):
+        found.append(f"{counted(extra, 'image')} with the same pixels as another; they stay on one side of the split")
+    several = [classes for classes in groups.values() if len(classes) > 1]
+    if several:
+        example = " and ".join(repr(label) for label in sorted(several[0])[:2])
+        found.append(f"{counted(len(several), 'image')} in more than one class, the first in {example}")
+    if labels and largest < 64:
+        found.append(f"the largest value in all images is {largest} of 255; are they scaled as intended?")
+    return found
+
+
+def _by(size: Sequence[int]) -> str:
+    return " × ".join(map(str, size))
 
 
 class Augmentation:

@@ -3,10 +3,9 @@
 Such a file has ``images`` (N, H, W[, C]) and ``labels`` (N,), as ``numpy.savez`` writes them:
 
     np.savez("digits.npz", images=digits.images / 16, labels=digits.target)
-
-Letters: N images, H height, W width, C channels.
 """
 
+import contextlib
 import hashlib
 import math
 import warnings
@@ -28,21 +27,21 @@ from headway.io.regular_file import inside, open_regular
 
 LEFT_OUT = ("thumbs.db", "desktop.ini", "__macosx")
 """What systems leave in folders, in lower case; so are hidden files, whose names begin with a dot."""
+IMAGES, LABELS = "images", "labels"
+MOST_BYTES = 1 << 33
+"""Of an array, unpacked."""
 TEXTS = (".txt", ".txt.gz", ".parquet")
 """What a folder to train a language model on holds."""
 
 
 def are_images(inputs: Sequence[str | Path]) -> bool:
-    """Whether any input is a folder with images in it, at any depth, or arrays of images."""
-    return any(is_arrays(Path(given)) or holds_images(Path(given)) for given in inputs)
-
-
-def holds_images(folder: Path) -> bool:
-    """Whether there is an image, by its name, in a folder or in a folder of it, at any depth."""
-    try:
-        return folder.is_dir() and any(is_image(path) for path in folder.rglob("*") if not _is_left_out(path, folder))
-    except OSError:
-        return False
+    """Whether any input is a folder with images in it by their names, at any depth, or arrays of images."""
+    for path in map(Path, inputs):
+        with contextlib.suppress(OSError):
+            found = path.rglob("*") if path.is_dir() else ()
+            if is_arrays(path) or any(is_image(file) and not _is_left_out(file, path) for file in found):
+                return True
+    return False
 
 
 def is_image(path: Path) -> bool:
@@ -56,15 +55,10 @@ def read_images(inputs: Sequence[str | Path], on_bad_row: str = "error") -> Imag
     Raises InputError for anything that is not as it should be; an image that cannot be read is left out where
     ``on_bad_row`` is "skip", and they are at most 1 %.
     """
-    parts = []
-    for given in inputs:
-        path = Path(given)
-        if is_arrays(path):
-            parts.append(read_arrays(path))
-        elif path.is_dir():
-            parts.append(_read_folder(path, on_bad_row))
-        else:
-            raise InputError(f"{path}: is neither a folder of images nor .npz; give inputs of one kind.")
+    paths = [Path(given) for given in inputs]
+    if other := next((path for path in paths if not (is_arrays(path) or path.is_dir())), None):
+        raise InputError(f"{other}: is neither a folder of images nor .npz; give inputs of one kind.")
+    parts = [read_arrays(path) if is_arrays(path) else _read_folder(path, on_bad_row) for path in paths]
     if len({part.arrays is None for part in parts}) > 1:
         raise InputError(f"{inputs[0]} and others are folders and .npz; give inputs of one kind.")
     found = joined(parts, on_bad_row)
@@ -85,10 +79,8 @@ def images_in(folder: Path) -> list[Path]:
 
 def _read_folder(folder: Path, on_bad_row: str) -> ImageTable:
     """One folder: its classes are the names of the folders in it."""
-    whole = hashlib.sha256()
-    rows: list[tuple[str, str]] = []
-    sizes: list[tuple[int, int]] = []
-    broken: list[str] = []
+    whole, broken = hashlib.sha256(), list[str]()
+    rows, sizes = list[tuple[str, str]](), list[tuple[int, int]]()
     _check_one_kind(folder)
     classes, others = _classes(folder)
     for label, names in classes.items():
@@ -137,10 +129,8 @@ def _classes(folder: Path) -> tuple[dict[str, list[str]], list[str]]:
         rest = [f"{place.name}/{path.name}" for path in deeper if not is_image(path)]
         if not names:
             only = f", only others such as {rest[0]}" if rest else ""
-            raise InputError(
-                f"{folder}: there is no image in {place.name}{only} ({', '.join(ENDINGS)} are read); remove that "
-                "folder or fill it."
-            )
+            what = f"there is no image in {place.name}{only} ({', '.join(ENDINGS)} are read)"
+            raise InputError(f"{folder}: {what}; remove that folder or fill it.")
         found[place.name] = names
         others += rest
     return found, others
@@ -149,12 +139,9 @@ def _classes(folder: Path) -> tuple[dict[str, list[str]], list[str]]:
 def _check_one_kind(folder: Path) -> None:
     """Raise InputError for a folder that could be one of texts as well."""
     seen = sorted(path.relative_to(folder) for path in folder.rglob("*") if not _is_left_out(path, folder))
-    text = next((path for path in seen if path.name.lower().endswith(TEXTS)), None)
-    if text is not None:
-        image = next(path for path in seen if is_image(path))
-        raise InputError(
-            f"{folder}: holds texts ({text}) and images ({image}); keep one kind in a folder, or name the files."
-        )
+    if text := next((path for path in seen if path.name.lower().endswith(TEXTS)), None):
+        both = f"texts ({text}) and images ({next(filter(is_image, seen))})"
+        raise InputError(f"{folder}: holds {both}; keep one kind in a folder, or name the files.")
 
 
 def _nested(folders: Sequence[Path]) -> str:
@@ -180,11 +167,6 @@ def _is_left_out(path: Path, folder: Path) -> bool:
     return any(part.startswith(".") or part.lower() in LEFT_OUT for part in path.relative_to(folder).parts)
 
 
-IMAGES, LABELS = "images", "labels"
-MOST_BYTES = 1 << 33
-"""Of an array, unpacked."""
-
-
 def is_arrays(path: Path) -> bool:
     """Whether a path is called like such a file."""
     return path.name.lower().endswith(".npz") and not path.is_dir()
@@ -196,8 +178,11 @@ def read_arrays(path: Path) -> ImageTable:
         digest = sha256_of(file)
         file.seek(0)
         images, labels = _arrays(path, file)
+    if 0 in images.shape or not (images.ndim == 3 or (images.ndim == 4 and images.shape[3] in (1, 3))):
+        shapes = "expected [N, H, W], [N, H, W, 1] or [N, H, W, 3]"
+        raise InputError(f"{path}: {IMAGES} has shape {list(images.shape)}, {shapes}.")
     try:
-        images = as_bytes(_checked(images))
+        images = as_bytes(images)
     except ValueError as error:
         raise InputError(f"{path}: {IMAGES} has {error}.") from None
     names = _labels(path, labels, len(images))
@@ -232,14 +217,6 @@ def _arrays(path: Path, file: Any) -> tuple[np.ndarray, np.ndarray]:
         raise InputError(f"{path}: cannot be read as arrays of NumPy ({reason}).") from None
     except (zipfile.BadZipFile, zlib.error, SyntaxError) as error:
         raise InputError(f"{path}: is not an .npz file, or is damaged ({error}).") from None
-
-
-def _checked(images: np.ndarray) -> np.ndarray:
-    """Raise ValueError, which says what was found, unless the shape is that of images."""
-    good = images.ndim == 3 or (images.ndim == 4 and images.shape[3] in (1, 3))
-    if not good or 0 in images.shape:
-        raise ValueError(f"shape {list(images.shape)}, expected [N, H, W], [N, H, W, 1] or [N, H, W, 3]")
-    return images
 
 
 def _labels(path: Path, labels: np.ndarray, count: int) -> list[str]:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.data.open.files import fingerprint_of
-from headway.data.records.chunks import held
 from headway.data.records.label_typing import composed
-from headway.data.records.rows import SKIP_ROWS, SKIP_SHARE
+from headway.data.records.rows import SKIP_ROWS, SKIP_SHARE, held
 from headway.data.records.table import Table
 from headway.errors import InputError
 
@@ -61,10 +60,8 @@ def check_broken(name: str, broken: Sequence[str], kept: int) -> None:
     """Raise InputError when too many images were left out, or none is left."""
     total = len(broken) + kept
     if broken and (not kept or (len(broken) > SKIP_ROWS and len(broken) > SKIP_SHARE * total)):
-        raise InputError(
-            f"{name}: {len(broken):,} of {total:,} images cannot be read (first: {broken[0].rstrip('.')}); at most "
-            f"{SKIP_SHARE:.0%} may be left out. Replace or remove them."
-        )
+        what = f"{len(broken):,} of {total:,} images cannot be read (first: {broken[0].rstrip('.')})"
+        raise InputError(f"{name}: {what}; at most {SKIP_SHARE:.0%} may be left out. Replace or remove them.")
 
 
 def check_classes(name: str, labels: Sequence[str]) -> None:
@@ -98,11 +95,7 @@ def joined(parts: Sequence[ImageTable], on_bad_row: str) -> ImageTable:
 
 
 def image_table(
-    path: Path,
-    rows: Sequence[tuple[str, str]],
-    sizes: list[tuple[int, int]],
-    fingerprint: str,
-    **more: Any,
+    path: Path, rows: Sequence[tuple[str, str]], sizes: list[tuple[int, int]], fingerprint: str, **more: Any
 ) -> ImageTable:
     """A table of (where an image is, its class)."""
     columns = {IMAGE: [where for where, _ in rows], LABEL: [composed(label) for _, label in rows]}

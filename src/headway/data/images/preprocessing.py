@@ -23,6 +23,8 @@ ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 """What files of images are called, in lower case."""
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
 """The formats that are read, whatever a file is called: Pillow has others, some of which run other programs."""
+ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
+"""The entry of EXIF data that says how an image was held, and its values for an upright one that was taken lying."""
 
 
 def preprocess(images: Sequence[np.ndarray], how: ImagePreprocessor) -> Tensor:
@@ -120,10 +122,6 @@ def pixels_by_header(file: BinaryIO, path: str | Path) -> int:
         return int(image.width * image.height)
 
 
-ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
-"""The entry of EXIF data that says how an image was held, and its values for an upright one that was taken lying."""
-
-
 @contextlib.contextmanager
 def _opened(file: BinaryIO, path: str | Path) -> Iterator[Any]:
     """The image in an open file, still packed.  Raises InputError for one that must not be unpacked."""
@@ -132,9 +130,8 @@ def _opened(file: BinaryIO, path: str | Path) -> Iterator[Any]:
         with pillow.open(file, formats=FORMATS) as image:
             (width, height), most = image.size, pillow.MAX_IMAGE_PIXELS
             if most is not None and width * height > most:
-                raise InputError(
-                    f"{path}: this image is too large: {width:,} × {height:,} pixels, the limit is {most:,}."
-                )
+                size = f"{width:,} × {height:,} pixels, the limit is {most:,}"
+                raise InputError(f"{path}: this image is too large: {size}.")
             if image.mode.startswith(("I", "F")):
                 raise InputError(f"{path}: has more than 8 bits per channel ({image.mode}); save it with 8.")
             yield image

@@ -10,16 +10,42 @@ from functools import cached_property
 
 import numpy as np
 
-from headway.data.open.column_names import NAMES
-from headway.data.records.chunks import Native
 from headway.data.records.label_typing import Merging
+from headway.data.records.rows import Native
 
+_WORDS = {
+    "text": "text texts review sentence tweet content question comment body message title description document post",
+    "label": "label labels class classes category sentiment target stars rating type y topic intent emotion",
+    "sure label": "label labels class",  # whatever the column holds
+    "list": "tags genres genre categories topics labels keywords classes emotions",  # several labels
+    "annotation": "entities spans annotations relations ner completions result",
+    "score": "score scores similarity similarityscore sim label labels relatedness",  # of a pair
+    "judgement": "goldlabel entailment entailmentjudgment judgment judgement relation stance quality"
+    " duplicate paraphrase correct relevance relevant answerable relatednessscore isduplicate"
+    " isparaphrase iscorrect isrelevant isanswer similar issimilar",  # a label or a score of a pair
+    "quantity": "target y score scores rating ratings stars grade grades points price value salary"
+    " targetscore averagerating avgrating meanscore",
+    "rating": "rating ratings star stars starrating score scores grade points overall overallrating"
+    " reviewrating reviewscore severity satisfaction csat nps likert priority level quality rate",
+    "reply": "chosen rejected",
+    "tokens": "tokens words",
+    "spans": "spans entities label labels",
+}
+NAMES = {holds: frozenset(words.split()) for holds, words in _WORDS.items()}
+"""By what a column holds, what it is called."""
+PAIRS = {
+    **{"premise": ("hypothesis",), "claim": ("evidence",), "sentence": ("paraphrase",)},
+    **{"context": ("response", "hypothesis"), "prompt": ("completion", "response")},
+    "query": ("passage", "document", "doc", "text", "title", "product"),
+    "question": ("answer", "sentence", "passage", "paragraph", "context", "response"),
+}
+"""What the two texts of a pair are called that has a label or score."""
+HEADER_NAMES = NAMES["text"] | NAMES["label"] | {"id", "source", "name", "date", "tag"}
+"""Names that are never mistaken for values of a row."""
 MOST_LABELS = 100
 """A column with more distinct values is a label only when it is named."""
-
 MOST_COUNTED = 1000
 """Distinct values of a column that are held to count how often each occurs."""
-
 CURRENCY = "[$€£¥₹]|EUR|USD|GBP|CHF|JPY|INR|CNY|CAD|AUD|SEK|NOK|DKK|PLN|kr|zł"
 BLANK = " \u00a0\u2009\u202f"
 """The blanks that may stand between thousands, and beside a currency."""
@@ -31,22 +57,16 @@ NUMBER = re.compile(
     rf"([.,][{MINUS}]{{1,2}}|[{MINUS}])?[{BLANK}]?({CURRENCY}|%)?\)?"
 )
 """What is written like a number, an amount of money or a percentage."""
-
 NEARLY_ALL = 0.95
 """The share of numbers from which what is none is a mistake."""
-
 MOST = 0.75
 """The share of numbers from which a column of many is a quantity, and what is none is named."""
-
 FIRST = 10_000
 """Values after which it is known whether a column could be one of numbers."""
-
 TINY = 10
 """In a table of fewer rows nothing has to repeat: a column that is called like a label may be one."""
-
 DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([T ,]+\d{1,2}:\d{2}.*)?")
 """What is written like a day in numbers, also with a time."""
-
 LABEL_CHARACTERS = 40
 """A label is short: its average length in characters is at most this."""
 

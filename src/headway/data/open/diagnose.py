@@ -29,7 +29,6 @@ MAGIC: list[tuple[int, bytes, str]] = [  # offset, bytes, what the file is and w
     (0, b"\x7fELF", "a program; expected text"),
 ]
 """The first bytes by which common formats are known."""
-
 SAMPLE = 65536
 """Bytes of the beginning of a file that are looked at."""
 BY_CHANCE = 8
@@ -52,17 +51,14 @@ def check_head(path: Path, head: bytes, encoding: str | None) -> None:
         raise InputError(f"{path}: this is {wide[:6].upper()} text, expected UTF-8. Run again with --encoding {wide}.")
     sample = head[:SAMPLE]
     controls = sum(sample.count(bytes([byte])) for byte in range(32) if byte not in b"\t\n\r\f\b\x1b")
-    if controls > 0.05 * len(sample) and len(sample) >= 32 and not _is_text(sample):
-        raise InputError(f"{path}: this is a binary file ({controls} control bytes at its start); expected text.")
-
-
-def _is_text(sample: bytes) -> bool:
-    """Whether a sample is UTF-8 without NULs, be its control characters as they may."""
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(sample)
-    except UnicodeDecodeError:
-        return False
-    return b"\0" not in sample
+    if controls > 0.05 * len(sample) and len(sample) >= 32:
+        try:
+            codecs.getincrementaldecoder("utf-8")().decode(sample)
+            is_text = b"\0" not in sample  # be its control characters as they may
+        except UnicodeDecodeError:
+            is_text = False
+        if not is_text:
+            raise InputError(f"{path}: this is a binary file ({controls} control bytes at its start); expected text.")
 
 
 def _zip_words(path: Path) -> str:

@@ -45,34 +45,27 @@ def _kept(wanted: DatasetId) -> Path:
 
 def _is_whole(path: Path, facts_path: Path) -> bool:
     """Whether a file is there as it was written.  All of it is read, as it is when it is trained on."""
-    record = recorded(path, facts_path)
-    if record is None or not path.exists():
+    if (record := recorded(path, facts_path)) is None:
         return False
-    if np.array_equal(file_sums(path), record[1]):
-        return True
-    warn_of_damage(path)
-    return False
+    if not (whole := np.array_equal(file_sums(path), record[1])):
+        warn_of_damage(path)
+    return whole
 
 
 def remote_shards(wanted: DatasetId) -> list[Shard]:
     """The Parquet files of a data set, left where they are, described by their footers.  Raises InputError."""
     files = parquet_files(wanted)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda file: look_at(file, partial(_open_remote, file)), files))
-
-
-def _open_remote(file: str) -> Any:
-    """Open a file anywhere."""
-    import fsspec
-
-    return _Remote(lambda: fsspec.open(file, "rb").open())
+        return list(pool.map(lambda file: look_at(file, partial(_Remote, file)), files))
 
 
 class _Remote(io.RawIOBase):
     """A remote file, open for reading; every error on the way becomes ``Unreachable``."""
 
-    def __init__(self, open_file: Callable[[], Any]):
-        self._file = self._tried(open_file)
+    def __init__(self, file: str):
+        import fsspec
+
+        self._file = self._tried(lambda: fsspec.open(file, "rb").open())
 
     def _tried(self, do: Callable[..., Any], *given: Any) -> Any:
         try:

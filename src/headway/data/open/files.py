@@ -1,12 +1,7 @@
-"""Decoded text from a path, in bounded memory.
-
-One reader for every command: it refuses what is not a regular file, unpacks .gz, drops a byte order mark, decodes
-strictly and knows the line and the offset of a byte that does not fit.  A named encoding is that of the files which
-are not UTF-8: one that surely is UTF-8 is read as UTF-8, with a warning.  Lines end at "\\n" alone: U+2028, form
-feeds and the like are text, and "\\r\\n" is kept as it is.
-"""
+"""Decoded text from a path, in bounded memory: one reader for every command, which refuses what is no text."""
 
 import codecs
+import contextlib
 import difflib
 import functools
 import gzip
@@ -37,17 +32,16 @@ NOT_FILES = ("idna", "punycode")
 """Encodings of host names, which Python lists among those of text."""
 SURE = 8
 """Letters beyond ASCII that make a file surely UTF-8: text in another encoding is valid as UTF-8 by chance alone."""
-
 TABLES = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
+    **{".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet"},
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
     **dict.fromkeys((".xlsx", ".xlsm", ".xls", ".ods"), "excel"),
 }
+"""The kinds of tables by the endings of their files."""
+PARTS = ("train", "training", "test", "testing", "val", "valid", "validation", "dev")
+"""What folders and files are called that hold a part of the data and not a class."""
+KINDS = dict(text="text", csv="CSV", tsv="TSV", jsonl="JSON Lines", parquet="Parquet", excel="spreadsheet")
+"""The kinds of files that are read from a folder, in words."""
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx", ".xls", ".ods", ".txt", ".gz")
 """What files of texts are mostly called."""
 
@@ -103,29 +97,14 @@ def check_path(path: Path) -> os.stat_result:
 
 
 def _missing(path: Path) -> str:
-    folder = path.parent
+    folder, names = path.parent, list[str]()
     if not folder.is_dir():
         return f"{path}: there is no folder {folder}."
-    try:
+    with contextlib.suppress(OSError):
         names = sorted(entry.name for entry in folder.iterdir())
-    except OSError:
-        names = []
     near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.6)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return f"{path}: there is no such file.{hint}"
-
-
-PARTS = ("train", "training", "test", "testing", "val", "valid", "validation", "dev")
-"""What folders and files are called that hold a part of the data and not a class."""
-KINDS = {
-    "text": "text",
-    "csv": "CSV",
-    "tsv": "TSV",
-    "jsonl": "JSON Lines",
-    "parquet": "Parquet",
-    "excel": "spreadsheet",
-}
-"""The kinds of files that are read from a folder, in words."""
 
 
 def folder_files(folder: Path) -> list[Path]:
@@ -228,12 +207,8 @@ def surely_utf8(content: Iterable[bytes], name: str) -> bool:
             letters += len(text) - len(text.encode("ascii", errors="ignore"))
     except UnicodeDecodeError:
         return False
-    return wide or letters >= (1 if _is_one_byte(name) else SURE)
-
-
-def _is_one_byte(name: str) -> bool:
-    """Whether an encoding has one byte for each letter, so that two bytes are two letters."""
-    return all(len(bytes([byte, byte]).decode(name, errors="replace")) == 2 for byte in range(128, 256))
+    is_one_byte = all(len(bytes([byte, byte]).decode(name, errors="replace")) == 2 for byte in range(128, 256))
+    return wide or letters >= (1 if is_one_byte else SURE)
 
 
 def blocks(path: Path, size: int = BLOCK) -> Iterator[bytes]:
@@ -260,14 +235,21 @@ def pieces(path: Path, encoding: str | None = None, tally: Tally | None = None) 
     """
     name = encoding_of(path, encoding)
     decoder = codecs.getincrementaldecoder(name)("strict")
-    offset = newlines = 0
-    begins = True
-    for block in blocks(path):
-        if offset == 0:
+    offset, newlines, begins = 0, 0, True
+    for block in itertools.chain(blocks(path), [b""]):
+        if offset == 0 and block:
             check_head(path, block, encoding)
         if tally is not None:
             tally.add(block)
-        text = _decode(path, decoder, name, block, offset, newlines, final=False)
+        try:
+            text = decoder.decode(block, not block)
+        except UnicodeDecodeError as error:
+            line = newlines + error.object[: error.start].decode(name, errors="ignore").count("\n") + 1
+            start = offset - (len(error.object) - len(block)) + error.start
+            raise encoding_error(path, name, error, start, line, _fits_cp1252(path)) from None
+        except UnicodeError as error:
+            name = name.upper()
+            raise InputError(f"{path}: this file is not {name} ({error}); name its encoding with --encoding.") from None
         offset += len(block)
         newlines += text.count("\n")
         if "\ufeff" in text:
@@ -275,31 +257,6 @@ def pieces(path: Path, encoding: str | None = None, tally: Tally | None = None) 
         if text:
             begins = text.endswith("\n")
             yield text
-    last = _decode(path, decoder, name, b"", offset, newlines, final=True)
-    if last:
-        yield last
-
-
-def _decode(
-    path: Path,
-    decoder: codecs.IncrementalDecoder,
-    name: str,
-    block: bytes,
-    offset: int,
-    newlines: int,
-    final: bool,
-) -> str:
-    try:
-        return decoder.decode(block, final)
-    except UnicodeDecodeError as error:
-        before = error.object[: error.start].decode(name, errors="ignore")
-        start = offset - (len(error.object) - len(block)) + error.start
-        line = newlines + before.count("\n") + 1
-        raise encoding_error(path, name, error, start, line, _fits_cp1252(path)) from None
-    except UnicodeError as error:
-        raise InputError(
-            f"{path}: this file is not {name.upper()} ({error}); name its encoding with --encoding."
-        ) from None
 
 
 def _fits_cp1252(path: Path) -> bool:

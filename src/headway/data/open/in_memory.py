@@ -1,11 +1,7 @@
-"""Data in memory: pandas and polars frames, Arrow tables, data sets, lists of texts, of labels and of rows.
-
-They are recognised by their attributes, so that no library is imported for them.  Cells become strings as in Parquet:
-a number as Python writes it, true and false as those words, a missing value as "".
-"""
+"""Data in memory, recognised by attributes: frames, Arrow tables, data sets, lists of texts, of labels and of rows."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +9,8 @@ from typing import Any
 from headway.data.formats.json_lines import text_of
 from headway.data.formats.parquet import class_name
 from headway.data.open.files import Tally
-from headway.data.records.chunks import ROWS, Chunk
 from headway.data.records.corpus import Corpus, Source, row_documents
-from headway.data.records.rows import OpenTable, occurs_twice, place_of
+from headway.data.records.rows import ROWS, BadRows, OpenTable, occurs_twice, place_of, tallied
 from headway.data.records.table import Table, read_table
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
@@ -86,13 +81,17 @@ def in_memory(data: Any) -> Held | None:
     if hasattr(data, "iloc") and hasattr(data, "columns"):
         return _pandas(data)
     if hasattr(data, "iter_rows") and hasattr(data, "columns"):
-        return _polars(data)
+        return Held(
+            "a polars frame",
+            list(data.columns),
+            len(data),
+            lambda start, stop: data.slice(start, stop - start).to_dict(as_series=False),
+        )
     if hasattr(data, "features") and isinstance(getattr(data, "column_names", None), list):
         return _data_set(data)
     if hasattr(data, "schema") and hasattr(data, "to_pydict"):
-        return Held(
-            "an Arrow table", list(data.column_names), len(data), lambda start, stop: data[start:stop].to_pydict()
-        )
+        columns = list(data.column_names)
+        return Held("an Arrow table", columns, len(data), lambda start, stop: data[start:stop].to_pydict())
     if isinstance(data, dict) and data:
         return _columns(data)
     if isinstance(data, tuple) and len(data) == 2 and all(isinstance(side, list) for side in data):
@@ -108,11 +107,7 @@ def _are_texts(data: Any) -> bool:
         return False
     if any(len(one.split()) > 1 for one in data):
         return not any(_is_there(one) for one in data[:100])
-    return len(data) > 1 and not all(map(_names_input, data))
-
-
-def _names_input(text: str) -> bool:
-    return ENDING.search(text) is not None or dataset_id(text) is not None or _is_there(text)
+    return len(data) > 1 and not all(ENDING.search(one) or dataset_id(one) or _is_there(one) for one in data)
 
 
 def _is_there(name: str) -> bool:
@@ -128,23 +123,14 @@ def _pandas(frame: Any) -> Held:
     if any(name is not None and name not in frame.columns for name in frame.index.names):
         frame = frame.reset_index()
 
+    columns = [str(name) for name in frame.columns]
+
     def part(start: int, stop: int) -> dict[str, list[Any]]:
         rows = frame.iloc[start:stop]
-        values = [rows.iloc[:, at] for at in range(len(columns))]
-        return {
-            name: one.astype(object).where(one.notna(), None).tolist()
-            for name, one in zip(columns, values, strict=True)
-        }
+        values = (rows.iloc[:, at].astype(object).where(rows.iloc[:, at].notna(), None) for at in range(len(columns)))
+        return {name: one.tolist() for name, one in zip(columns, values, strict=True)}
 
-    columns = [str(name) for name in frame.columns]
     return Held("a pandas frame", columns, len(frame), part, labels.__getitem__)
-
-
-def _polars(frame: Any) -> Held:
-    def part(start: int, stop: int) -> dict[str, list[Any]]:
-        return frame.slice(start, stop - start).to_dict(as_series=False)
-
-    return Held("a polars frame", list(frame.columns), len(frame), part)
 
 
 def _data_set(rows: Any) -> Held:
@@ -157,6 +143,15 @@ def _data_set(rows: Any) -> Held:
     return Held("a data set", list(rows.column_names), len(rows), part)
 
 
+def _held_columns(what: str, columns: Mapping[str, Sequence[Any]]) -> Held:
+    """Columns of one length."""
+
+    def part(start: int, stop: int) -> dict[str, list[Any]]:
+        return {name: list(values[start:stop]) for name, values in columns.items()}
+
+    return Held(what, list(columns), len(next(iter(columns.values()))), part)
+
+
 def _columns(data: dict[Any, Any]) -> Held:
     """A dict of columns: lists, arrays or Series of one length."""
     columns = {str(name): _listed(values) for name, values in data.items()}
@@ -164,11 +159,7 @@ def _columns(data: dict[Any, Any]) -> Held:
     if len(sizes) < len(columns) or len({*sizes.values()}) > 1:
         lengths = ", ".join(f"{name!r} has {sizes.get(name, 'none')}" for name in columns)
         raise InputError(f"a dict of columns: expected lists of as many values in each; {lengths}.")
-
-    def part(start: int, stop: int) -> dict[str, list[Any]]:
-        return {name: list(values[start:stop]) for name, values in columns.items()}
-
-    return Held("a dict of columns", list(columns), next(iter(sizes.values())), part)
+    return _held_columns("a dict of columns", columns)
 
 
 def _texts(texts: list[Any], labels: list[Any] | None = None) -> Held:
@@ -177,14 +168,11 @@ def _texts(texts: list[Any], labels: list[Any] | None = None) -> Held:
         raise InputError(
             f"a list of texts has {type(other).__name__} ({str(other)[:40]!r}) at index {at}; expected only texts."
         )
-    if labels is not None and len(texts) != len(labels):
+    if labels is None:
+        return _held_columns("a list of texts", {"text": texts})
+    if len(texts) != len(labels):
         raise InputError(f"{len(texts):,} texts were given with {len(labels):,} labels; expected as many of both.")
-    columns = {"text": texts} if labels is None else {"text": texts, "label": labels}
-
-    def part(start: int, stop: int) -> dict[str, list[Any]]:
-        return {name: values[start:stop] for name, values in columns.items()}
-
-    return Held("a list of texts" if labels is None else "texts with labels", list(columns), len(texts), part)
+    return _held_columns("texts with labels", {"text": texts, "label": labels})
 
 
 def _dicts(rows: list[dict[Any, Any]]) -> Held:
@@ -209,43 +197,40 @@ def _table(held: Held) -> Table:
     if (twice := occurs_twice(held.columns)) is not None:
         raise InputError(f"{name}: has two columns {twice!r}; every column needs its own name.")
 
-    def opened(bad: object, tallies: Sequence[Tally | None]) -> Iterator[OpenTable]:
-        yield OpenTable(held.columns, _chunks(name, held, tallies[0]))
+    def opened(bad: Sequence[BadRows], tallies: Sequence[Tally | None]) -> Iterator[OpenTable]:
+        yield OpenTable(held.columns, tallied(held.columns, _parts(name, held), bad[0], tallies[0]))
 
     return read_table([Path(name)], opened, "error", "", judged=held.columns, held=held.label)
 
 
-def _chunks(name: str, held: Held, tally: Tally | None) -> Iterator[Chunk]:
-    if tally is not None:
-        tally.add_cells([column] for column in held.columns)
+def _parts(name: str, held: Held) -> Iterator[tuple[range, list[list[str]]]]:
+    """Some rows at a time: their numbers, and the cells of each column."""
     for start in range(0, held.count, ROWS):
-        stop = min(start + ROWS, held.count)
-        columns = {
-            column: [_cell(value, name, column, held, row) for row, value in enumerate(values, start)]
-            for column, values in held.part(start, stop).items()
-        }
-        if tally is not None:
-            tally.add_cells(columns.values())
-        yield Chunk(columns, range(start, stop))
+        rows = range(start, min(start + ROWS, held.count))
+        columns = held.part(rows.start, rows.stop).items()
+        yield (
+            rows,
+            [
+                [_cell(*cell, column, name, held) for cell in zip(values, rows, strict=True)]
+                for column, values in columns
+            ],
+        )
 
 
-def _cell(value: Any, name: str, column: str, held: Held, row: int) -> str:
-    """A value as a string.  Raises InputError for one that is no text and no number."""
+def _cell(value: Any, row: int, column: str, name: str, held: Held) -> str:
+    """A value as a string, as in Parquet.  Raises InputError for one that is no text and no number."""
     value = value.tolist() if hasattr(value, "tolist") else list(value) if isinstance(value, tuple) else value
+    problem = ""
     if isinstance(value, bytes | dict | set | frozenset):
-        raise InputError(
-            f"{name}, {held.place(row)}: column {column!r} holds {type(value).__name__}; expected texts or numbers."
-        )
-    text = text_of(value)
-    if "\0" in text:
-        raise InputError(
-            f"{name}, {held.place(row)}: a NUL in column {column!r}; expected text. Remove it and run again."
-        )
+        problem = f"column {column!r} holds {type(value).__name__}; expected texts or numbers."
+    elif "\0" in (text := text_of(value)):
+        problem = f"a NUL in column {column!r}; expected text. Remove it and run again."
+    if problem:
+        raise InputError(f"{name}, {held.place(row)}: {problem}")
     return text
 
 
 def table_corpus(table: Table, column: str) -> Corpus:
     """One column of a table in memory as running text, of which each row is a document."""
     table.check_column(column)
-
     return Corpus([Source(table.path, lambda tally: row_documents(table.values(column), tally), column)])

@@ -1,32 +1,107 @@
-"""One reader for every command: files in, a `Corpus` of running text or a `Table` out.
+"""One reader for every command: files, folders or arrays of images in, a `Corpus` of running text or a `Table` out."""
 
-.txt (and any other extension that is text), .csv, .tsv, .jsonl, each also as .gz, .parquet, spreadsheets, folders of
-one of these kinds, folders of texts or images by class, and .npz.  A table with one column is running text: every row
-is a document; lines of fastText are texts with labels.  A .jsonl or .parquet whose rows have a list of "messages" is
-conversations, and so is ShareGPT's with a list of "conversations".
-"""
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from headway.data.formats.delimited import open_delimited
 from headway.data.formats.excel import open_excel
 from headway.data.formats.json_lines import open_json_lines
-from headway.data.formats.labelled_lines import COLUMNS, are_class_folders, holds_labels, open_labelled_lines
 from headway.data.formats.parquet import open_parquet
 from headway.data.images.folder import are_images, read_images
-from headway.data.open.files import Tally, check_encoding, check_path, folder_files, kind, lines, pieces
-from headway.data.records.chunks import Chunk, line_chunks
+from headway.data.open.files import PARTS, Tally, check_encoding, check_path, folder_files, kind, lines, pieces
 from headway.data.records.corpus import Corpus, Document, Source, file_chunks, file_source, row_documents, whole_text
 from headway.data.records.dialogues import Dialogues, Noticed, holds_dialogues, open_dialogues
-from headway.data.records.rows import BadRows, OpenTable, check_policy, some
-from headway.data.records.table import Open, Table, read_table
+from headway.data.records.rows import (
+    BadRows,
+    Chunk,
+    OpenTable,
+    check_policy,
+    check_same_columns,
+    chunked,
+    line_chunks,
+    shorten,
+    some,
+)
+from headway.data.records.table import Table, read_table
 from headway.errors import InputError
 from headway.io.regular_file import check_name
 
+PREFIX = "__label__"
+COLUMNS = ["text", "label"]
 LINES = "text"
 """The column of a text file whose lines are rows."""
+AS_TEXT = "--task language_modeling reads all of them as running text"
+LOOKED_AT = 100
+"""Lines by which a file is recognised."""
+
+
+def holds_labels(path: Path, encoding: str | None) -> bool:
+    """Whether most lines at the beginning of a text file hold a label."""
+    lines = next((piece for piece in pieces(path, encoding) if piece.strip()), "").splitlines()[:LOOKED_AT]
+    filled = [line.split() for line in lines if line.strip()]
+    return sum(any(word.startswith(PREFIX) for word in words) for words in filled) > len(filled) / 2
+
+
+def open_labelled_lines(path: Path, lines: Iterator[str], bad: BadRows) -> OpenTable:
+    """The lines as rows of a text and its label, without the prefix; a line that has not one label is malformed."""
+
+    def rows() -> Iterator[tuple[int, list[str]]]:
+        for number, line in enumerate(lines, start=1):
+            words = line.split()
+            labels = [word for word in words if word.startswith(PREFIX)]
+            if words and (len(labels) != 1 or labels[0] != words[0]):
+                several = "no task takes several labels per text yet; --task language_modeling reads the file as it is."
+                bad.add(number, f"{shorten(line.strip())}: expected one {PREFIX} at the start of the line; {several}")
+            elif "\0" in line:
+                bad.add(number, "a NUL byte; expected text. Remove it and run again.")
+            elif words:
+                yield number, [line.strip().removeprefix(labels[0]).strip(), labels[0].removeprefix(PREFIX)]
+
+    return OpenTable(COLUMNS, chunked(COLUMNS, rows()))
+
+
+def are_class_folders(inputs: Sequence[str | Path]) -> bool:
+    """Whether the inputs are folders with a folder of texts for each class.  Raises InputError for both kinds."""
+    folders = [path for path in inputs if Path(path).is_dir() and _holds_classes(Path(path))]
+    if other := next((path for path in inputs if folders and path not in folders), None):
+        raise InputError(f"{folders[0]} has a folder of texts for each class, {other} has not; give one kind.")
+    return bool(folders)
+
+
+def _holds_classes(folder: Path) -> bool:
+    """Whether the texts of a folder are in folders in it, at least two, or in those of its only folder.
+
+    Raises InputError for parts of the data, such as train and test, for few texts in no class, and for classes of one.
+    """
+    files = [path.relative_to(folder) for path in folder_files(folder)]
+    if kind(files[0]) != "text":
+        return False
+    names = list(dict.fromkeys(path.parts[0] for path in files if len(path.parts) > 1))
+    if len(names) == 1 and all(len(path.parts) > 2 for path in files):
+        return _holds_classes(folder / names[0])
+    inner = {path.parts[:2] for path in files if len(path.parts) > 2}
+    repeated = len({name for _, name in inner}) < len(inner)  # train/pos and test/pos
+    parts = [name for name in names if name.lower() in PARTS]
+    if len(names) > 1 and (len(parts) > 1 or repeated or (parts and inner)):
+        train = next((name for name in names if name.lower().startswith("train")), names[0])
+        rest = " ".join(str(folder / name) for name in names if name != train)
+        raise InputError(
+            f"{folder}: {' and '.join(names)} look like parts of the data; train on {folder / train} and name the "
+            f"rest: --validation {rest}. {AS_TEXT}."
+        )
+    others = [path for path in files if len(path.parts) != 2]
+    if len(names) < 2 or len(others) > len(names):
+        return False
+    if others:
+        raise InputError(
+            f"{folder}: has folders of texts ({', '.join(names[:4])}) and texts that are in none of them "
+            f"({others[0]}); for classification, keep only a folder for each class. {AS_TEXT}."
+        )
+    if len(files) == len(names):
+        raise InputError(f"{folder}: has {len(names)} folders of one text each; a class needs several. {AS_TEXT}.")
+    return True
 
 
 def read(
@@ -39,6 +114,8 @@ def read(
 ) -> Corpus | Table:
     """Read what the user named, and check all of it before anything is trained.
 
+    A table with one column is running text: every row is a document.  Lines of fastText and folders of texts by class
+    are texts with labels; rows with a list of "messages", or ShareGPT's "conversations", are conversations.
     Several inputs of the same kind are joined in order; tables must have the same columns.  `encoding` is that of files
     which are not UTF-8, None for none; `delimiter` None tries , ; tab and | ; `on_bad_row` "skip" leaves malformed rows
     out, at most 1 % of them or five; with `as_text`, folders of texts by class and lines of fastText are running text.
@@ -99,17 +176,13 @@ def input_paths(inputs: Sequence[str | Path]) -> list[Path]:
     """
     if not inputs:
         raise InputError("no input given; name a file or a folder.")
-    found: list[Path] = []
-    for given in inputs:
-        path = Path(check_name(str(given), "an input"))
-        check_path(path)
-        if not path.is_dir():
-            if path.stat().st_size == 0:
-                raise InputError(f"{path}: this file is empty (0 bytes).")
-            found.append(path)
-            continue
-        found.extend(folder_files(path))
-    seen: set[Path] = set()
+    found, seen = list[Path](), set[Path]()
+    for name in inputs:
+        path = Path(check_name(str(name), "an input"))
+        status = check_path(path)
+        if not path.is_dir() and not status.st_size:
+            raise InputError(f"{path}: this file is empty (0 bytes).")
+        found.extend(folder_files(path) if path.is_dir() else [path])
     for path in found:
         if path.resolve() in seen:
             raise InputError(f"{path}: is given twice; name each file once.")
@@ -149,14 +222,9 @@ class _Reading:
 
     def columns_of(self, paths: Sequence[Path]) -> list[str]:
         """The columns of the first table.  Raises InputError, naming the file, where another one has other columns."""
-        columns = [self.open(path, BadRows(path, self.on_bad_row), None).columns for path in paths]
-        for path, found in zip(paths, columns, strict=True):
-            if sorted(found) != sorted(columns[0]):
-                raise InputError(
-                    f"{path}: its columns are {some(found)}, but {paths[0]} has {some(columns[0])}; "
-                    "files read together need the same columns."
-                )
-        return columns[0]
+        columns = {path: self.open(path, BadRows(path, self.on_bad_row), None).columns for path in paths}
+        check_same_columns(columns)
+        return columns[paths[0]]
 
     def corpus(self, paths: Sequence[Path], column: str) -> Corpus:
         """A column of tables as running text: each row is a document, read as a stream."""
@@ -180,7 +248,7 @@ class _Reading:
         """Rows of these columns."""
         none = f"this table is empty: there are no rows in this file, only columns ({some(columns)})."
         reading = repr((self.encoding, self.delimiter, self.on_bad_row))
-        return read_table(paths, _each(paths, self.open), self.on_bad_row, reading, none=none, judged=columns)
+        return read_table(paths, partial(map, self.open, paths), self.on_bad_row, reading, none=none, judged=columns)
 
     def classes(self, folders: Sequence[Path], paths: Sequence[Path]) -> Table:
         """Texts in folders by class: a row for each file, with the name of its folder as the label."""
@@ -192,7 +260,7 @@ class _Reading:
             return OpenTable(COLUMNS, iter([Chunk({"text": [text], "label": [path.parent.name]}, [1])]))
 
         reading = repr((self.encoding, self.on_bad_row))
-        found = read_table(paths, _each(paths, opened), self.on_bad_row, reading, judged=COLUMNS)
+        found = read_table(paths, partial(map, opened, paths), self.on_bad_row, reading, judged=COLUMNS)
         return replace(found, folders=tuple(folders))
 
     def dialogues(self, paths: Sequence[Path]) -> Dialogues:
@@ -203,10 +271,5 @@ class _Reading:
             return open_dialogues(path, self.encoding, bad, tally, noticed)
 
         none, reading = "there is no conversation in this file.", repr((self.encoding, self.on_bad_row))
-        found = read_table(paths, _each(paths, opened), self.on_bad_row, reading, none=none)
+        found = read_table(paths, partial(map, opened, paths), self.on_bad_row, reading, none=none)
         return Dialogues(**vars(found), renamed=noticed.renamed, unread=noticed.unread)
-
-
-def _each(paths: Sequence[Path], opened: Callable[[Path, BadRows, Tally | None], OpenTable]) -> Open:
-    """What opens files of which each is opened by itself."""
-    return lambda bad, tallies: map(opened, paths, bad, tallies)

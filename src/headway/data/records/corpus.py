@@ -1,6 +1,7 @@
-"""Running text: documents streamed from disk, never all in memory."""
+"""Running text: documents streamed from disk, never all in memory, split by their last characters."""
 
 import functools
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,8 +114,7 @@ def _flagged(document: Document) -> Iterator[tuple[str, bool]]:
 
     Blank text at the start is held back until something else comes; past 1 MB it counts as text.
     """
-    held = ""
-    blank = True
+    held, blank = "", True
     for text in document:
         if held and not blank:
             yield held, False
@@ -140,12 +140,14 @@ def row_documents(texts: Iterable[str], tally: Tally | None = None) -> Iterator[
 
 def file_chunks(path: Path, encoding: str | None, tally: Tally | None = None) -> Iterator[str]:
     """The text of a file, cut after a line where there is one; raises InputError at a NUL, naming line and column."""
-    rest = ""
-    newlines = 0
+    rest, newlines = "", 0
     for piece in pieces(path, encoding, tally):
-        if "\0" in piece:
-            raise _nul(path, rest + piece, newlines)
         text = rest + piece
+        if "\0" in piece:
+            at = text.index("\0")
+            line, column = newlines + text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+            what = f"a NUL byte at column {column}; expected text. Remove it and run again."
+            raise InputError(f"{path}, line {line}: {what}")
         cut = cut_point(text)
         rest = text[cut:]
         newlines += text.count("\n", 0, cut)
@@ -164,13 +166,6 @@ def whole_text(path: Path, encoding: str | None, tally: Tally | None = None) -> 
     return "".join(held)
 
 
-def _nul(path: Path, text: str, newlines: int) -> InputError:
-    at = text.index("\0")
-    line = newlines + text.count("\n", 0, at) + 1
-    column = at - text.rfind("\n", 0, at)
-    return InputError(f"{path}, line {line}: a NUL byte at column {column}; expected text. Remove it and run again.")
-
-
 def row_chunks(text: str, size: int = 1 << 20) -> Iterator[str]:
     """One row as chunks of at most `size` characters."""
     start = 0
@@ -179,3 +174,45 @@ def row_chunks(text: str, size: int = 1 << 20) -> Iterator[str]:
         yield text[start:cut]
         start = cut
     yield text[start:]
+
+
+def text_boundary(n_tokens: int, fraction: float = 0.1) -> int:
+    """How many of n characters or tokens are for training when the last `fraction` is held out: int(n * 0.9)."""
+    if not 0 < fraction < 1:
+        raise ValueError(f"fraction is {fraction}, expected a number between 0 and 1")
+    return int(n_tokens * (1 - fraction))
+
+
+class TextPart:
+    """The characters [start, stop) of a corpus, as chunks that can be read any number of times."""
+
+    def __init__(self, corpus: Corpus, start: int, stop: int) -> None:
+        self.corpus, self.start, self.stop = corpus, start, stop
+
+    def begins_inside(self) -> bool:
+        """Whether the part begins in the middle of a document: what is before it is read to its end."""
+        before = deque(TextPart(self.corpus, 0, self.start), maxlen=1)
+        return bool(before) and not before[0][1]
+
+    def __iter__(self) -> Iterator[tuple[str, bool]]:
+        """Pairs (text, whether a document ends here); a document cut by the boundary has no end in the first part."""
+        at = 0
+        for text, ends in self.corpus.chunks():
+            low, high = max(self.start - at, 0), min(self.stop - at, len(text))
+            at += len(text)
+            if low < high:
+                yield text[low:high], ends and high == len(text)
+            if at >= self.stop:
+                return
+
+
+def split_text(corpus: Corpus, fraction: float = 0.1) -> tuple[TextPart, TextPart]:
+    """The training and the validation part of running text: all documents in a row, cut at `text_boundary` characters.
+
+    Both stream from disk.  Raises InputError when a part would be empty.
+    """
+    n = corpus.n_characters
+    boundary = text_boundary(n, fraction)
+    if boundary < 1:
+        raise InputError(f"{corpus.name}: {n} characters are too few to hold {fraction:.0%} out; add text.")
+    return TextPart(corpus, 0, boundary), TextPart(corpus, boundary, n)

@@ -55,32 +55,21 @@ def groups(counts: Mapping[str, int]) -> dict[str, list[str]]:
 
 def _near_spellings(rows: Mapping[str, int]) -> dict[str, str]:
     """For each rare key that is a near spelling of one more frequent key, and of no second, that key."""
+    able = [key for key in rows if sum(letter.isalpha() for letter in key) >= LETTERS and len(key) <= 100]
+    forms = {key: {key, *(key[:at] + key[at + 1 :] for at in range(1, len(key)))} for key in able}
+    """each key, and it without one letter, for each but the first: keys one edit apart share such a form"""
+    spelt: dict[str, list[str]] = {}
+    for key in able:
+        for form in forms[key]:
+            spelt.setdefault(form, []).append(key)
     found: dict[str, str] = {}
-    spelt: dict[str, list[str]] = {}  # by each way to leave a letter out
-    for key in rows:
-        for short in {key, *_shorter(key)} if _can_be_near(key) else ():
-            spelt.setdefault(short, []).append(key)
-    for key, count in rows.items():
-        if not _can_be_near(key):
-            continue
-        others = {other for short in (key, *_shorter(key)) for other in spelt[short] if other != key}
-        near = [other for other in others if _is_slip(count, rows[other]) and _one_apart(key, other)]
+    for key in able:
+        others, count = {other for form in forms[key] for other in spelt[form] if other != key}, rows[key]
+        more = (other for other in others if 2 * count <= rows[other] and (count < RARE or TIMES * count < rows[other]))
+        near = [other for other in more if _one_apart(key, other)]
         if len(near) == 1:
             found[key] = near[0]
     return {key: other for key, other in found.items() if other not in found}
-
-
-def _can_be_near(key: str) -> bool:
-    return sum(letter.isalpha() for letter in key) >= LETTERS and len(key) <= 100
-
-
-def _shorter(key: str) -> list[str]:
-    """The key without one letter, for each letter but the first: keys one edit apart share such a form."""
-    return [key[:at] + key[at + 1 :] for at in range(1, len(key))]
-
-
-def _is_slip(rare: int, other: int) -> bool:
-    return 2 * rare <= other and (rare < RARE or TIMES * rare < other)
 
 
 def _one_apart(one: str, other: str) -> bool:
@@ -228,10 +217,17 @@ def read_pairs(place: str | Path) -> dict[str, str]:
     from headway.data.records.table import Table
 
     path = Path(place)
-    pairs: list[tuple[str, Any]]
     if path.name.lower().endswith(".json"):
         found = parse_object(f'{{"pairs": {read_text(path)}}}', str(path))["pairs"]
-        pairs = _of_json(found, path)
+        pairs: list[Any] = (
+            found if isinstance(found, list) else [*found.items()] if isinstance(found, dict) else [found]
+        )
+        pairs = [(one.get("found"), one.get("meant")) if isinstance(one, dict) else one for one in pairs]
+        if not all(isinstance(one, list | tuple) and len(one) == 2 and isinstance(one[0], str) for one in pairs):
+            raise InputError(
+                f'--merge-labels {path}: expected pairs such as {{"postive": "positive"}} or '
+                '[{"found": "postive", "meant": "positive"}].'
+            )
     else:
         source = read([path])
         if not isinstance(source, Table) or set(source.columns) != {"found", "meant"}:
@@ -240,7 +236,7 @@ def read_pairs(place: str | Path) -> dict[str, str]:
                 f'--merge-labels {path}: expected "all", or a .csv, .tsv or .json of pairs: a table with the columns '
                 f"found and meant, or one JSON object; there is {columns}."
             )
-        pairs = [(row["found"], row["meant"]) for row in source.rows]
+        pairs = [(row["found"], row["meant"]) for row in source]
     kept: dict[str, str] = {}
     for found, meant in pairs:
         if not isinstance(meant, str) or not meant.strip() or not found.strip():
@@ -256,20 +252,6 @@ def read_pairs(place: str | Path) -> dict[str, str]:
     if not kept:
         raise InputError(f"--merge-labels {path}: there are no pairs in this file.")
     return kept
-
-
-def _of_json(found: Any, path: Path) -> list[tuple[str, Any]]:
-    """The pairs of an object, of a list of lists of two, or of a list of objects.  Raises InputError."""
-    if isinstance(found, dict):
-        return list(found.items())
-    rows: list[Any] = found if isinstance(found, list) else [found]
-    rows = [[one.get("found"), one.get("meant")] if isinstance(one, dict) else one for one in rows]
-    if not all(isinstance(row, list) and len(row) == 2 and isinstance(row[0], str) for row in rows):
-        raise InputError(
-            f'--merge-labels {path}: expected pairs such as {{"postive": "positive"}} or '
-            '[{"found": "postive", "meant": "positive"}].'
-        )
-    return [(row[0], row[1]) for row in rows]
 
 
 def said(merging: Merging, counts: Counter[str]) -> str:

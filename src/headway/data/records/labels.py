@@ -10,10 +10,9 @@ from decimal import Decimal
 import numpy as np
 
 from headway.data.open.columns import NUMBER, number
-from headway.data.records.chunks import Chunk
 from headway.data.records.label_typing import Merging, apart, composed, suggestion
 from headway.data.records.repeats import group_numbers, text_hashes
-from headway.data.records.rows import SKIP_SHARE, check_policy, check_skipped, missing_column, shorten
+from headway.data.records.rows import SKIP_SHARE, Chunk, check_policy, check_skipped, missing_column, shorten
 from headway.data.records.table import Table
 from headway.data.records.text_rows import FIRST, Growing, TextChecks, TextRows
 from headway.errors import InputError
@@ -21,21 +20,37 @@ from headway.io.quantities import counted
 
 RARE = 10
 """A class of fewer rows is warned about."""
-
 HEAVIEST = 1e9
 """The largest weight of a row."""
 BETWEEN = "\x1f"
 """What stands between the cells of several label columns of a row."""
 
 
-@dataclass(frozen=True)
-class Labelled(TextRows):
-    """Rows that have a text, or two, and a label."""
+class Classed:
+    """Rows that have a class each."""
 
     classes: list[str]
     """The distinct labels in alphabetical order."""
     targets: np.ndarray
     """The number of each row's label among the classes, int32 (N,)."""
+
+    @property
+    def labels(self) -> list[str]:
+        """The label of each row."""
+        return [self.classes[target] for target in self.targets]
+
+    def numbered(self, classes: Sequence[str]) -> np.ndarray:
+        """The number of each row's label among other classes, which have all of them, int32 (N,)."""
+        place = {name: at for at, name in enumerate(classes)}
+        return np.array([place.get(name, -1) for name in self.classes], dtype=np.int32)[self.targets]
+
+
+@dataclass(frozen=True)
+class Labelled(Classed, TextRows):
+    """Rows that have a text, or two, and a label."""
+
+    classes: list[str]
+    targets: np.ndarray
     are_values: bool = False
     """Whether the labels are values, of which there may be any number."""
     warnings: list[str] = field(default_factory=list)
@@ -51,16 +66,6 @@ class Labelled(TextRows):
     def texts(self) -> list[str]:
         """The texts, held in memory."""
         return list(self)
-
-    @property
-    def labels(self) -> list[str]:
-        """The label of each row."""
-        return [self.classes[target] for target in self.targets]
-
-    def numbered(self, classes: Sequence[str]) -> np.ndarray:
-        """The number of each row's label among other classes, which have all of them, int32 (N,)."""
-        place = {name: at for at, name in enumerate(classes)}
-        return np.array([place.get(name, -1) for name in self.classes], dtype=np.int32)[self.targets]
 
     def weighed(self, column: str) -> "Labelled":
         """The same rows with the weights of a column.  Raises InputError for what is no number from 0 to HEAVIEST."""
@@ -88,9 +93,8 @@ def label_counts(table: Table, label_column: str, as_text: bool = False) -> Coun
     """How many rows have each label in NFC, without the blank space around it unless ``as_text``."""
     table.check_column(label_column)
     (column,) = table.judged(label_column)
-    if column.counts is not None and not as_text:
-        counts = column.counts
-    else:
+    counts = None if as_text else column.counts
+    if counts is None:
         counts = Counter(cell if as_text else cell.strip() for cell in table.values(label_column) if cell.strip())
     found: Counter[str] = Counter()
     for label, count in counts.items():
@@ -131,10 +135,9 @@ class _Rows:
         """rows without a text, and rows without a label"""
         self.none: dict[str, None] = {}
         """the cells in place of a label there, in the order of the rows"""
-        self.n_blank = 0
-        """rows without anything at all"""
-        no_label = Merging().is_missing
-        growing, start = Growing(index="q", hashes="q", lengths="i", numbers="i"), 0
+        self.n_blank = self.count = 0
+        """rows without anything at all, and all rows"""
+        no_label, growing = Merging().is_missing, Growing(index="q", hashes="q", lengths="i", numbers="i")
         for chunk in table.chunks():
             texts = _joined([chunk.columns[name] for name in text_columns], "\n")
             cells = [chunk.columns[name] for name in label_columns]
@@ -142,34 +145,32 @@ class _Rows:
                 cells = [["" if no_label(cell) else cell.strip() for cell in column] for column in cells]
             labels = _joined(cells, BETWEEN, any if partly else all)
             found = np.fromiter(map(self.written.__getitem__, labels), np.int32, len(chunk))
-            bad = self._bad(chunk, texts, labels, found, start)
-            kept = np.ones(len(chunk), dtype=bool)
-            kept[bad] = False
-            rows = np.flatnonzero(kept)
-            if bad:
-                texts = [texts[i] for i in rows]
-            self.checks.add(texts, start + rows)
-            growing.add(index=start + rows, hashes=text_hashes(texts), lengths=[*map(len, texts)], numbers=found[rows])
-            start += len(chunk)
-        self.count = start
+            if bad := self._bad(chunk, texts, labels, found):
+                rows = np.delete(np.arange(len(chunk)), bad)
+                texts, found = [texts[i] for i in rows], found[rows]
+            else:
+                rows = np.arange(len(chunk))
+            self.checks.add(texts, self.count + rows)
+            growing.add(index=self.count + rows, hashes=text_hashes(texts), lengths=[*map(len, texts)], numbers=found)
+            self.count += len(chunk)
         self.index, self.hashes, self.lengths, self.numbers = growing.arrays().values()
 
-    def _bad(self, chunk: Chunk, texts: list[str], labels: list[str], found: np.ndarray, start: int) -> list[int]:
+    def _bad(self, chunk: Chunk, texts: list[str], labels: list[str], found: np.ndarray) -> list[int]:
         """Record and return the rows that cannot be used.  Labels are ``found`` as numbers."""
         empty = [i for i, text in enumerate(texts) if not text or text.isspace()]
         blank = {i for i in empty if not any(values[i].strip() for values in chunk.columns.values())}
         missing = np.flatnonzero(np.isin(found, self.written.missing)).tolist() if self.written.missing else []
         self.n_blank += len(blank)
-        self.empty.extend(start + i for i in empty if i not in blank)
-        self.missing.extend(start + i for i in missing if i not in blank)
+        self.empty.extend(self.count + i for i in empty if i not in blank)
+        self.missing.extend(self.count + i for i in missing if i not in blank)
         self.none |= dict.fromkeys(labels[i] for i in missing if i not in blank)
         return sorted({*empty, *missing})
 
     def counts(self) -> dict[str, int]:
         """How many rows that are kept have each label as it is written, in the order of their first rows."""
-        labels, counts = list(self.written), np.bincount(self.numbers, minlength=len(self.written))
-        used, first = np.unique(self.numbers, return_index=True)
-        return {labels[at]: int(counts[at]) for at in used[np.argsort(first)]}
+        labels = list(self.written)
+        used, first, counts = np.unique(self.numbers, return_index=True, return_counts=True)
+        return {labels[used[at]]: int(counts[at]) for at in np.argsort(first)}
 
 
 def _joined(columns: list[list[str]], between: str, enough: Callable[[Iterable[str]], bool] = all) -> list[str]:
@@ -237,8 +238,11 @@ def labelled(
     if rows.n_blank:
         warnings.append(f"{counted(rows.n_blank, 'row')} without anything in any column left out")
     warnings += _label_warnings(counts, times) if as_labels else []
-    warnings += _text_warnings(rows.checks, found) + _repeat_warnings(found)
-    return replace(found, warnings=warnings)
+    for one in rows.checks.found:
+        if one.count:
+            share = f"{counted(one.count, 'row')} ({one.count / len(found):.1%})"
+            warnings.append(f"{share} with {one.what} ({table.places(one.first)})")
+    return replace(found, warnings=warnings + _repeat_warnings(found))
 
 
 def _in_order(labels: Sequence[str], times: np.ndarray) -> tuple[list[str], np.ndarray]:
@@ -265,8 +269,7 @@ def _refuse(table: Table, rows: Sequence[int], what: str, where: str, words: str
 
 def _check_classes(name: str, column: str, counts: Counter[str], n_rows: int, to_learn: bool) -> None:
     if len(counts) == 1 and to_learn:
-        label = next(iter(counts))
-        rows = counted(n_rows, "row")
+        (label,), rows = counts, counted(n_rows, "row")
         raise InputError(
             f"{name}: only one label in column {column!r} ({label!r}, {rows}): nothing to "
             "learn. Add rows with other labels, or name another column with --label-column."
@@ -302,17 +305,19 @@ def _check_numbers(rows: Labelled, column: str) -> None:
             )
 
 
+def rare_labels(counts: Mapping[str, int], labels: str = "labels", rows: str = "rows") -> list[str]:
+    """A line about the labels of few rows, if there are any."""
+    rare = sorted((count, label) for label, count in counts.items() if count < RARE)
+    shown = ", ".join(f"{label!r} ({count})" for count, label in rare[:5]) + ", ..." * (len(rare) > 5)
+    return [f"{len(rare)} of {len(counts)} {labels} have fewer than {RARE} {rows}: {shown}"] if rare else []
+
+
 def _label_warnings(counts: Counter[str], written: Mapping[str, int]) -> list[str]:
-    warnings = []
-    rare = sorted((n, label) for label, n in counts.items() if n < RARE)
-    if rare:
-        shown = ", ".join(f"{label!r} ({n})" for n, label in rare[:5]) + (", ..." if len(rare) > 5 else "")
-        warnings.append(f"{len(rare)} of {len(counts)} labels have fewer than {RARE} rows: {shown}")
-    for label in counts:
+    warnings = rare_labels(counts)
+    for label, count in counts.items():
         if label.casefold() in ("none", "na"):
-            warnings.append(
-                f"label {label!r} ({counted(counts[label], 'row')}) is taken as a class of its own, not as missing"
-            )
+            rows = counted(count, "row")
+            warnings.append(f"label {label!r} ({rows}) is taken as a class of its own, not as missing")
     around: Counter[str] = Counter()
     for label, n in written.items():
         if label != label.strip() and label.strip() in written:
@@ -323,18 +328,9 @@ def _label_warnings(counts: Counter[str], written: Mapping[str, int]) -> list[st
     return warnings + suggestion(counts)
 
 
-def _text_warnings(checks: TextChecks, rows: Labelled) -> list[str]:
-    return [
-        f"{counted(one.count, 'row')} ({one.count / len(rows):.1%}) with {one.what} ({rows.table.places(one.first)})"
-        for one in checks.found
-        if one.count
-    ]
-
-
 def _repeat_warnings(rows: Labelled) -> list[str]:
     numbers, n_groups = group_numbers(rows.hashes)
-    extra = len(rows) - n_groups
-    if not extra:
+    if not (extra := len(rows) - n_groups):
         return []
 
     def places(index: np.ndarray) -> str:
@@ -349,11 +345,9 @@ def _repeat_warnings(rows: Labelled) -> list[str]:
     conflicts = np.flatnonzero(one != other)
     if len(conflicts):
         members = np.flatnonzero(numbers == conflicts[0])
-        targets = rows.targets[members]
-        pair = members[np.array([0, int(np.argmax(targets != targets[0]))])]
+        pair = members[[0, int(np.argmax(rows.targets[members] != rows.targets[members[0]]))]]
         marks = " and ".join(repr(rows.classes[target].replace(BETWEEN, ", ")) for target in rows.targets[pair])
-        (text,) = rows.part(pair[:1])
-        subject = counted(len(conflicts), "text")
+        (text,), subject = rows.part(pair[:1]), counted(len(conflicts), "text")
         warnings.append(f"{subject} with more than one label: {shorten(text)} is {marks} ({places(pair)})")
     return warnings
 
@@ -366,9 +360,7 @@ def check_labels(train_labels: Sequence[str], other: Labelled, name: str) -> Non
     if not len(rows):
         return
     unseen = [other.classes[at] for at in strange]
-    shown = ", ".join(repr(label) + apart(label, train_labels) for label in unseen[:5]) + (
-        ", ..." if len(unseen) > 5 else ""
-    )
+    shown = ", ".join(repr(label) + apart(label, train_labels) for label in unseen[:5]) + ", ..." * (len(unseen) > 5)
     raise InputError(
         f"{other.name}: {name} has {counted(len(unseen), 'label')} absent from training: {shown} "
         f"({counted(len(rows), 'row')}: {other.table.places(rows.tolist())}). "

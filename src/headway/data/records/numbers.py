@@ -1,7 +1,4 @@
-"""Numbers as people write them in a column: plain, with a decimal comma, thousands, a currency or a percent sign.
-
-What a cell means depends on the others: 1,5 is one and a half, and 1,250 is that only where another cell shows it.
-"""
+"""Numbers as people write them in a column: plain, with a decimal comma, thousands, a currency or a percent sign."""
 
 import math
 import re
@@ -29,7 +26,7 @@ class Unclear(ValueError):
 
 @dataclass(frozen=True)
 class Written:
-    """How the numbers of a column are written."""
+    """How the numbers of a column are written: 1,5 is one and a half; 1,250 only where another cell shows it."""
 
     decimal: str = "."
     """what stands before the decimals, "." or ","; what is unclear by itself is read so"""

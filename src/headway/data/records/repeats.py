@@ -1,8 +1,4 @@
-"""Duplicate texts, found by hashes instead of the texts themselves.
-
-A hash has 64 bits, the same in every process: among five million texts two that differ have the same one with a
-probability of 7e-7, and would be taken for one text.
-"""
+"""Duplicate texts, found by hashes instead of the texts themselves."""
 
 import hashlib
 import unicodedata
@@ -28,7 +24,10 @@ def _folded(text: str) -> str:
 
 
 def text_hashes(texts: Sequence[str]) -> np.ndarray:
-    """A number for each text, int64 (N,): texts with one ``text_key`` have one number."""
+    """A number for each text, int64 (N,), the same in every process: texts with one ``text_key`` have one number.
+
+    Among five million texts, two others have the same one with a probability of 7e-7, and are taken for one text.
+    """
     whole = "\0".join(texts)
     if whole.count("\0") != len(texts) - 1:  # no text, or one with a NUL
         return _hashes(map(text_key, texts))

@@ -1,14 +1,13 @@
-"""Validation splits: rows by label and seed, running text by its last characters."""
+"""Validation splits of rows by label and seed, and samples that do not depend on the order of rows in a file."""
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from itertools import pairwise
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 
-from headway.data.records.corpus import Corpus
 from headway.data.records.repeats import group_numbers
 from headway.errors import InputError
 from headway.io.quantities import counted
@@ -18,7 +17,7 @@ HELD_OUT = 0.1
 
 
 class Splittable:
-    """Records of which a run holds some out; whatever is an array has an entry of each, along its last axis."""
+    """Records of which a run holds some out; arrays, and what has a ``part``, have an entry of each (last axis)."""
 
     hashes: np.ndarray
     """Equal for those that read the same, int64 (N,)."""
@@ -35,6 +34,7 @@ class Splittable:
         """Some of them, by their numbers here in ascending order."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
         arrays = {name: value[..., rows] for name, value in values.items() if isinstance(value, np.ndarray)}
+        arrays |= {name: value.part(rows) for name, value in values.items() if hasattr(value, "part")}
         return replace(self, **arrays)  # type: ignore[type-var]
 
     def split(self, seed: int, known: Sequence[int] | np.ndarray = (), most: int | None = None) -> tuple[Self, Self]:
@@ -111,43 +111,28 @@ def _hold_out(sizes: np.ndarray, new: np.ndarray, fraction: float, random: np.ra
     return np.concatenate(held) if held else shuffled[np.argmin(sizes[shuffled])][None]
 
 
-def text_boundary(n_tokens: int, fraction: float = 0.1) -> int:
-    """How many of n characters or tokens are for training when the last `fraction` is held out: int(n * 0.9)."""
-    if not 0 < fraction < 1:
-        raise ValueError(f"fraction is {fraction}, expected a number between 0 and 1")
-    return int(n_tokens * (1 - fraction))
+Row = TypeVar("Row")
 
 
-class TextPart:
-    """The characters [start, stop) of a corpus, as chunks that can be read any number of times."""
-
-    def __init__(self, corpus: Corpus, start: int, stop: int) -> None:
-        self.corpus, self.start, self.stop = corpus, start, stop
-
-    def begins_inside(self) -> bool:
-        """Whether the part begins in the middle of a document: what is before it is read to its end."""
-        before = deque(TextPart(self.corpus, 0, self.start), maxlen=1)
-        return bool(before) and not before[0][1]
-
-    def __iter__(self) -> Iterator[tuple[str, bool]]:
-        """Pairs (text, whether a document ends here); a document cut by the boundary has no end in the first part."""
-        at = 0
-        for text, ends in self.corpus.chunks():
-            low, high = max(self.start - at, 0), min(self.stop - at, len(text))
-            at += len(text)
-            if low < high:
-                yield text[low:high], ends and high == len(text)
-            if at >= self.stop:
-                return
+def drawn(count: int, most: int) -> np.ndarray:
+    """The numbers of ``most`` of so many rows, drawn at random, or of all, ascending: int64 (N,)."""
+    return np.arange(count) if count <= most else np.sort(np.random.default_rng(0).permutation(count)[:most])
 
 
-def split_text(corpus: Corpus, fraction: float = 0.1) -> tuple[TextPart, TextPart]:
-    """The training and the validation part of running text: all documents in a row, cut at `text_boundary` characters.
+def drawn_within(sizes: np.ndarray, most: int) -> np.ndarray:
+    """The numbers of rows drawn at random while their sizes (N,) come to ``most`` together at most; ascending."""
+    order = np.random.default_rng(0).permutation(len(sizes))
+    ends = np.cumsum(sizes[order], dtype=np.int64)
+    return np.sort(order[: int(np.searchsorted(ends, most, side="right"))])
 
-    Both stream from disk.  Raises InputError when a part would be empty.
-    """
-    n = corpus.n_characters
-    boundary = text_boundary(n, fraction)
-    if boundary < 1:
-        raise InputError(f"{corpus.name}: {n} characters are too few to hold {fraction:.0%} out; add text.")
-    return TextPart(corpus, 0, boundary), TextPart(corpus, boundary, n)
+
+def few(rows: Iterable[Row], most: int) -> list[Row]:
+    """At most so many of the rows, drawn at random, in random order (Vitter 1985, algorithm R)."""
+    draw, kept = random.Random(0), list[Row]()
+    for number, row in enumerate(rows):
+        if number < most:
+            kept.append(row)
+        elif (at := draw.randrange(number + 1)) < most:
+            kept[at] = row
+    draw.shuffle(kept)
+    return kept

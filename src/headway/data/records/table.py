@@ -9,8 +9,7 @@ import numpy as np
 
 from headway.data.open.columns import Column, Judging
 from headway.data.open.files import Tally, fingerprint_of, kind, unit
-from headway.data.records.chunks import Chunk, LineNumbers
-from headway.data.records.rows import BadRows, OpenTable, columns_named, missing_column, place_of
+from headway.data.records.rows import BadRows, Chunk, LineNumbers, OpenTable, columns_named, missing_column, place_of
 from headway.errors import InputError
 from headway.io.quantities import plural
 
@@ -188,9 +187,9 @@ def read_table(
     Raises InputError, which says ``none``, for a file without rows.
     """
     judging, numbers = [Judging(name) for name in judged], LineNumbers()
-    chunks: list[Chunk] | None = []
     bad, tallies = [BadRows(path, on_bad_row, held) for path in paths], [Tally() for _ in paths]
     states, starts, columns, size = [_state(path) for path in paths], [], list[str](), 0
+    chunks: list[Chunk] | None = []
     for path, malformed, table in zip(paths, bad, opened(bad, tallies), strict=True):
         starts.append(len(numbers))
         columns = columns or table.columns

@@ -28,11 +28,10 @@ from headway.data.formats.tags import (
 )
 from headway.data.open.detected import Detected
 from headway.data.open.files import split_lines
-from headway.data.records.chunks import ROWS
 from headway.data.records.corpus import Corpus, Source
 from headway.data.records.label_typing import composed
 from headway.data.records.repeats import text_hashes
-from headway.data.records.rows import SKIP, BadRows, check_skipped, counted, shorten
+from headway.data.records.rows import ROWS, SKIP, BadRows, check_skipped, counted, shorten
 from headway.data.records.split import Splittable
 from headway.data.records.table import Table
 from headway.data.records.text_rows import FIRST, Growing
@@ -116,9 +115,7 @@ def read_tagged(
     for what cannot be used as it is.
     """
     stream = sentences(source, found, on_bad_row)
-    written: Counter[str] = Counter()
-    counts: Counter[str] = Counter()
-    warnings: list[str] = []
+    written, counts, warnings = Counter[str](), Counter[str](), list[str]()
     growing = Growing(hashes="q", characters="i", words="i")
     rows = stream(warnings)
     while part := list(islice(rows, ROWS)):
@@ -126,13 +123,11 @@ def read_tagged(
             written.update(one.tags)
             counts.update(iob2(one.tags))
         texts = [one.text for one in part]
-        words = [len(one.words) for one in part]
-        growing.add(hashes=text_hashes(texts), characters=[*map(len, texts)], words=words)
+        growing.add(hashes=text_hashes(texts), characters=[*map(len, texts)], words=[len(one.words) for one in part])
     arrays = growing.arrays()
     if not len(arrays["hashes"]):
         raise InputError(f"{source.name}: there is no sentence with tags here.")
-    if whole is None:
-        whole = names_words(written)
+    whole = names_words(written) if whole is None else whole
     before = written if whole else counts
     names = dict(zip(before, in_labels(list(map(composed, before)), labels), strict=True))
     tags: Counter[str] = Counter()
@@ -174,10 +169,8 @@ def _conll(source: Source, bad: BadRows) -> Iterator[Sentence]:
     path = source.path
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
     columns: Layout | None = None
-    words: list[str] = []
-    tags: list[str] = []
-    numbers: list[int] = []
     wrong: tuple[int, str] | None = None
+    words, tags, numbers = list[str](), list[str](), list[int]()
     for number, line in enumerate(chain(_lines(source), [""]), start=1):
         blank = not line.strip() or line.startswith("-DOCSTART-")
         if not blank:
@@ -227,9 +220,7 @@ def _of_table(
     table: Table, columns: tuple[str, str], have_spans: bool, on_bad_row: str, warnings: list[str]
 ) -> Iterator[Sentence]:
     """Rows of tokens and as many tags, or of a text and its spans."""
-    skipped: list[int] = []
-    widened: list[int] = []
-    spans = kept = 0
+    skipped, widened, spans, kept = list[int](), list[int](), 0, 0
     for index, (text, cell) in enumerate(table.cells(columns, np.arange(len(table)))):
         if not text.strip() and not cell.strip():
             continue

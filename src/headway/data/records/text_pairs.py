@@ -93,9 +93,8 @@ class PairReading:
             rows = self._filled(sides, found if scored else np.zeros(len(chunk)), start)
             sides = [[texts[row] for row in rows.tolist()] for texts in sides]
             self._look(sides, start + rows)
-            growing.add(index=start + rows, hashes=text_hashes(sides[0]))
+            growing.add(index=start + rows, hashes=text_hashes(sides[0]), scores=found[rows] if scored else [])
             growing.add(first=[*map(len, sides[0])], second=[*map(len, sides[1])])
-            growing.add(scores=found[rows] if scored else [])
             start += len(chunk)
         index, hashes, first, second, scores = growing.arrays().values()
         self.pairs = TextPairs(table, columns, index, hashes, np.stack([first, second]), scores if scored else None)
@@ -151,35 +150,23 @@ def extreme_pairs(pairs: TextPairs) -> np.ndarray:
     return np.flatnonzero((np.maximum(one, other) > SHORT) & ~((ratio > 1 / EXTREME) & (ratio < EXTREME)))
 
 
-class _Words:
-    """The distinct words of texts as numbers, one text after another."""
-
-    def __init__(self) -> None:
-        self.numbers, self.sizes = array("i"), array("i")
-
-    def add(self, text: str, known: dict[str, int]) -> None:
-        """The next text."""
-        words = set(text.lower().split())
-        self.numbers.extend([known.setdefault(word, len(known)) for word in words])
-        self.sizes.append(len(words))
-
-
 def exchanged_pairs(pairs: TextPairs) -> np.ndarray:
     """The numbers of pairs whose source reads like a target, and whose target like a source: always the fewer ones.
 
     By the words of both sides (naive Bayes): pairs that lean the other way are turned round and the words counted
     again, until none does.  Nothing where the words do not tell the sides apart.
     """
-    looked = pairs.looked_at()
-    known: dict[str, int] = {}
-    sides = _Words(), _Words()
+    looked, known = pairs.looked_at(), dict[str, int]()
+    numbers, sizes = (array("i"), array("i")), (array("i"), array("i"))  # the distinct words of each text, side by side
     for pair in looked:
-        for side, text in zip(sides, pair, strict=True):
-            side.add(text, known)
+        for side, text in enumerate(pair):
+            distinct = set(text.lower().split())
+            numbers[side].extend([known.setdefault(word, len(known)) for word in distinct])
+            sizes[side].append(len(distinct))
     count, size = len(looked), len(known)
     del known
-    words = [np.frombuffer(side.numbers, np.int32) for side in sides]
-    rows = [np.repeat(np.arange(count, dtype=np.int32), np.frombuffer(side.sizes, np.int32)) for side in sides]
+    words = [np.frombuffer(side, np.int32) for side in numbers]
+    rows = [np.repeat(np.arange(count, dtype=np.int32), np.frombuffer(side, np.int32)) for side in sizes]
     turned = np.zeros(count, dtype=bool)
     for _ in range(TURNS):
         own = [turned[rows[side]] ^ bool(side) for side in (0, 1)]  # the side on which each word counts

@@ -1,7 +1,4 @@
-"""Rows of texts, read on demand: the one view of a table on which labelled texts and pairs of texts stand.
-
-What is looked for in the texts themselves are characters lost in a conversion, and invisible or unintended ones.
-"""
+"""Rows of texts, read on demand: the one view of a table on which labelled texts and pairs of texts stand."""
 
 import re
 from array import array
@@ -74,23 +71,17 @@ class Growing:
 
 FIRST = 6
 """Places that are kept: one more than a message shows."""
-
 MOJIBAKE = re.compile("Ã[\x80-\xbf\u0192\u2020-\u203a\u0152-\u0178\u02c6\u02dc]|â€|Â[\xa0-\xbf]")
 """UTF-8 that was decoded as Windows-1252 and saved again."""
-
 SPECIAL = re.compile(r"<\|[a-z_]+\|>|\[(?:CLS|SEP|MASK|PAD|UNK)\]|</?s>|<(?:pad|unk|mask|bos|eos)>")
 """What tokenizers use as special tokens."""
-
 ENTITY = re.compile("&(?:amp|lt|gt|quot|apos|nbsp|#[0-9]{2,5}|#x[0-9a-fA-F]{2,5});")
 """Letters as HTML writes them."""
-
 UNSEEN = "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069"
 HIDDEN = re.compile(f"[{UNSEEN}]")
 """Zero-width characters and those that turn the direction of writing; not joiners, which emoji and scripts need."""
-
 CONTROL = "".join(map(chr, [*range(1, 9), *range(14, 28), 127]))
 """Characters that command a terminal, other than blank space."""
-
 CHECKS = (
     (MOJIBAKE, "'Ã©'-style text: probably decoded twice", "ÃâÂ"),
     (re.compile("\ufffd"), "U+FFFD, a sign of letters lost in an earlier conversion", "\ufffd"),

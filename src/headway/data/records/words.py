@@ -128,8 +128,7 @@ def first_tokens(words: Sequence[Place], places: Sequence[Place]) -> list[tuple[
     Words that begin in one token are read as one.  A word of which the tokenizer keeps nothing has no token and is left
     out.
     """
-    found: list[tuple[int, int, int]] = []
-    token = 0
+    found, token = list[tuple[int, int, int]](), 0
     for number, (start, end) in enumerate(words):
         while token < len(places) and places[token][1] <= start:
             token += 1

@@ -1,9 +1,4 @@
-"""Windows of running text that is read during training, from partitions.
-
-Each partition reads its own row groups, tokenises their documents on the fly and cuts them into windows.  It can resume
-at any row and token: the order of its row groups is a function of (seed, epoch, partition), and the order of the rows
-in one a function of (seed, epoch, row group).
-"""
+"""Windows of running text that is read during training, from partitions."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -13,11 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from headway.data.batches.batch_source import Frame, HeldOutText, framed, next_tokens, own_targets
+from headway.data.batches.batch_source import Frame, HeldOutText, Position, framed, next_tokens, own_targets
 from headway.data.batches.batching import Batch
 from headway.data.batches.cache import cut
 from headway.data.batches.tokens import Tokens
-from headway.data.batches.windows import Position
 from headway.data.formats.parquet import text_at
 from headway.data.stream.streamed import Streamed
 from headway.errors import InputError
@@ -110,7 +104,11 @@ def dealt(rows: Sequence[int], count: int) -> list[list[int]]:
 
 
 class Partition:
-    """One partition.  It holds one row group at a time, and continues where it is unless another cursor is given."""
+    """One partition.  It holds one row group at a time, and continues where it is unless another cursor is given.
+
+    It can resume at any row and token: the order of its row groups is a function of (seed, epoch, partition), and the
+    order of the rows in one a function of (seed, epoch, row group).
+    """
 
     def __init__(self, number: int, groups: Sequence[int], reading: Reading):
         self.number, self.groups, self.reading = number, list(groups), reading
@@ -128,7 +126,8 @@ class Partition:
         Raises InputError where a row group cannot be read.
         """
         if cursor != self._cursor:
-            self._begin(cursor)
+            self.rest()
+            self._coming = self._documents(cursor)
         self._cursor = None  # until the window is complete: a signal may interrupt this anywhere
         while self._ready - cursor.skip < length + 1:
             start, ids = next(self._coming)
@@ -179,10 +178,6 @@ class Partition:
             self._latest = (epoch, order, np.cumsum([0, *map(self.reading.rows, order)]))
         return self._latest[1:]
 
-    def _begin(self, cursor: Cursor) -> None:
-        self.rest()
-        self._coming = self._documents(cursor)
-
     def _documents(self, at: Cursor) -> Iterator[tuple[Cursor, np.ndarray]]:
         """Every document from a row on, without end, with the cursor at which it begins; empty ones are left out."""
         epoch, first, row, found = at.epoch, at.group, at.row, True
@@ -206,9 +201,8 @@ class Partition:
 
     def _together(self, order: np.ndarray, row: int, group: int) -> Iterator[tuple[list[int], list[str]]]:
         """The rows of a row group from one on, in its order, as many at a time as are tokenised together."""
-        numbers: list[int] = []
-        texts: list[str] = []
-        size, corpus, place = 0, self.reading.corpus, self.reading.corpus.groups[group]
+        numbers, texts, size = list[int](), list[str](), 0
+        corpus, place = self.reading.corpus, self.reading.corpus.groups[group]
         name = f"{corpus.shards[place.shard].place(place.number)}, column {corpus.column!r}"
         for number in range(row, len(order)):
             text = text_at(self._texts, int(order[number]), f"{name}, row {order[number] + 1}")
@@ -316,10 +310,8 @@ class StreamBatches(HeldOutText):
 
     def epochs(self, position: Position) -> float:
         """How many epochs of the rows have been read, as the mean of all partitions."""
-        passes = [
-            one.epochs(at, self.tokens_per_row) for one, at in zip(self.partitions, self.cursors(position), strict=True)
-        ]
-        return sum(passes) / len(passes)
+        parts = zip(self.partitions, self.cursors(position), strict=True)
+        return sum(part.epochs(at, self.tokens_per_row) for part, at in parts) / len(self.partitions)
 
     def longest(self) -> tuple[Batch, Batch]:
         """Any of each: all are of one size, but the last of validation.  Nothing is read for it."""

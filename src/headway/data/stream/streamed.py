@@ -1,14 +1,10 @@
-"""Running text in Parquet shards, read as needed: it may be larger than memory and disk.
+"""Running text in Parquet shards, read as needed: it may be larger than memory and disk."""
 
-The footer of a shard says how many rows each row group has, how large its columns are, and in most files the smallest
-and the largest value of each.  It is a few kilobytes at the end of a file of any size.
-"""
-
-import functools
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,12 +12,18 @@ import numpy as np
 
 from headway.data.formats.parquet import batches, cells, class_names, column_of, opened, paths_of, readable_columns
 from headway.data.open.files import Tally
-from headway.data.records.chunks import chunked
 from headway.data.records.corpus import Corpus, Document, Facts, Source, row_documents
+from headway.data.records.rows import check_same_columns, chunked
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.io.quantities import counted
 
+HELD_OUT = 0.1
+"""The maximum share of the rows that is held out."""
+HELD_CHARACTERS, HELD_GROUPS = 2_000_000, 16
+"""The maximum number of characters that are held out, about, and of row groups from which they come."""
+LOOKED_AT = 64
+"""Rows of each of these by which the length of all others is judged."""
 SAMPLED_GROUPS, SAMPLED_ROWS = 16, 4096
 """Row groups from which a sample comes at most, and the rows of that of a table."""
 LARGE = 64 << 20
@@ -52,13 +54,13 @@ class Shard:
 
     def rows(self, group: int, columns: Sequence[str], start: int = 0, count: int | None = None) -> Iterator[list[str]]:
         """Some rows of a row group as cells of these columns, about a thousand at a time in memory."""
-        with _unchanged(self, group) as file:
+        with self._unchanged(group) as file:
             names = class_names(file)
             at, stop = 0, self.groups[group] if count is None else start + count
             for batch in batches(file, paths_of(file, columns), [group]):
                 low, high = max(start - at, 0), min(stop - at, batch.num_rows)
                 if low < high:
-                    part = cells(batch.slice(low, high - low), columns, names, self.place(group), at + low)
+                    part = cells(batch.slice(low, high - low), columns, names, self.place(group), at + low + 1)
                     yield from (list(row) for row in zip(*part, strict=True))
                 at += batch.num_rows
                 if at >= stop:
@@ -69,28 +71,27 @@ class Shard:
 
         Raises InputError, naming file and row group, where it cannot be read or the file has changed.
         """
-        with _unchanged(self, group) as file:
+        with self._unchanged(group) as file:
             return column_of(file.read_row_group(group, columns=paths_of(file, [name])), name)
 
     def place(self, group: int) -> str:
         """A row group, for messages."""
         return f"{self.name}, row group {group + 1} of {len(self.groups)}"
 
+    @contextmanager
+    def _unchanged(self, group: int) -> Iterator[Any]:
+        """The open file, to read a row group.  Raises InputError, naming both, where that fails."""
+        name = self.place(group)
 
-@contextmanager
-def _unchanged(shard: Shard, group: int) -> Iterator[Any]:
-    """The open file of a shard, to read a row group.  Raises InputError, naming both, where that fails."""
-    name = shard.place(group)
+        def check(file: IO[bytes]) -> None:
+            if _fingerprint(self.name, file)[1] != self.fingerprint:
+                raise InputError(f"{name}: this file has changed while it was in use.")
 
-    def check(file: IO[bytes]) -> None:
-        if _fingerprint(shard.name, file)[1] != shard.fingerprint:
-            raise InputError(f"{name}: this file has changed while it was in use.")
-
-    try:
-        with opened(name, shard.open, check) as file:
-            yield file
-    except InputError as error:
-        raise InputError(f"{error} Restore the file and run the same command again.") from None
+        try:
+            with opened(name, self.open, check) as file:
+                yield file
+        except InputError as error:
+            raise InputError(f"{error} Restore the file and run the same command again.") from None
 
 
 def look_at(name: str, open_file: Callable[[], IO[bytes]]) -> Shard:
@@ -98,11 +99,9 @@ def look_at(name: str, open_file: Callable[[], IO[bytes]]) -> Shard:
     known: list[tuple[int, str]] = []
     with opened(name, open_file, lambda file: known.append(_fingerprint(name, file))) as file:
         columns = readable_columns(name, file)
-        found = file.metadata
-        groups = [found.row_group(number) for number in range(found.num_row_groups)]
-        n_bytes = sum(group.total_byte_size for group in groups)
-        rows = tuple(group.num_rows for group in groups)
-    ((size, fingerprint),) = known
+        groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    ((size, fingerprint),), rows = known, tuple(group.num_rows for group in groups)
+    n_bytes = sum(group.total_byte_size for group in groups)
     return Shard(name, open_file, size, rows, tuple(columns), n_bytes, fingerprint)
 
 
@@ -124,13 +123,8 @@ def _fingerprint(name: str, file: IO[bytes]) -> tuple[int, str]:
 
 def sample_table(shards: Sequence[Shard]) -> Table:
     """Rows of row groups spread evenly over all shards, as a table.  Raises InputError where their columns differ."""
+    check_same_columns({shard.name: shard.columns for shard in shards})
     columns = list(shards[0].columns)
-    for shard in shards:
-        if sorted(shard.columns) != sorted(columns):
-            raise InputError(
-                f"{shard.name}: its columns are {', '.join(shard.columns)}, but {shards[0].name} has "
-                f"{', '.join(columns)}; files read together need the same columns."
-            )
     filled = [(at, group) for at, shard in enumerate(shards) for group, rows in enumerate(shard.groups) if rows]
     chosen = [filled[at] for at in spread(len(filled), SAMPLED_GROUPS)]
     rows, starts = list[tuple[int, list[str]]](), []
@@ -146,16 +140,6 @@ def sample_table(shards: Sequence[Shard]) -> Table:
 def spread(count: int, most: int) -> list[int]:
     """At most ``most`` of the numbers from 0 to below ``count``, evenly spread, in order."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int)).tolist() if count else []
-
-
-HELD_OUT = 0.1
-"""The maximum share of the rows that is held out."""
-HELD_CHARACTERS = 2_000_000
-"""The maximum number of characters that are held out, about."""
-HELD_GROUPS = 16
-"""Row groups from which they come at most."""
-LOOKED_AT = 64
-"""Rows of each of these by which the length of all others is judged."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +163,7 @@ class Streamed(Corpus):
     def __init__(self, shards: Sequence[Shard], column: str) -> None:
         """Raises InputError where there are fewer than two rows."""
         self.shards, self.column = tuple(shards), column
-        super().__init__([_source(shard, column) for shard in shards])
+        super().__init__([Source(Path(shard.name), partial(_documents, shard, column), column) for shard in shards])
         self.groups = tuple(
             Group(at, number, rows)
             for at, shard in enumerate(shards)
@@ -190,13 +174,13 @@ class Streamed(Corpus):
         if self.n_rows < 2:
             raise InputError(f"{self.name}: has {counted(self.n_rows, 'row')}; expected several, each with a document.")
 
-    @functools.cached_property
+    @cached_property
     def facts(self) -> Facts:
         """Counts (characters are estimated) and the fingerprint; reads a few rows."""
         digest = hashlib.sha256("\0".join([self.column, *(shard.fingerprint for shard in self.shards)]).encode())
         return Facts(round(self.n_rows * self._row_length), self.n_rows, 0, digest.hexdigest())
 
-    @functools.cached_property
+    @cached_property
     def _row_length(self) -> float:
         """Characters of a row, about."""
         lengths = [
@@ -213,15 +197,14 @@ class Streamed(Corpus):
     def texts(self, group: int, start: int, count: int) -> Iterator[str]:
         """Some rows of a row group, read in order."""
         found = self.groups[group]
-        for (text,) in self.shards[found.shard].rows(found.number, [self.column], start, count):
-            yield text
+        return (text for (text,) in self.shards[found.shard].rows(found.number, [self.column], start, count))
 
     def texts_of(self, group: int) -> Any:
         """All rows of a row group, as ``Shard.column`` gives them: the only thing here that holds one in memory."""
         found = self.groups[group]
         return self.shards[found.shard].column(found.number, self.column)
 
-    @functools.cached_property
+    @cached_property
     def set_aside(self) -> list[int]:
         """For each row group, how many of its first rows are held out: a tenth of all rows or about two million
         characters, whichever is less, from up to 16 row groups that are spread evenly over the shards."""
@@ -234,7 +217,7 @@ class Streamed(Corpus):
             most -= counts[at]
         return counts
 
-    @functools.cached_property
+    @cached_property
     def held_out(self) -> Corpus:
         """The held-out rows, in memory."""
         texts = [text for at, count in enumerate(self.set_aside) if count for text in self.texts(at, 0, count)]
@@ -247,9 +230,7 @@ class Streamed(Corpus):
         that are not for training.
         """
         able = [at for at, group in enumerate(self.groups) if group.rows > held[at]]
-        texts: list[str] = []
-        chosen = [able[at] for at in spread(len(able), SAMPLED_GROUPS)]
-        room = most
+        texts, chosen, room = list[str](), [able[at] for at in spread(len(able), SAMPLED_GROUPS)], most
         for place, at in enumerate(chosen):
             left = room // (len(chosen) - place)
             for text in self.texts(at, held[at], self.groups[at].rows - held[at]):
@@ -262,7 +243,7 @@ class Streamed(Corpus):
     def _corpus(self, texts: list[str], what: str) -> Corpus:
         if not any(text.strip() for text in texts):
             raise InputError(f"{self.name}: column {self.column!r} has no text in {what}.")
-        return Corpus([Source(self.sources[0].path, functools.partial(row_documents, texts))])
+        return Corpus([Source(self.sources[0].path, partial(row_documents, texts))])
 
     def known(self) -> list[dict[str, Any]]:
         """Every shard as headway.json records it: name, size in bytes, rows and fingerprint."""
@@ -277,10 +258,6 @@ class Streamed(Corpus):
         return [shard.name for shard in self.shards if shard.fingerprint not in before]
 
 
-def _source(shard: Shard, column: str) -> Source:
+def _documents(shard: Shard, column: str, tally: Tally | None) -> Iterator[Document]:
     """All rows of a shard as documents, read as a stream."""
-
-    def documents(tally: Tally | None) -> Iterator[Document]:
-        return row_documents(text for group in range(len(shard.groups)) for (text,) in shard.rows(group, [column]))
-
-    return Source(Path(shard.name), documents, column)
+    return row_documents(text for group in range(len(shard.groups)) for (text,) in shard.rows(group, [column]))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from headway.data.records.label_typing import apart, as_measured, merging, recorded, said
 from headway.data.records.labels import Labelled, check_labels, label_counts, labelled
-from headway.data.records.sample import few
+from headway.data.records.split import few
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.fine_tune import adds_layer, for_classification, pools_mean
@@ -220,7 +220,7 @@ class ClassificationData(TextData):
         return own if each is None else each if own is None else own * each
 
     def telling(self, model: nn.Module, chosen: Sequence[int], texts: Sequence[str]) -> dict[str, Any]:
-        return telling_rows(model, [self.validation.row(at) for at in chosen], self.targets[chosen], texts, self.labels)
+        return telling_rows(model, [self.validation[at] for at in chosen], self.targets[chosen], texts, self.labels)
 
     def cross_validation(self, plan: Plan, model: nn.Module, seconds: float | None) -> dict[str, Any] | None:
         train, held_out = self.parts.train, self.parts.held_out

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.batches.batching import Batch, TargetKind
-from headway.data.batches.examples import Examples
+from headway.data.batches.batching import Batch, Examples, TargetKind
 from headway.hub.directory import load_model
 from headway.models.adapt.ensemble import Ensemble
 from headway.tasks.answers import Label

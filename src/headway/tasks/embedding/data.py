@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from headway.data.batches.examples import Examples
+from headway.data.batches.batching import Examples
 from headway.data.open.detected import Detected
-from headway.data.records.sample import few
+from headway.data.records.split import few
 from headway.data.records.table import Table
 from headway.data.records.text_pairs import PairReading, TextPairs
 from headway.data.records.text_rows import FIRST

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch
 from headway.data.records.repeats import text_hashes
-from headway.data.records.sample import drawn_within
+from headway.data.records.split import drawn_within
 from headway.data.records.text_pairs import TextPairs
 from headway.tasks.baselines import fitted_on_some
 from headway.training.evaluation.intervals import area, spearman

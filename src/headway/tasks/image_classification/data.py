@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from headway.data.images.batch_source import Augmentation, ImageBatches, image_batches
-from headway.data.images.decode import Decoded, decoded
+from headway.data.images.batch_source import Augmentation, Decoded, ImageBatches, decoded, image_batches
 from headway.data.images.image_table import ImageTable
 from headway.data.records.label_typing import apart, composed
-from headway.data.records.sample import few
+from headway.data.records.split import few
 from headway.errors import InputError
 from headway.hub.fine_tune import for_classification
 from headway.hub.preprocessor import ImagePreprocessor
@@ -67,7 +66,7 @@ class ImageData(RowsData):
 
     def encode(self, train: Decoded, held_out: Decoded) -> None:
         self.train, self.validation = train.pixels, held_out.pixels
-        self.train_targets, self.targets = (part.targets(self.labels) for part in (train, held_out))
+        self.train_targets, self.targets = (part.numbered(self.labels).astype(np.int64) for part in (train, held_out))
 
     def facts_of(self, rows: Decoded) -> dict[str, Any]:
         counts = Counter(rows.labels)
@@ -132,9 +131,8 @@ def measure(pipe: ImageClassifier, given: EvaluationInputs) -> dict[str, Any]:
     found = given.sampled(found)
     each = pipe.model.config.max_length
     size = max(1, pipe.runtime.tokens // each)
-    batches = image_batches(
-        found.pixels, found.targets(list(map(composed, pipe.labels))), pipe.preprocessor, size, each
-    )
+    targets = found.numbered(list(map(composed, pipe.labels))).astype(np.int64)
+    batches = image_batches(found.pixels, targets, pipe.preprocessor, size, each)
     metrics = Classification(pipe.labels).evaluate(pipe.model, pipe.runtime.batches(batches), given.each)
     return {**metrics, "examples": len(found)}
 

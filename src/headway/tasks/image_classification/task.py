@@ -16,7 +16,7 @@ from headway.data.batches.batching import Batch, TargetKind
 from headway.data.images.image_table import IMAGE
 from headway.data.images.preprocessing import as_bytes, fitted, normalised, read_image
 from headway.data.open.detected import Detected
-from headway.data.records.sample import few
+from headway.data.records.split import few
 from headway.errors import InputError
 from headway.hub.preprocessor import FILE as PREPROCESSOR
 from headway.hub.preprocessor import ImagePreprocessor, preprocessor_of

@@ -13,7 +13,7 @@ from torch import nn
 from headway.data.batches.batch_source import BatchSource, RowBatches, own_targets, text_batches
 from headway.data.batches.batching import Batch
 from headway.data.records.dialogues import REPLY, Dialogues
-from headway.data.records.sample import few
+from headway.data.records.split import few
 from headway.errors import InputError
 from headway.hub.directory import model_config
 from headway.models.initialise import initialise

@@ -9,8 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from headway.data.batches.batching import Batch, TargetKind
-from headway.data.batches.examples import Examples
+from headway.data.batches.batching import Batch, Examples, TargetKind
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.dialogues import KEY, Dialogues

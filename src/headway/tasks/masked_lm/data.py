@@ -12,7 +12,7 @@ from torch import nn
 from headway.data.batches.batch_source import own_targets, room_in, text_batches
 from headway.data.batches.batching import Batch
 from headway.data.batches.tokens import Tokens
-from headway.data.records.sample import few
+from headway.data.records.split import few
 from headway.errors import InputError
 from headway.hub.families import family_named
 from headway.hub.fine_tune import for_masked_tokens

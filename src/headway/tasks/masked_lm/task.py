@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from headway.data.batches.batching import Batch, TargetKind
-from headway.data.batches.examples import Examples
+from headway.data.batches.batching import Batch, Examples, TargetKind
 from headway.hub.directory import model_config
 from headway.tasks.checks import Found, Original, differs, pipeline_loader, worst
 from headway.tasks.masked_lm.pipeline import MaskFiller

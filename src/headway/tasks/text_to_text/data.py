@@ -11,11 +11,10 @@ from warnings import catch_warnings, simplefilter
 from torch import nn
 
 from headway.data.batches.batch_source import BatchSource, RowBatches
-from headway.data.batches.batching import TargetKind
+from headway.data.batches.batching import Examples, TargetKind
 from headway.data.batches.encoded import unnamed_rows
-from headway.data.batches.examples import Examples
 from headway.data.open.detected import Detected
-from headway.data.records.sample import drawn, few
+from headway.data.records.split import drawn, few
 from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs, exchanged_sides, read_text_pairs
 from headway.errors import InputError

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor, nn
 
-from headway.data.batches.batching import IGNORED, Batch, TargetKind
+from headway.data.batches.batching import IGNORED, Batch, Examples, TargetKind
 from headway.data.batches.encoded import Rows, row_lengths
-from headway.data.batches.examples import Examples
 from headway.nn.kernels.dispatch import cross_entropy, unsmoothed
 from headway.tasks.losses import TokenLoss, divergence, twice
 from headway.tasks.rows import EncodedPairs
@@ -81,7 +80,7 @@ class Joined(Rows):
         """The ids of each row, int64 (N,)."""
         return row_lengths(self.sources) + row_lengths(self.targets) - 1
 
-    def row(self, at: int) -> list[int]:
+    def item(self, at: int) -> list[int]:
         """One row."""
         source, target = self.sources[at], self.targets[at]
         return [*[IGNORED] * (len(source) - 1), *target] if self.wanted else [*source, *target[:-1]]

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from headway.data.batches.batching import IGNORED, Batch, TargetKind
-from headway.data.batches.examples import Examples
+from headway.data.batches.batching import IGNORED, Batch, Examples, TargetKind
 from headway.hub.directory import model_config
 from headway.hub.generation_config import TargetRules, target_rules, warn_of_settings
 from headway.models.transformer import Decoder, EncoderDecoder

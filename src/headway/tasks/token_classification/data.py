@@ -19,7 +19,7 @@ from headway.data.formats.tags import OUTSIDE, labels_for, parts
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.rows import counted
-from headway.data.records.sample import few
+from headway.data.records.split import few
 from headway.data.records.table import Table
 from headway.data.records.tagged import Sentence, Tagged, read_tagged, sentences
 from headway.data.records.words import Words, first_tokens, learnt

@@ -12,12 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.data.batches.batching import Batch, TargetKind
-from headway.data.batches.examples import Examples
+from headway.data.batches.batching import Batch, Examples, TargetKind
 from headway.data.formats.tags import OUTSIDE, entities
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
-from headway.data.records.sample import few
+from headway.data.records.split import few
 from headway.data.records.table import Table
 from headway.data.records.words import PLAIN, Place, Words, first_tokens, joined
 from headway.errors import InputError, shown

@@ -12,8 +12,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from headway.data.batches.batch_source import BatchSource, HeldOutText
-from headway.data.batches.windows import Position
+from headway.data.batches.batch_source import BatchSource, HeldOutText, Position
 from headway.io.quantities import figure
 from headway.models.device import wait_for
 from headway.nn.kernels.products import AUTO, TORCH, faster

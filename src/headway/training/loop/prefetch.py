@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from headway.data.batches.batch_source import BatchSource
+from headway.data.batches.batch_source import BatchSource, Position
 from headway.data.batches.batching import Batch
-from headway.data.batches.windows import Position
 from headway.data.stream.batch_source import Cursor, StreamBatches, StreamPosition
 from headway.errors import InputError, RunFailed
 from headway.training.distributed.ranks import Ranks

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from headway.data.batches.windows import Position
+from headway.data.batches.batch_source import Position
 from headway.data.stream.batch_source import position_of
 from headway.errors import InputError
 from headway.models.own import OwnConfig

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from headway.data.batches.batch_source import BatchSource
+from headway.data.batches.batch_source import BatchSource, Position
 from headway.data.batches.batching import on_device
-from headway.data.batches.windows import Position
 from headway.io.quantities import metric, parse_seconds
 from headway.training.distributed.ranks import Ranks
 from headway.training.distributed.sharding import whole

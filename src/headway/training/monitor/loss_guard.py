@@ -4,8 +4,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from headway.data.batches.batch_source import BatchSource
-from headway.data.batches.windows import Position
+from headway.data.batches.batch_source import BatchSource, Position
 from headway.errors import RunFailed
 from headway.training.loop.state import State
 from headway.training.monitor.progress import Progress

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from headway.data.batches.windows import Position
+from headway.data.batches.batch_source import Position
 from headway.errors import InputError
 from headway.models.adapt.lora import count_parameters
 from headway.models.baselines import BaselineConfig

@@ -1,16 +1,12 @@
-"""Texts that come with Python: documentation, source code, and lines of code, half of them with an error.
-
-Nothing here is shipped with Headway: the standard library of the Python that runs it is read, as text, when it is
-asked for.  Those files are under the Python Software Foundation's licence.  No module of them is imported, so a slim
-installation only gives less.  The same installation and the same seed give the same texts.
-"""
+"""Texts that come with Python, read from its standard library when they are asked for, and synthetic pairs of texts."""
 
 import ast
+import datetime
 import random
 import sysconfig
 import tokenize
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
 
@@ -22,17 +18,13 @@ LEFT_OUT = {
     *("site-packages", "dist-packages", "__pycache__"),
 }
 """Folders of tests, of tables, and of packages that are not Python's own."""
-
 SHORTEST, LONGEST = 6, 24
 """Tokens of a line of code that can have a slip worth finding."""
-
 WIDEST = 24
 """Characters of a token in such a line; only strings are longer."""
-
 KINDS = {tokenize.NAME, tokenize.NUMBER, tokenize.OP, tokenize.STRING}
 BETWEEN = {tokenize.INDENT, tokenize.DEDENT, tokenize.NL, tokenize.COMMENT, tokenize.ENCODING, tokenize.ENDMARKER}
 LABELS = ("fine", "slip")
-
 Line = tuple[str, ...]
 """The tokens of a line of code."""
 
@@ -95,11 +87,9 @@ def lines_with_slips(n_rows: int, *, folder: Path | None = None, seed: int = 0) 
         if len(known) >= n_rows:
             break
     random_ = random.Random(seed)
-    rows: list[tuple[str, str]] = []
-    used = set(known)
+    rows, used = list[tuple[str, str]](), set(known)
     for line in list(known.values())[:n_rows]:
-        label = LABELS[len(rows) % 2]
-        shown = " ".join(line)
+        label, shown = LABELS[len(rows) % 2], " ".join(line)
         if label == "slip":
             shown = " ".join(exchanged(line, random_))
             if text_key(shown) in used:
@@ -114,14 +104,11 @@ def lines_with_slips(n_rows: int, *, folder: Path | None = None, seed: int = 0) 
 
 def exchanged(line: Line, random_: random.Random) -> Line:
     """The line with two of its tokens, drawn at random among those that differ, in each other's place."""
-    places = range(len(line))
-    pairs = [(i, j) for j in places for i in range(j) if line[i].casefold() != line[j].casefold()]
+    pairs = [(i, j) for j in range(len(line)) for i in range(j) if line[i].casefold() != line[j].casefold()]
     if not pairs:
         return line
     i, j = random_.choice(pairs)
-    tokens = list(line)
-    tokens[i], tokens[j] = tokens[j], tokens[i]
-    return tuple(tokens)
+    return (*line[:i], line[j], *line[i + 1 : j], line[i], *line[j + 1 :])
 
 
 def _texts(paths: list[Path]) -> Iterator[str]:
@@ -146,8 +133,8 @@ def _docstrings(text: str) -> Iterator[str]:
     """The docstrings of a module, its classes and functions that are longer than a few words."""
     for node in ast.walk(_parsed(text) or ast.Module([], [])):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            found = ast.get_docstring(node)
-            if found and len(found) > 40:
+            found = ast.get_docstring(node) or ""
+            if len(found) > 40:
                 yield found
 
 
@@ -180,9 +167,7 @@ def _fits(tokens: list[tokenize.TokenInfo]) -> bool:
     """Whether a statement makes a row.  F-strings are left out: newer Pythons cut them in pieces."""
     if not SHORTEST <= len(tokens) <= LONGEST or tokens[0].string in ("import", "from", "@"):
         return False
-    if tokens[0].start[0] != tokens[-1].end[0]:
-        return False
-    return all(
+    return tokens[0].start[0] == tokens[-1].end[0] and all(
         token.type in KINDS
         and len(token.string) <= WIDEST
         and not (token.type == tokenize.STRING and "f" in token.string[:2].lower().split(token.string[-1])[0])
@@ -194,3 +179,44 @@ def _some(text: str, folder: Path | None) -> str:
     if not text.strip():
         raise InputError(f"{folder or standard_library()}: no Python source could be read there.")
     return text
+
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+FIRST, LAST = datetime.date(1900, 1, 1), datetime.date(2049, 12, 31)
+FORMS = ("{day} {month} {year}", "{month} {day}, {year}", "{weekday}, {day} {month} {year}", "{day}.{number}.{year}")
+MONTHS = [
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+]
+WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+
+
+def copies(count: int, seed: int = 0) -> list[tuple[str, str]]:
+    """Words of 4 to 12 letters, and the same again."""
+    return [(word, word) for word in _words(count, seed)]
+
+
+def reversals(count: int, seed: int = 0) -> list[tuple[str, str]]:
+    """Words of 4 to 12 letters, and the same reversed."""
+    return [(word, word[::-1]) for word in _words(count, seed)]
+
+
+def dates(count: int, seed: int = 0) -> list[tuple[str, str]]:
+    """Days as people write them ("3 March 1987", "March 3, 1987", "3.3.1987"), and as ISO 8601 does ("1987-03-03")."""
+    choose = random.Random(seed)
+    found = []
+    for _ in range(count):
+        day = FIRST + datetime.timedelta(days=choose.randrange((LAST - FIRST).days + 1))
+        form, month = choose.choice(FORMS), MONTHS[day.month - 1]
+        parts = {"day": day.day, "month": choose.choice([month, month[:3]]), "number": day.month, "year": day.year}
+        found.append((form.format(**parts, weekday=WEEKDAYS[day.weekday()]), day.isoformat()))
+    return found
+
+
+TOYS: dict[str, Callable[[int, int], list[tuple[str, str]]]] = {"copy": copies, "reverse": reversals, "dates": dates}
+"""By name."""
+
+
+def _words(count: int, seed: int) -> list[str]:
+    choose = random.Random(seed)
+    return ["".join(choose.choices(LETTERS, k=choose.randint(4, 12))) for _ in range(count)]

@@ -1,1 +1,0 @@
-"""Texts that come with Python, and synthetic pairs of texts."""
