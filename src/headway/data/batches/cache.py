@@ -10,9 +10,11 @@ import tempfile
 import warnings
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any, TypeVar
 
 import numpy as np
@@ -71,60 +73,85 @@ def tokenised(
     """
     if not re.fullmatch(r"[\w-]{1,100}", key):
         raise ValueError(f"key is {key!r}, expected letters, digits, - and _")
-    dtype = np.dtype("<u2" if vocab_size <= 65536 else "<u4")
-    tokens_path, facts_path = directory / f"{key}.tokens", directory / f"{key}.json"
-    facts = {"version": VERSION, "key": key, "dtype": dtype.str, "vocab_size": vocab_size, "end_of_text": end_of_text}
-    if (kept := opened(tokens_path, facts_path, facts, dtype)) is not None:
+    cached = CachedTokens(directory, key, vocab_size, {"end_of_text": end_of_text})
+    if (kept := cached.opened()) is not None:
         return kept[0]
-    directory.mkdir(parents=True, exist_ok=True)
 
     def parts() -> Iterator[bytes]:
         empty = True
         for ids in _ids(chunks, encode, end_of_text, list(begin), begins_inside):
             empty = empty and not ids
-            yield packed(ids, vocab_size, dtype)
+            yield cached.packed(ids)
         if empty:
             raise InputError("there is no text to train on: it has no tokens.")
 
-    return written(tokens_path, facts_path, facts, dtype, parts())
+    return cached.written(parts())
 
 
-def opened(
-    tokens_path: Path, facts_path: Path, facts: dict[str, Any], dtype: np.dtype
-) -> tuple[TokenFile, dict[str, Any]] | None:
-    """A file of tokens that was written earlier, and what is recorded beside it.
+@dataclass(frozen=True)
+class CachedTokens:
+    """A file of token ids and the record of it, which says what the ids depend on."""
 
-    None when there is none, and, with a warning, when it is of something else or has changed.
-    """
-    record = recorded(tokens_path, facts_path)
-    if record is None:
+    directory: Path
+    key: str
+    vocab_size: int
+    more: dict[str, Any]
+    """what else they depend on"""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """uint16 or, above 65,536 ids, uint32."""
+        return np.dtype("<u2" if self.vocab_size <= 65536 else "<u4")
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What must be recorded of a file that is used again."""
+        about = {"version": VERSION, "key": self.key, "dtype": self.dtype.str, "vocab_size": self.vocab_size}
+        return {**about, **self.more}
+
+    def path(self, ending: str) -> Path:
+        """The file of that ending: "tokens", and "json" for the record."""
+        return self.directory / f"{self.key}.{ending}"
+
+    def packed(self, ids: list[int]) -> bytes:
+        """Ids as bytes; ValueError when one is outside the vocabulary."""
+        array = np.asarray(ids, dtype=np.int64)
+        if array.size and not 0 <= int(array.min()) <= int(array.max()) < self.vocab_size:
+            raise ValueError(f"token ids from {array.min()} to {array.max()}, but the vocabulary has {self.vocab_size}")
+        return array.astype(self.dtype).tobytes()
+
+    def opened(self) -> tuple[TokenFile, dict[str, Any]] | None:
+        """The file that was written earlier, and what is recorded beside its facts.
+
+        None when there is none, and, with a warning, when it is of something else or has changed.
+        """
+        path, facts = self.path("tokens"), self.facts
+        if (record := recorded(path, self.path("json"))) is None:
+            return None
+        found, sums = record
+        beside = {name: found.pop(name) for name in [*found] if name not in facts}
+        count, each = beside.pop("count", None), self.dtype.itemsize
+        try:
+            if found == facts and isinstance(count, int) and path.stat().st_size == count * each:
+                tokens = TokenFile(path, self.dtype, count, sums)
+                if count * each <= CHECKED_AT_ONCE:
+                    tokens.check()
+                return tokens, beside
+        except OSError:
+            return None
+        except Damaged:
+            tokens.close()
+        warn_of_damage(path)
         return None
-    found, sums = record
-    more = {name: found.pop(name) for name in [*found] if name not in facts}
-    count = more.pop("count", None)
-    try:
-        if found == facts and isinstance(count, int) and tokens_path.stat().st_size == count * dtype.itemsize:
-            tokens = TokenFile(tokens_path, dtype, count, sums)
-            if count * dtype.itemsize <= CHECKED_AT_ONCE:
-                tokens.check()
-            return tokens, more
-    except OSError:
-        return None
-    except Damaged:
-        tokens.close()
-    warn_of_damage(tokens_path)
-    return None
 
-
-def written(
-    tokens_path: Path, facts_path: Path, facts: dict[str, Any], dtype: np.dtype, parts: Iterable[bytes]
-) -> TokenFile:
-    """Write a file of tokens, which appears when it is complete, and then the record of it."""
-    count, sums = written_bytes(tokens_path, parts)
-    count //= dtype.itemsize
-    with replacing(facts_path) as file:
-        file.write(sealed({**facts, "count": count}, sums))
-    return TokenFile(tokens_path, dtype, count, sums)
+    def written(self, parts: Iterable[bytes], beside: Mapping[str, Any] = MappingProxyType({})) -> TokenFile:
+        """Write the file, which appears when it is complete, and then the record, with what is ``beside`` then."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        size, sums = written_bytes(self.path("tokens"), parts)
+        count = size // self.dtype.itemsize
+        with replacing(self.path("json")) as file:
+            file.write(sealed({**self.facts, **beside, "count": count}, sums))
+        return TokenFile(self.path("tokens"), self.dtype, count, sums)
 
 
 def written_bytes(path: Path, parts: Iterable[bytes]) -> tuple[int, np.ndarray]:
@@ -260,11 +287,3 @@ def cut(text: str) -> Iterator[tuple[str, bool]]:
         yield text[start:end], False
         start = end
     yield text[start:], True
-
-
-def packed(ids: list[int], vocab_size: int, dtype: np.dtype) -> bytes:
-    """Ids as bytes; ValueError when one is outside the vocabulary."""
-    array = np.asarray(ids, dtype=np.int64)
-    if array.size and not 0 <= int(array.min()) <= int(array.max()) < vocab_size:
-        raise ValueError(f"token ids from {array.min()} to {array.max()}, but the vocabulary has {vocab_size}")
-    return array.astype(dtype).tobytes()

@@ -1,16 +1,16 @@
 """Rows of token ids that need not fit in memory: flat ids, in the cache on disk where they are many, and lengths."""
 
+import contextlib
 import tempfile
 import zlib
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from headway.data.batches.cache import VERSION, held_if_small, opened, packed, replacing, warn_of_damage, written
+from headway.data.batches.cache import CachedTokens, held_if_small, replacing, warn_of_damage
 from headway.data.batches.tokens import Tokens
 from headway.data.records.rows import LazySequence
 from headway.io.cache_directory import cache_directory
@@ -152,15 +152,14 @@ def encoded_rows(
     ``key`` names the texts, the tokenizer and all that the ids depend on; a complete file of that name is used again
     without reading ``rows``.  Files appear under their name only when complete.
     """
-    dtype, directory = np.dtype("<u2" if vocab_size <= 65536 else "<u4"), directory or cache_directory()
-    facts = {"version": VERSION, "key": key, "dtype": dtype.str, "vocab_size": vocab_size, "rows": True}
-    if (found := _existing(directory, facts, dtype)) is not None:
+    cached = CachedTokens(directory or cache_directory(), key, vocab_size, {"rows": True})
+    if (found := _existing(cached)) is not None:
         return found
-    parts = _packed_parts(rows, vocab_size, dtype)
-    held, many = held_if_small(parts, lambda part: len(part[0]) // dtype.itemsize, IN_MEMORY)
+    parts = _packed_parts(rows, cached)
+    held, many = held_if_small(parts, lambda part: len(part[0]) // cached.dtype.itemsize, IN_MEMORY)
     if many is not None:
-        return _written(directory, facts, dtype, many)
-    tokens = np.frombuffer(b"".join(data for data, _ in held), dtype=dtype)
+        return _written(cached, many)
+    tokens = np.frombuffer(b"".join(data for data, _ in held), dtype=cached.dtype)
     return EncodedRows(tokens, *_bounds([lengths for _, lengths in held]))
 
 
@@ -170,9 +169,7 @@ def unnamed_rows(rows: Iterable[Sequence[int]], vocab_size: int) -> EncodedRows:
         return encoded_rows(rows, vocab_size=vocab_size, key="rows", directory=Path(folder))
 
 
-def _packed_parts(
-    rows: Iterable[Sequence[int]], vocab_size: int, dtype: np.dtype
-) -> Iterator[tuple[bytes, np.ndarray]]:
+def _packed_parts(rows: Iterable[Sequence[int]], cached: CachedTokens) -> Iterator[tuple[bytes, np.ndarray]]:
     """The ids of some rows as bytes, and the length of each, uint32."""
     rest = iter(rows)
     while True:
@@ -184,7 +181,7 @@ def _packed_parts(
                 break
         if not lengths:
             return
-        yield packed(ids, vocab_size, dtype), np.array(lengths, dtype="<u4")
+        yield cached.packed(ids), np.array(lengths, dtype="<u4")
 
 
 def _bounds(lengths: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -195,44 +192,30 @@ def _bounds(lengths: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return starts, whole
 
 
-def _paths(directory: Path, facts: dict[str, Any]) -> tuple[Path, Path, Path]:
-    """The files of the ids, of their lengths, and of the record of both."""
-    tokens, lengths, record = (directory / f"{facts['key']}.{ending}" for ending in ("tokens", "lengths", "json"))
-    return tokens, lengths, record
-
-
-def _written(
-    directory: Path, facts: dict[str, Any], dtype: np.dtype, parts: Iterator[tuple[bytes, np.ndarray]]
-) -> EncodedRows:
+def _written(cached: CachedTokens, parts: Iterator[tuple[bytes, np.ndarray]]) -> EncodedRows:
     """Write the files, the record of them last."""
-    tokens_path, lengths_path, facts_path = _paths(directory, facts)
-    directory.mkdir(parents=True, exist_ok=True)
-    facts, kept = {**facts, "sum_of_lengths": 0}, []
+    beside, kept = {"sum_of_lengths": 0}, list[np.ndarray]()
 
     def ids() -> Iterator[bytes]:
-        with replacing(lengths_path) as file:
+        with replacing(cached.path("lengths")) as file:
             for data, lengths in parts:
                 file.write(lengths.tobytes())
-                facts["sum_of_lengths"] = zlib.crc32(lengths.tobytes(), facts["sum_of_lengths"])
+                beside["sum_of_lengths"] = zlib.crc32(lengths.tobytes(), beside["sum_of_lengths"])
                 kept.append(lengths)
                 yield data
 
-    return EncodedRows(written(tokens_path, facts_path, facts, dtype, ids()), *_bounds(kept))
+    return EncodedRows(cached.written(ids(), beside), *_bounds(kept))
 
 
-def _existing(directory: Path, facts: dict[str, Any], dtype: np.dtype) -> EncodedRows | None:
+def _existing(cached: CachedTokens) -> EncodedRows | None:
     """The rows written earlier; None when there are none, and, with a warning, when they are damaged."""
-    tokens_path, lengths_path, facts_path = _paths(directory, facts)
-    kept = opened(tokens_path, facts_path, facts, dtype)
-    if kept is None:
+    if (kept := cached.opened()) is None:
         return None
-    tokens, more = kept
-    try:
-        lengths = lengths_path.read_bytes()
-    except OSError:
-        lengths = b""
-    if zlib.crc32(lengths) != more.get("sum_of_lengths") or len(lengths) % 4:
+    (tokens, beside), lengths = kept, b""
+    with contextlib.suppress(OSError):
+        lengths = cached.path("lengths").read_bytes()
+    if zlib.crc32(lengths) != beside.get("sum_of_lengths") or len(lengths) % 4:
         tokens.close()
-        warn_of_damage(lengths_path)
+        warn_of_damage(cached.path("lengths"))
         return None
     return EncodedRows(tokens, *_bounds([np.frombuffer(lengths, dtype="<u4")]))

@@ -145,28 +145,24 @@ def open_delimited(path: Path, pieces: Iterator[str], delimiter: str | None, tab
     feed.delimiter = chosen = delimiter or sniff(sample, "\t" if tabs else ",")
     feed.take(1 if said else 0)
     feed.learn("".join(sample))
-    _, header = next((found for found in _records(feed, bad) if found), (1, []))
-    header_line = feed.first
+    _, header = next(filter(None, _records(feed, bad)), (1, []))
     columns = [cell.strip() for cell in header]
-    check_header(path, header_line, columns, chosen, delimiter)
-    columns = check_columns(path, header_line, columns, lenient(sample, chosen))
+    check_header(path, feed.first, columns, chosen, delimiter)
+    columns = check_columns(path, feed.first, columns, lenient(sample, chosen))
     return OpenTable(columns, _chunks(feed, columns, bad))
 
 
 def sniff(sample: list[str], preferred: str = ",") -> str:
     """The delimiter that cuts most rows of the sample into as many fields as the first; `preferred` when none does."""
-    best, best_score = preferred, 0.0
+    scores = {preferred: 0.0}
     for delimiter in sorted(DELIMITERS, key=lambda candidate: candidate != preferred):
         counts = [len(row) for row in lenient(sample, delimiter) if row]
         if len(counts) > 2 and len(sample) >= SNIFF_ROWS * 4:
             counts.pop()  # the sample may end in the middle of a row
         counts = counts[:SNIFF_ROWS]
-        if not counts or counts[0] < 2:
-            continue
-        score = sum(count == counts[0] for count in counts) / len(counts)
-        if score > best_score:
-            best, best_score = delimiter, score
-    return best
+        if counts and counts[0] > 1:
+            scores[delimiter] = sum(count == counts[0] for count in counts) / len(counts)
+    return max(scores, key=scores.__getitem__)
 
 
 def _plain_columns(feed: _Lines, columns: list[str]) -> list[list[str]] | None:
@@ -306,8 +302,10 @@ def _chunks(feed: _Lines, columns: list[str], bad: BadRows) -> Iterator[Chunk]:
             yield Chunk(dict(zip(columns, found, strict=True)), range(first, first + count))
             continue
         for numbers, rows in _blocks(feed, bad):
-            kept = [at for at, row in enumerate(rows) if _is_whole(numbers[at], row, columns, bad)]
-            if len(kept) < len(rows):
+            if problems := {at: problem for at, row in enumerate(rows) if (problem := _row_problem(row, columns))}:
+                for at, problem in problems.items():
+                    bad.add(numbers[at], problem)
+                kept = [at for at in range(len(rows)) if at not in problems]
                 numbers, rows = [numbers[at] for at in kept], [rows[at] for at in kept]
             new = rows[: LOOKED_AT - len(feed.known)]
             if len(columns) > 1 and any(row[at].strip() == name for row in new for at, name in unsure.items()):
@@ -317,19 +315,12 @@ def _chunks(feed: _Lines, columns: list[str], bad: BadRows) -> Iterator[Chunk]:
                 yield chunk_of(columns, rows, numbers)
 
 
-def _is_whole(number: int, row: list[str], columns: list[str], bad: BadRows) -> bool:
-    """Whether a row has a value for every column and does not repeat the header."""
-    if len(row) != len(columns):
-        bad.add(number, _ragged(row, columns))
-        return False
-    if len(row) > 1 and row[0].strip() == columns[0] and [cell.strip() for cell in row] == columns:
-        bad.add(number, "this row repeats the header. Remove it.")
-        return False
-    return True
-
-
-def _ragged(row: list[str], columns: list[str]) -> str:
+def _row_problem(row: list[str], columns: list[str]) -> str:
+    """What is wrong with a row that has not a value for every column, or repeats the header; "" for any other."""
     have, want = len(row), len(columns)
+    if have == want:
+        repeats = want > 1 and row[0].strip() == columns[0] and [cell.strip() for cell in row] == columns
+        return "this row repeats the header. Remove it." if repeats else ""
     fields = f"this row has {counted(have, 'field')}, the header has {want}"
     if have < want:
         names = some([repr(name) for name in columns[have:]])

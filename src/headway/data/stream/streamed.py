@@ -94,7 +94,7 @@ class Shard:
             raise InputError(f"{error} Restore the file and run the same command again.") from None
 
 
-def look_at(name: str, open_file: Callable[[], IO[bytes]]) -> Shard:
+def look_at(name: str, open_file: Callable[[], Any]) -> Shard:
     """The facts in the footer of a file.  Raises InputError if it is not Parquet or is cut short."""
     known: list[tuple[int, str]] = []
     with opened(name, open_file, lambda file: known.append(_fingerprint(name, file))) as file:
