@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
 from itertools import chain, islice
 
 import numpy as np
@@ -15,7 +14,7 @@ from headway.data.batches.encoded import encoded_rows
 from headway.data.records.dialogues import KEY, REPLY, ROLES, WEIGHT, Dialogues, Message, without_oldest_turn
 from headway.data.records.repeats import text_hashes
 from headway.data.records.rows import ROWS
-from headway.data.records.split import Splittable
+from headway.data.records.split import RowView
 from headway.data.records.text_rows import Growing
 from headway.errors import InputError
 from headway.tasks.rows import EncodedTargets
@@ -27,14 +26,10 @@ from headway.training.options import TrainOptions
 
 
 @dataclass(frozen=True)
-class Talks(Splittable):
+class Talks(RowView):
     """Some of the conversations of a file, read whenever they are asked for."""
 
     source: Dialogues
-    index: np.ndarray
-    """Their numbers in the file in ascending order, int64 (N,)."""
-    hashes: np.ndarray
-    """Equal for conversations that read the same, int64 (N,)."""
     characters: np.ndarray
     """The characters of all messages of each, int64 (N,)."""
 
@@ -66,7 +61,7 @@ def talks(source: Dialogues) -> Talks:
         said = [[message["content"] for message in talk] for talk in part]
         growing.add(hashes=text_hashes(["\n".join(texts) for texts in said]))
         growing.add(characters=[sum(map(len, texts)) for texts in said])
-    return Talks(source, np.arange(len(source)), **growing.arrays())
+    return Talks(source, index=np.arange(len(source)), **growing.arrays())
 
 
 @dataclass(frozen=True)
@@ -135,7 +130,7 @@ def _examples(part: Talks, tokenizer: Tokenizer) -> Iterator[tuple[int, list[Mes
 
 def encoded_talks(part: Talks, tokenizer: Tokenizer) -> EncodedTalks:
     """Some conversations as they are, however long.  Raises InputError as ``EncodedTalks.cut`` does."""
-    read = (part.source.fingerprint, part.source.reading, sha256(part.index.tobytes()).hexdigest())
+    read = (part.source.fingerprint, part.source.reading, part.index_key)
     shown = (tokenizer.to_json(), tokenizer.chat_template, tokenizer.special_tokens)
     rows = (
         row

@@ -11,7 +11,7 @@ from headway.data.open.detected import COLUMNS, Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.labels import Labelled
 from headway.data.records.repeats import shared, unknown
-from headway.data.records.split import Splittable
+from headway.data.records.split import RowView
 from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs
 from headway.errors import InputError
@@ -21,7 +21,7 @@ from headway.training.options import TrainOptions, split_seed
 if TYPE_CHECKING:
     from headway.tasks.task import TaskInputs
 
-Rows = TypeVar("Rows", bound=Splittable)
+Rows = TypeVar("Rows", bound=RowView)
 
 FEW = 10
 """Held-out rows that must remain where those that the base was trained on are kept out; of few rows a tenth."""
@@ -52,7 +52,7 @@ class Parts:
 
 
 def in_parts(given: "TaskInputs", rows: Any, other: Any, most: int | None = None) -> Parts:
-    """Split the rows (``records.split.Splittable``), or hold out ``other`` if there are any.
+    """Split the rows (``records.split.RowView``), or hold out ``other`` if there are any.
 
     What the base was trained on is not held out, and of the rows ``most`` at most.
 
@@ -153,7 +153,7 @@ class EvaluationInputs:
         self.counts["measured"] = len(measured)
         return measured
 
-    def _warn_of_leaks(self, rows: Splittable) -> None:
+    def _warn_of_leaks(self, rows: RowView) -> None:
         """Warn of rows that the run was trained on."""
         if self.trained_texts is None:
             who = f"the run does not say what it was trained on: rows of {self.source.name} may be among that"

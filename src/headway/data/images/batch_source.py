@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +30,7 @@ from headway.data.images.image_table import AUGMENT, IMAGE, ImageTable, advice, 
 from headway.data.images.preprocessing import fitted, normalised, read_image
 from headway.data.records.labels import Classed, rare_labels
 from headway.data.records.repeats import text_hashes
-from headway.data.records.split import Splittable
+from headway.data.records.split import RowView
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.io.cache_directory import cache_directory
@@ -106,17 +107,13 @@ def stored(images: Iterable[np.ndarray], size: tuple[int, int]) -> Pixels:
 
 
 @dataclass(frozen=True)
-class Decoded(Classed, Splittable):
-    """Images as a model's batches are made of them."""
+class Decoded(Classed, RowView):
+    """Images as a model's batches are made of them; ``hashes`` are equal for those with the same pixels."""
 
     pixels: Pixels
     """(N, H, W, 3) uint8"""
     classes: list[str]
     targets: np.ndarray
-    hashes: np.ndarray
-    """equal for images with the same pixels, int64 (N,)"""
-    warnings: list[str]
-    """messages"""
 
     @property
     def strata(self) -> np.ndarray:
@@ -159,7 +156,8 @@ def decoded(source: ImageTable, how: ImagePreprocessor) -> Decoded:
     left_out = [f"{counted(len(broken), 'image')} left out, the first: {broken[0]}"] if broken else []
     messages = [*source.notes, *left_out, *_warnings(labels, keys, largest)]
     names, targets = np.unique(labels, return_inverse=True)
-    return Decoded(pixels, names.tolist(), targets.astype(np.int32), text_hashes(keys), messages)
+    own: dict[str, Any] = {"index": np.arange(len(labels)), "hashes": text_hashes(keys), "warnings": messages}
+    return Decoded(pixels, names.tolist(), targets.astype(np.int32), **own)
 
 
 def _one(source: ImageTable, number: int, name: str, how: ImagePreprocessor) -> np.ndarray:

@@ -4,8 +4,9 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 
@@ -53,8 +54,6 @@ class Labelled(Classed, TextRows):
     targets: np.ndarray
     are_values: bool = False
     """Whether the labels are values, of which there may be any number."""
-    warnings: list[str] = field(default_factory=list)
-    """One message each."""
     weights: np.ndarray | None = None
     """How much each row counts in training, float32 (N,), where they differ."""
 
@@ -228,7 +227,8 @@ def labelled(
     if as_labels or not names:
         _check_classes(table.name, label_columns[0], counts, len(rows.index), to_learn)
     targets = place[rows.numbers]
-    found = Labelled(table, columns, rows.index, rows.hashes, rows.lengths, names, targets, not as_labels)
+    own: dict[str, Any] = {"index": rows.index, "hashes": rows.hashes}
+    found = Labelled(table, columns, rows.lengths, names, targets, not as_labels, **own)
     if as_labels and not merging.as_text:
         _check_numbers(found, label_columns[0])
     warnings = []

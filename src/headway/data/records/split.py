@@ -2,9 +2,10 @@
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
+from hashlib import sha256
 from itertools import pairwise
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -16,11 +17,24 @@ HELD_OUT = 0.1
 """The share of the data that is held out when no validation file is given."""
 
 
-class Splittable:
-    """Records of which a run holds some out; arrays, and what has a ``part``, have an entry of each (last axis)."""
+@dataclass(frozen=True, kw_only=True)
+class RowView:
+    """Some rows of a source, of which a run holds some out.
 
+    Arrays, and what has a ``part``, have an entry of each row, along their last axis.
+    """
+
+    index: np.ndarray
+    """The numbers of the rows in the source in ascending order, int64 (N,)."""
     hashes: np.ndarray
-    """Equal for those that read the same, int64 (N,)."""
+    """Equal for rows that read the same (``text_hashes``), int64 (N,)."""
+    warnings: list[str] = field(default_factory=list)
+    """One message each, about what was left out and what looks wrong."""
+
+    @property
+    def index_key(self) -> str:
+        """Which rows these are, in hexadecimal."""
+        return sha256(self.index.tobytes()).hexdigest()
 
     @property
     def strata(self) -> np.ndarray:
@@ -32,10 +46,12 @@ class Splittable:
 
     def part(self, rows: np.ndarray | slice) -> Self:
         """Some of them, by their numbers here in ascending order."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
-        arrays = {name: value[..., rows] for name, value in values.items() if isinstance(value, np.ndarray)}
-        arrays |= {name: value.part(rows) for name, value in values.items() if hasattr(value, "part")}
-        return replace(self, **arrays)  # type: ignore[type-var]
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        parts: dict[str, Any] = {
+            name: value[..., rows] for name, value in values.items() if isinstance(value, np.ndarray)
+        }
+        parts |= {name: value.part(rows) for name, value in values.items() if hasattr(value, "part")}
+        return replace(self, **parts)
 
     def split(self, seed: int, known: Sequence[int] | np.ndarray = (), most: int | None = None) -> tuple[Self, Self]:
         """Those to train on, and those that a run with this seed holds out: a tenth, and ``most`` at most.

@@ -2,9 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import sha256
 from itertools import accumulate, chain, islice
 from pathlib import Path
 
@@ -32,7 +31,7 @@ from headway.data.records.corpus import Corpus, Source
 from headway.data.records.label_typing import composed
 from headway.data.records.repeats import text_hashes
 from headway.data.records.rows import ROWS, SKIP, BadRows, check_skipped, counted, shorten
-from headway.data.records.split import Splittable
+from headway.data.records.split import RowView
 from headway.data.records.table import Table
 from headway.data.records.text_rows import FIRST, Growing
 from headway.data.records.words import PLAIN, Place, joined
@@ -51,7 +50,7 @@ class Sentence:
 
 
 @dataclass(frozen=True)
-class Tagged(Splittable):
+class Tagged(RowView):
     """The sentences of a source in order, read again whenever they are asked for; only numbers about them are held."""
 
     name: str
@@ -65,16 +64,10 @@ class Tagged(Splittable):
     """What the tags are called, of those in IOB2 or of words."""
     tags: Counter[str]
     """How often each tag occurs in all sentences."""
-    index: np.ndarray
-    """The numbers of the sentences in the stream, int64 (N,)."""
-    hashes: np.ndarray
-    """Equal for texts that read the same (``text_hashes``), int64 (N,)."""
     characters: np.ndarray
     """The characters of each text, int32 (N,)."""
     words: np.ndarray
     """The words of each text, int32 (N,)."""
-    warnings: list[str] = field(default_factory=list)
-    """One line each, for a person."""
 
     def __iter__(self) -> Iterator[Sentence]:
         at = 0
@@ -88,7 +81,7 @@ class Tagged(Splittable):
     @property
     def key(self) -> str:
         """A key for the sentences."""
-        return cache_key(self.of_all, sha256(self.index.tobytes()).hexdigest())
+        return cache_key(self.of_all, self.index_key)
 
     @property
     def strata(self) -> np.ndarray:
@@ -136,8 +129,8 @@ def read_tagged(
     reading = (source.reading, found.text_column, found.label_column) if isinstance(source, Table) else ()
     sizes = [int(arrays[name].sum(dtype=np.int64)) for name in ("characters", "words")]
     key = cache_key(source.fingerprint, *reading, on_bad_row, *sizes, list(written.items()))
-    index = np.arange(len(arrays["hashes"]))
-    return Tagged(source.name, partial(stream, []), key, whole, names, tags, index, **arrays, warnings=warnings)
+    known = {**arrays, "index": np.arange(len(arrays["hashes"])), "warnings": warnings}
+    return Tagged(source.name, partial(stream, []), key, whole, names, tags, **known)
 
 
 def sentences(source: Corpus | Table, found: Detected, on_bad_row: str) -> Callable[[list[str]], Iterator[Sentence]]:

@@ -4,7 +4,7 @@ import math
 import re
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,8 +36,6 @@ class TextPairs(TextRows):
 
     scores: np.ndarray | None = None
     """How near the texts are, float64 (N,), where the table says so."""
-    warnings: list[str] = field(default_factory=list)
-    """Messages about what was left out and what looks wrong."""
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Both texts of each row, as they are read."""
@@ -64,7 +62,8 @@ class TextPairs(TextRows):
         return self._side(1)
 
     def _side(self, at: int) -> TextRows:
-        return TextRows(self.table, self.columns[at : at + 1], self.index, self.hashes, self.lengths[at])
+        column, lengths = self.columns[at : at + 1], self.lengths[at]
+        return TextRows(self.table, column, lengths, index=self.index, hashes=self.hashes)
 
     def looked_at(self) -> "TextPairs":
         """Every n-th pair, so that there are few enough to compare their words."""
@@ -97,7 +96,8 @@ class PairReading:
             growing.add(first=[*map(len, sides[0])], second=[*map(len, sides[1])])
             start += len(chunk)
         index, hashes, first, second, scores = growing.arrays().values()
-        self.pairs = TextPairs(table, columns, index, hashes, np.stack([first, second]), scores if scored else None)
+        lengths, known = np.stack([first, second]), scores if scored else None
+        self.pairs = TextPairs(table, columns, lengths, known, index=index, hashes=hashes)
 
     def _filled(self, sides: list[list[str]], scores: np.ndarray, start: int) -> np.ndarray:
         """The numbers of the rows that lack nothing; the others are counted."""

@@ -5,28 +5,23 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from headway.data.batches.cache import cache_key
-from headway.data.records.split import Splittable
+from headway.data.records.split import RowView
 from headway.data.records.table import Table
 
 
 @dataclass(frozen=True)
-class TextRows(Splittable):
+class TextRows(RowView):
     """Rows of a table that have one text or several, in their order."""
 
     table: Table
     columns: tuple[str, ...]
     """The columns of texts."""
-    index: np.ndarray
-    """The numbers of the rows in the table, int64 (N,)."""
-    hashes: np.ndarray
-    """Equal for texts that read the same (``text_hashes``), int64 (N,)."""
     lengths: np.ndarray
     """The characters of each text, int32 (N,); of the two of a pair (2, N)."""
 
@@ -47,8 +42,7 @@ class TextRows(Splittable):
     @property
     def fingerprint(self) -> str:
         """A key for the texts."""
-        rows = sha256(self.index.tobytes()).hexdigest()
-        return cache_key(self.table.fingerprint, self.table.reading, *self.columns, rows)
+        return cache_key(self.table.fingerprint, self.table.reading, *self.columns, self.index_key)
 
 
 class Growing:
@@ -64,7 +58,7 @@ class Growing:
             own = self._arrays[name]
             own.frombytes(np.asarray(values, dtype=own.typecode).tobytes())
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, Any]:
         """All of them."""
         return {name: np.frombuffer(own, own.typecode) for name, own in self._arrays.items()}
 
