@@ -116,7 +116,7 @@ def read_aligned(first: str | Path, second: str | Path, *, encoding: str | None 
     sides = [[*lines(path, encoding, tally)] for path, tally in zip(paths, tallies, strict=True)]
     counts = [len(side) for side in sides]
     if counts[0] != counts[1]:
-        parting = first_unpaired([len(line) for line in sides[0]], [len(line) for line in sides[1]])
+        parting = first_unpaired(*([*map(len, side)] for side in sides))
         raise InputError(
             f"{paths[0]} has {counts[0]:,} lines, {paths[1]} has {counts[1]:,}; their lines must correspond"
             f"{otherwise}. Judging by line lengths, they diverge near line {parting:,}."

@@ -188,12 +188,11 @@ class Judging:
             distinct = 1 + int((hashes[1:] != hashes[:-1]).sum())
         else:
             distinct = len(self._counts)
-        mean, n_blank, filled = self._characters / max(1, self._filled), self._rows - self._filled, self._filled > 0
-        numeric, nested, dates, native = (
-            filled and kind for kind in (self.numeric, self.nested, self.dates, self.native)
-        )
-        share = self._numbers / max(1, self._filled - self._missing)
-        facts = (self.name, distinct, mean, numeric, self._rows, self._counts, n_blank, self._first_blank)
+        mean, share = self._characters / max(1, self._filled), self._numbers / max(1, self._filled - self._missing)
+        kinds = (self.numeric, self.nested, self.dates, self.native)
+        numeric, nested, dates, native = (self._filled > 0 and kind for kind in kinds)
+        blank = (self._rows - self._filled, self._first_blank)
+        facts = (self.name, distinct, mean, numeric, self._rows, self._counts, *blank)
         return Column(*facts, nested, dates, share, native, len(self._kinds) > 1)
 
 

@@ -46,8 +46,7 @@ def check_head(path: Path, head: bytes, encoding: str | None) -> None:
         raise InputError(f"{path}: this is a safetensors file (model weights); expected text to train on.")
     if encoding is not None:
         return
-    wide = _wide(head)
-    if wide is not None:
+    if wide := _wide(head):
         raise InputError(f"{path}: this is {wide[:6].upper()} text, expected UTF-8. Run again with --encoding {wide}.")
     sample = head[:SAMPLE]
     controls = sum(sample.count(bytes([byte])) for byte in range(32) if byte not in b"\t\n\r\f\b\x1b")
@@ -84,14 +83,10 @@ def _wide(head: bytes) -> str | None:
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     even, odd = head[0:SAMPLE:2], head[1:SAMPLE:2]
-    if len(odd) < 2:
-        return None
-    zeros_even, zeros_odd = even.count(0) / len(even), odd.count(0) / len(odd)
+    zeros_even, zeros_odd = (half.count(0) / max(1, len(half)) if len(odd) > 1 else 0.0 for half in (even, odd))
     if zeros_odd > 0.4 and zeros_even < 0.05:
         return "utf-16-le"
-    if zeros_even > 0.4 and zeros_odd < 0.05:
-        return "utf-16-be"
-    return None
+    return "utf-16-be" if zeros_even > 0.4 and zeros_odd < 0.05 else None
 
 
 def encoding_error(
@@ -104,16 +99,15 @@ def encoding_error(
     """
     byte = error.object[error.start]
     where = f"{path}, line {line}: byte 0x{byte:02X} (offset {offset:,}) is not {encoding.upper()}"
+    advice = ". Save the file as UTF-8, or name its encoding with --encoding."
     if encoding != "utf-8":
-        return InputError(f"{where}. Leave out --encoding to read UTF-8, or name the encoding the file was saved in.")
-    if _has_utf8(error.object):
-        return InputError(
-            f"{where}, but other letters in the file are, so it has two encodings. Correct what is not UTF-8, and save "
-            "the file as UTF-8."
-        )
-    if fits_cp1252:
-        return InputError(f"{where}. The file looks like cp1252. Run again with --encoding cp1252.")
-    return InputError(f"{where}. Save the file as UTF-8, or name its encoding with --encoding.")
+        advice = ". Leave out --encoding to read UTF-8, or name the encoding the file was saved in."
+    elif _has_utf8(error.object):
+        two = ", but other letters in the file are, so it has two encodings."
+        advice = f"{two} Correct what is not UTF-8, and save the file as UTF-8."
+    elif fits_cp1252:
+        advice = ". The file looks like cp1252. Run again with --encoding cp1252."
+    return InputError(f"{where}{advice}")
 
 
 def _has_utf8(block: bytes) -> bool:
