@@ -30,11 +30,12 @@ from machine import facts, write
 from machine import headway as measured
 
 import headway
-from headway.runtime.engines.exported import place_of
-from headway.runtime.engines.registry import SPECS
+from headway.formats.differences import BOUND
+from headway.formats.exports import place_of
+from headway.formats.registry import SPECS
 from headway.runtime.precision import available
-from headway.tasks.checks import BOUND, apart
-from headway.workflows.export.export import export
+from headway.tasks.checks import apart
+from headway.workflows.export import export
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "doors"))
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "serving"))
@@ -116,8 +117,8 @@ def own_doors(count: int, folder: Path) -> list[dict[str, Any]]:
         ]:
             row: dict[str, Any] = {"task": task, "engine": engine, "precision": precision}
             try:
-                if engine != "torch" and not (place := place_of(run, SPECS[engine].target, precision)).is_dir():
-                    export(run, place, to=SPECS[engine].target, precision=precision)
+                if engine != "torch" and not (place := place_of(run, SPECS[engine].format, precision)).is_dir():
+                    export(run, place, to=SPECS[engine].format, precision=precision)
                 headway.load(run, engine=engine, precision=precision)
             except headway.InputError as error:
                 rows.append(row | {"refused": str(error).replace(f"{run.parent}/", ""), "passed": True})

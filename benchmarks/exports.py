@@ -23,8 +23,8 @@ from machine import facts, installed, write
 
 import headway
 from headway.errors import InputError
-from headway.workflows.export.export import export
-from headway.workflows.export.registry import TARGETS
+from headway.formats.registry import FORMATS
+from headway.workflows.export import export
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "doors"))
 from doors_kit import MODELS, made
@@ -35,7 +35,7 @@ LIBRARIES = ("transformers", "gguf", "llama-cpp-python", "ctranslate2", "onnx", 
 def rows_of(name: str, source: Path, folder: Path) -> list[dict[str, Any]]:
     """A row for each target but hf, whose results are in doors.json, and each of the two precisions."""
     rows = []
-    for target, spec in TARGETS.items():
+    for target, spec in FORMATS.items():
         for precision in ("float32", "int8"):
             if target == "hf" or precision not in spec.precisions:
                 continue

@@ -15,12 +15,12 @@ import headway
 from headway.cli.aliases import NAMES
 from headway.cli.main import VERBS
 from headway.cli.main import headway as group
+from headway.formats.registry import FORMATS
 from headway.tasks.registry import NAMES as TASKS
 from headway.tasks.registry import command, spec
 from headway.training.option_fields import kind_of
 from headway.training.options import HINTS, OPTIONS, RENAMED
 from headway.training.store.facts import DATA, FACTS
-from headway.workflows.export.registry import TARGETS
 
 RECORD = Path(__file__).with_suffix(".json")
 
@@ -65,7 +65,7 @@ def contracts() -> dict[str, Any]:
             for name in TASKS
         },
         "headway.json": {"facts": sorted(FACTS), "data": sorted(DATA)},
-        "exports": {name: list(target.precisions) for name, target in TARGETS.items()},
+        "exports": {name: list(target.precisions) for name, target in FORMATS.items()},
     }
 
 

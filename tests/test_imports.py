@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent / "src" / "headway"
 LAYERS = [
-    *("nn", "models", "text", "hub", "data", "generation", "training", "runtime", "tasks"),
+    *("nn", "models", "text", "hub", "data", "generation", "training", "runtime", "formats", "tasks"),
     *("reports", "workflows", "science", "api", "integrations", "sklearn", "serving", "cli"),
 ]
 FOLDERS = {path.name for path in (ROOT / "tasks").iterdir() if path.is_dir()}

@@ -16,18 +16,19 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 import headway
-from headway.cli.export import default_out
 from headway.errors import InputError
+from headway.formats.differences import BOUND
+from headway.formats.hf.export import compare
+from headway.formats.parity import Parity
+from headway.formats.registry import FORMATS
+from headway.formats.subject import Subject
+from headway.formats.texts import lines
 from headway.hub.directory import load_model, save_model
 from headway.reports.wording import decimal
 from headway.tasks.registry import task_named
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
-from headway.workflows.export.export import RECORD, export
-from headway.workflows.export.hf import compare
-from headway.workflows.export.parity import BOUND, Parity, lines
-from headway.workflows.export.registry import TARGETS
-from headway.workflows.export.target import Subject
+from headway.workflows.export import RECORD, default_out, export
 
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 KEYS = {"task", "seconds", "out", "max_difference", "checked", "tokens_equal", "door"}
@@ -187,7 +188,7 @@ def drop_weights(model: torch.nn.Module, path: Path, **entries: object) -> None:
 def test_a_difference_is_status_one_and_leaves_nothing(
     spoil: Callable, said: str, lm_run: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("headway.workflows.export.hf.save_model", spoil)
+    monkeypatch.setattr("headway.formats.hf.export.save_model", spoil)
     status, text, err = in_process("export", lm_run, "--out", tmp_path / "out", "--json")
     found = last_line(text)
     assert status == 1 and said in err and err.startswith("headway: ") and err.count("\n") == 1
@@ -198,7 +199,7 @@ def test_a_difference_is_status_one_and_leaves_nothing(
 
 def test_other_ids_are_status_one(lm_run: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch):
     other = Tokenizer.load(lm_run)
-    monkeypatch.setattr("headway.workflows.export.export.Tokenizer.load", lambda *_, **__: other)
+    monkeypatch.setattr("headway.workflows.export.Tokenizer.load", lambda *_, **__: other)
 
     def save(to: Path, **_: object) -> None:
         shutil.copy(lm_run / "tokenizer_config.json", to)
@@ -270,7 +271,7 @@ def test_what_a_killed_export_left_is_removed(lm_run: Path, tmp_path: Path, monk
 
 
 def test_an_export_that_fails_leaves_no_directory_above_it(lm_run: Path, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("headway.workflows.export.hf.compare", lambda *_: Parity(problem="it differs", version="1"))
+    monkeypatch.setattr("headway.formats.hf.export.compare", lambda *_: Parity(problem="it differs", version="1"))
     assert not export(lm_run, tmp_path / "new" / "deep" / "out").made and not names(tmp_path)
 
 
@@ -319,7 +320,7 @@ def test_only_what_exists_is_offered(lm_run: Path, tmp_path: Path, in_process: C
     """Every target of the help writes an export or says which models it takes, and no other is named."""
     shown = headway_command("export", "--help").stdout
     targets = re.search(r"--to \[([^\]]*)\]", shown)[1].split("|")
-    assert targets == list(TARGETS)
+    assert targets == list(FORMATS)
     for target in targets:
         status, _, err = in_process("export", lm_run, "--to", target, "--out", tmp_path / target)
         if status == 2:  # the library is missing, or it has other families

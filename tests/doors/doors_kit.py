@@ -19,7 +19,7 @@ from headway.hub.directory import load_model, save_model
 from headway.models.heads import PoolingHead
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 
 READER = Path(__file__).with_name("door_reader.py")
 NEW, BOUND = 8, 1e-4

@@ -17,7 +17,7 @@ from headway.tasks.detect import detect
 from headway.tasks.registry import task_named
 from headway.text.train import train_tokenizer
 from headway.training.options import TrainOptions
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 from headway.workflows.load import load
 
 FAMILIES = ("Bert", "Roberta", "XLMRoberta", "DistilBert", "ModernBert")

@@ -276,7 +276,7 @@ def preload() -> None:
 
     import headway.reports
     import headway.workflows.evaluate
-    import headway.workflows.export.export
+    import headway.workflows.export
     import headway.workflows.train.run  # noqa: F401
 
 

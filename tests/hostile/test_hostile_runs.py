@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-import headway.workflows.export.export
+import headway.workflows.export
 import headway.workflows.verify.verify  # the 2 s of a refusal are those after the imports
 from headway.data.batches.cache import tokenised
 from headway.errors import InputError

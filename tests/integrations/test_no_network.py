@@ -12,7 +12,7 @@ import pytest
 from test_pages import BLOCKS, PACKAGES, ROOT
 
 from headway.training.store.tracking import OPENED
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 
 ADDRESS = re.compile(r'connect\(\d+, \{sa_family=AF_INET6?, .*?(?:inet_addr|inet_pton)\((?:AF_INET6, )?"([^"]+)"')
 LOOPBACK = re.compile(r"(::ffff:)?127\..*|::1")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "scale_out.md").read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import headway
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 
 sys.path.append(str(Path(__file__).parent.parent / "serving"))
 Texts = list[str | None]

@@ -278,7 +278,7 @@ def spoiled(model: torch.nn.Module, path: Path, **entries: object) -> None:
 def test_an_export_with_other_weights_fails_export_alone(
     kind: str, installed: bool, runs: Callable, without_resume: None, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("headway.workflows.export.hf.save_model", spoiled)
+    monkeypatch.setattr("headway.formats.hf.export.save_model", spoiled)
     if not installed:
         monkeypatch.setitem(sys.modules, "transformers", None)
     found = verify(runs(kind))

@@ -22,7 +22,7 @@ from headway.tasks.detect import detect
 from headway.tasks.multi_column.columns import ColumnLosses, Part, usual
 from headway.tasks.multi_label.task import LabelSets
 from headway.tasks.regression.task import SquaredError
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 
 NAMES = ["queue", "stars", "refund", "tags", "price"]
 COLUMNS = ",".join(NAMES)

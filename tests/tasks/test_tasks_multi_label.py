@@ -16,7 +16,7 @@ from headway.errors import InputError
 from headway.tasks.detect import detect
 from headway.tasks.label_sets import PLAIN, Lists, best_thresholds, set_scores, set_units
 from headway.tasks.registry import task_named
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 
 SIGNS = {"delay": "late", "cancel": "cancelled", "luggage": "bag", "food": "meal"}
 OTHERS = ["the", "flight", "was", "to", "a", "big", "old", "town"]

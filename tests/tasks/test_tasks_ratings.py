@@ -17,7 +17,7 @@ from headway.errors import InputError
 from headway.tasks.ratings.recognise import level
 from headway.tasks.ratings.task import OrderedLevels
 from headway.training.evaluation.intervals import quadratic_kappa
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 
 GOOD, BAD = ["great", "lovely", "superb", "fine"], ["awful", "broken", "slow", "poor"]
 TINY: dict[str, Any] = {"d_model": 32, "layers": 1, "heads": 2, "threads": 1, "quiet": True, "layout": "bert"}

@@ -184,7 +184,7 @@ def test_a_run_of_own_format_is_gone_on_from_and_not_exported(corpus: Path, tmp_
     after = {"steps": 4, "batch_tokens": 256, "threads": 1, "quiet": True}
     headway.train(corpus, out=tmp_path / "more", from_model=str(tmp_path / "run"), **after)
     assert headway.load(tmp_path / "more").model.config.position.kind == "none"
-    from headway.workflows.export.export import export
+    from headway.workflows.export import export
 
     with pytest.raises(InputError, match="no Hugging Face family"):
         export(tmp_path / "run", tmp_path / "hf")

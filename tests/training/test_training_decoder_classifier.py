@@ -12,7 +12,7 @@ from headway.hub.directory import load_model
 from headway.hub.fine_tune import for_classification
 from headway.tasks.classification.task import Classifier
 from headway.workflows.evaluate import evaluate
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 
 OPTIONS = {"threads": 1, "precision": "float32", "evaluations": 1, "quiet": True}
 

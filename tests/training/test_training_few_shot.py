@@ -9,7 +9,7 @@ from bases import make_base
 import headway
 from headway.hub.download import model_name
 from headway.science.comparison import candidates
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 
 
 @pytest.fixture(scope="module")

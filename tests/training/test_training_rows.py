@@ -28,7 +28,7 @@ from headway.tasks.fitting import STEPS, TEMPLATES, kept_blocks, label_texts, pa
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.optim.optimizers import RowAdam, optimizers
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 
 QUICK = {"threads": 1, "precision": "float32", "quiet": True}
 BERT = {

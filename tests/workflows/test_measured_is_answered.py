@@ -118,7 +118,7 @@ def test_every_row_is_answered_as_it_is_measured(
 @pytest.mark.parametrize("name", ["scratch", "tuned"])
 def test_transformers_reads_as_much_of_a_text(name: str, runs: dict[str, Path], long: Path, tmp_path: Path):
     transformers = pytest.importorskip("transformers")
-    from headway.workflows.export.export import export
+    from headway.workflows.export import export
 
     export(runs[name], tmp_path / "exported")
     texts = texts_of(long)[:60]

@@ -10,12 +10,12 @@ import pytest
 
 import headway
 from headway.errors import InputError
-from headway.runtime.engines import registry
-from headway.runtime.engines.exported import place_of
+from headway.formats import registry
+from headway.formats.exports import place_of
 from headway.tasks.registry import task_named
 from headway.workflows.engines import _compared, best, engines, is_same, speed_of, stored
 from headway.workflows.evaluate import given_for
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 from headway.workflows.verify.verify import check_engines
 
 

@@ -13,13 +13,13 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import headway
+from headway.formats.texts import own_texts, room
 from headway.hub.directory import load_model, save_model
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, PoolingHead
 from headway.models.transformer import Encoder
 from headway.text.train import train_tokenizer
-from headway.workflows.export.export import export
-from headway.workflows.export.parity import own_texts, room
+from headway.workflows.export import export
 from headway.workflows.verify.samples import Subject
 from headway.workflows.verify.verify import check_export
 
@@ -158,7 +158,7 @@ def test_what_the_door_shows_fails_the_check(name: str, tmp_path: Path, monkeypa
         save_model(model, path, **entries)
         spoil(path)
 
-    monkeypatch.setattr("headway.workflows.export.hf.save_model", save)
+    monkeypatch.setattr("headway.formats.hf.export.save_model", save)
     found = export(source, tmp_path / "b")
     assert not found.made and found.parity.checked and said in (found.parity.problem or ""), found.parity
     assert not (tmp_path / "b").exists()
@@ -182,7 +182,7 @@ def test_what_ends_a_text_is_told_to_other_programs(lm_run: Path, tmp_path: Path
         for name in ("config.json", "generation_config.json"):
             edit(name, eos_token_id=None)(path)
 
-    monkeypatch.setattr("headway.workflows.export.hf.save_model", save)
+    monkeypatch.setattr("headway.formats.hf.export.save_model", save)
     found = export(source, tmp_path / "c")
     assert not found.made and f"goes on behind the token {end}" in (found.parity.problem or ""), found.parity
 

@@ -9,7 +9,7 @@ import torch
 import transformers
 
 import headway
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 
 sys.path.append(str(Path(__file__).parent.parent / "training"))
 from bases import make_base

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import click
 
 from headway.errors import InputError, RunFailed, printable
+from headway.formats.registry import ENGINES, TORCH
 from headway.io.csv_text import listed
-from headway.runtime.engines.registry import ENGINES, TORCH
 
 NAMES_OF_FILES = {
     *("inputs", "run", "file", "out", "to", "validation", "from_model", "test", "points", "keys", "dockerfile"),

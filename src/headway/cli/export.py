@@ -1,32 +1,31 @@
 """``headway export``: write a saved model for other programs, and check that they read the same model."""
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from headway.cli.common import Answer, interruptible, verb
+from headway.formats.registry import FORMATS
 from headway.io.quantities import figure
-from headway.workflows.export.registry import TARGETS
 
-PRECISIONS = tuple(dict.fromkeys(precision for spec in TARGETS.values() for precision in spec.precisions))
-"""What weights can be stored in, for some target."""
+PRECISIONS = tuple(dict.fromkeys(precision for format in FORMATS.values() for precision in format.precisions))
+"""What weights can be stored in, for some format."""
 
 
 @verb()
 @click.argument("run")
 @click.option(
     "--to",
-    type=click.Choice(list(TARGETS)),
-    default=next(iter(TARGETS)),
+    type=click.Choice(list(FORMATS)),
+    default=next(iter(FORMATS)),
     show_default=True,
-    help="; ".join(f"{spec.name}: {spec.description}" for spec in TARGETS.values()) + ".",
+    help="; ".join(f"{format.name}: {format.description}" for format in FORMATS.values()) + ".",
 )
 @click.option(
     "--precision",
     type=click.Choice(PRECISIONS),
     help="What the weights are stored in ("
-    + "; ".join(f"{spec.name}: {', '.join(spec.precisions)}" for spec in TARGETS.values())
+    + "; ".join(f"{format.name}: {', '.join(format.precisions)}" for format in FORMATS.values())
     + "). [default: float32]",
 )
 @click.option("--out", help="Directory to write. [default: RUN/exports/TARGET-PRECISION, without float32]")
@@ -39,7 +38,7 @@ PRECISIONS = tuple(dict.fromkeys(precision for spec in TARGETS.values() for prec
 )
 @click.option("--public", is_flag=True, help="With --push: a public repository. [default: private]")
 @click.option("--license", help="The license that the model card names, such as apache-2.0 (--to hf and peft).")
-def command(run: str, to: str, precision: str | None, out: str | None, **how: Any) -> Answer:
+def command(run: str, **how: Any) -> Answer:
     """Write the model in RUN (a run, a Hugging Face directory or a hub id) for another program.
 
     The model and its tokenizer are written, but not the checkpoints, log and report.  The result is then opened as its
@@ -47,36 +46,21 @@ def command(run: str, to: str, precision: str | None, out: str | None, **how: An
     and the token ids of 1,000 lines in many scripts.  If anything differs, the directory is removed and the exit status
     is 1.  With a lower precision, the difference and the number of equal answers are reported.
     """
-    from headway.workflows.export.export import export
+    from headway.workflows.export import export
 
     with interruptible():
-        found = export(run, out or default_out(run, to, precision), to=to, precision=precision, **how)
-    parity = found.parity
-    there, here = (None, None) if parity.seconds is None else (parity.seconds[1], parity.seconds[0])
-    result = {
-        "task": found.task,
-        "out": str(found.out) if found.made else None,
-        "target": found.target,
-        "precision": found.precision,
-        "max_difference": parity.max_difference,
-        "checked": parity.checked,
-        "tokens_equal": parity.tokens_equal,
-        "agreement": None if parity.agreement is None else parity.agreement[0] / parity.agreement[1],
-        "door": parity.door,
-        "seconds_there": there,
-        "seconds_here": here,
-    }
-    lines = [f"saved in {found.out}"] if found.made else []
-    if found.address is not None:
-        result["address"] = found.address
-        lines.append(f"pushed to {found.address}")
-    if found.made and found.member:
-        result["member"] = found.member
-        lines.append(f"of the ensemble in {run} only the best member, {found.member}")
+        exported = export(run, **how)
+    parity = exported.parity
+    lines = [f"saved in {exported.out}"] if exported.made else []
+    if exported.address is not None:
+        lines.append(f"pushed to {exported.address}")
+    if exported.made and exported.member:
+        lines.append(f"of the ensemble in {run} only the best member, {exported.member}")
     if parity.passed:
         lines.append(f"read through {parity.door} with {parity.reader} {parity.version}: {parity.words}")
         lines += parity.notes
-        if there is not None and here is not None:
+        if parity.seconds is not None:
+            here, there = parity.seconds
             lines.append(f"time for these answers: {figure(there, 2)} s there, {figure(here, 2)} s here")
     elif not parity.checked:
         lines.append(
@@ -85,14 +69,5 @@ def command(run: str, to: str, precision: str | None, out: str | None, **how: An
         )
     elif parity.max_difference is not None:
         lines.append(f"max_difference {parity.max_difference:.3g}")
-    return Answer(result, lines, "" if found.made else f"{run}: {parity.problem}; nothing was left in {found.out}.")
-
-
-def default_out(run: str, to: str, precision: str | None = None) -> Path:
-    """The default directory of an export: in the run, where engines look for it; for a hub id, exports/NAME-TARGET."""
-    from headway.runtime.engines.exported import FOLDER, place_of
-
-    place = place_of(Path(run), to, precision or TARGETS[to].precisions[0])
-    if Path(run).is_dir():
-        return place
-    return Path(FOLDER) / f"{Path(run.partition('@')[0]).name or 'model'}-{place.name}"
+    nothing = f"{run}: {parity.problem}; nothing was left in {exported.out}."
+    return Answer(exported.result, lines, "" if exported.made else nothing)

@@ -72,10 +72,10 @@ def plan(
     import torch
 
     from headway.cli.explain import wiring_of
+    from headway.formats.subject import refusals
     from headway.training.distributed.memory_plan import lay_out
     from headway.training.hardware.precision import faster_precision
     from headway.training.loop.thread_parallel import MOST_SHARES
-    from headway.workflows.export.target import refusals
     from headway.workflows.train.dry_run import decided, work_of, work_without_data
 
     if inputs:
@@ -120,7 +120,7 @@ def quantity(text: str, name: str) -> float:
 
 
 def lines(found: dict[str, Any]) -> list[str]:
-    from headway.workflows.export.target import in_words
+    from headway.formats.subject import in_words
 
     layout, hardware, model = found["layout"], found["hardware"], found["model"]
     held, processes, micro = layout["memory"], hardware["processes"], layout["micro_batch"]

@@ -22,7 +22,7 @@ from headway.errors import InputError, shown
 from headway.hub.adapters.locate import locate_model
 from headway.hub.fingerprint import full_fingerprint
 from headway.tasks.command import free_names
-from headway.tasks.frames import answered, arrow_type, names_of
+from headway.tasks.frames import arrow_type, names_of
 from headway.workflows.load import load
 
 ENGINES = {"ray": "ray", "pyspark": "spark", "distributed": "dask"}
@@ -61,7 +61,7 @@ class Batch:
         self.model = full_fingerprint(locate_model(run).path)
         """what identifies the model that answers"""
         self.text_column = text_column or self.pipe.text_column
-        self.types: dict[str, Any] = answered(self.pipe, [], options)[0]
+        self.types: dict[str, Any] = self.pipe.answer_types(**options)
         """the columns that an answer adds, and the Python type of each"""
 
     def __call__(self, rows: Any) -> Any:

@@ -6,7 +6,7 @@
     runtime.search(sources, rules, beam=5)                          # the best targets of each source
 
 A runtime follows its model: after ``model.to("cuda")`` it computes there.  On the CPU, engines may compute in the
-model's place (``runtime.engines``), one where few inputs are given and one where many are; what an engine lacks, the
+model's place (``headway.formats``), one where few inputs are given and one where many are; what an engine lacks, the
 model does, and that is said once.  Below float32 an engine computes each input by itself, and the model reads those of
 one length together, so that no answer depends on the inputs beside it: whole numbers get their scale from all that is
 read together, and roundings differ by the shape.  (Texts that are continued together are equal up to rounding.)
@@ -37,8 +37,7 @@ from headway.models.transformer import Decoder, EncoderDecoder
 from headway.nn.global_state import plain_defaults
 from headway.nn.threads import Threads
 from headway.runtime.batcher import Batcher
-from headway.runtime.engines.engine import Engine, Lacks, Searching, Writing
-from headway.runtime.engines.registry import TORCH
+from headway.runtime.engine import TORCH, Engine, Lacks, Searching, Writing
 from headway.runtime.precision import FLOAT32, prepare
 
 T = TypeVar("T")

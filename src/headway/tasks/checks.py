@@ -25,18 +25,16 @@ from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.table import Table
 from headway.errors import InputError
+from headway.formats.differences import BOUND, NEW, behind, units_of, worst
+from headway.formats.hf.loaders import Original
+from headway.formats.texts import ordinary
 from headway.hub.directory import model_config
-from headway.models.heads import Gives, gives, n_outputs
 from headway.models.own import OwnConfig
 from headway.models.short_answer import short_answer
 from headway.models.transformer import EncoderDecoder
 from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
 
-BOUND = 1e-4
-"""The largest difference between logits, scores and vectors in float32."""
-NEW = 8
-"""Tokens that are written for each text."""
 NEUTRAL: dict[str, Any] = {
     **{"do_sample": False, "num_beams": 1, "max_new_tokens": NEW, "max_length": None, "min_length": 0},
     **{"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "forced_eos_token_id": None},
@@ -44,8 +42,8 @@ NEUTRAL: dict[str, Any] = {
 """Greedy writing, whatever ``generation_config.json`` prefers."""
 
 Found = tuple[float, str | None]
-REPORTED = ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs")
-"""What ``from_pretrained`` reports of weights, less the names that the class itself declares as ignorable."""
+
+
 ROWS = 40
 LONGEST_TEXT = 2000
 """Characters."""
@@ -53,19 +51,6 @@ WINDOWS, CHARACTERS = 20, 5
 """Windows of running text, and the characters of a token that they are reckoned with."""
 TEXT, SECOND, LABEL = "text_column", "second_column", "label_column"
 READS = "Its forward must take ids int64 (B, T) and a mask bool (B, T), and return a tensor (B, ...)."
-
-
-@dataclass(frozen=True)
-class Original:
-    """The original model, and the texts that both models answer."""
-
-    pipe: Any
-    """the pipeline that answers with it here"""
-    model: nn.Module
-    directory: Path
-    """that of its copy"""
-    texts: Sequence[str]
-    """short enough that both read them whole, with ``NEW`` tokens after them"""
 
 
 def labels_differ(original: Original, ours: Tensor, theirs: Any, inputs: Sequence[str]) -> Found:
@@ -89,7 +74,7 @@ def same_numbers(original: Original, theirs: Any) -> Found:
     """The number of every text, relative to the largest of them."""
     ours = torch.tensor([one["value"] for one in original.pipe(list(original.texts))])
     scores = torch.tensor([answer["score"] for answer in theirs(list(original.texts))])
-    value = worst(0.0, (ours - scores) / magnitude(original.model, ours))
+    value = worst(0.0, (ours - scores) / units_of(original.model, ours))
     return value, differs("gives other numbers", value)
 
 
@@ -114,11 +99,6 @@ def continuations(original: Original, theirs: Any) -> Found:
     return value, problem or differs("continues a text with other tokens", value)
 
 
-def behind(logits: Tensor, chosen: Tensor) -> Tensor:
-    """How much lower the logits of the chosen tokens (T,) are than the highest of ``logits`` (T, V)."""
-    return logits.max(dim=-1).values - logits.gather(1, chosen[:, None])[:, 0]
-
-
 def ending(text: str, written: Iterable[int], ends: frozenset[int]) -> str | None:
     """The problem if the other library continues a text after a token that ends it here."""
     if passed := [token for token in list(written)[:-1] if token in ends]:
@@ -128,22 +108,6 @@ def ending(text: str, written: Iterable[int], ends: frozenset[int]) -> str | Non
 
 def differs(what: str, value: float) -> str | None:
     return None if value <= BOUND else f"{what}, apart by {value:.3g}, more than {BOUND:g}"
-
-
-def has_units(model: Any) -> bool:
-    """Whether outputs are in units of their own: one number, or several label columns with numbers among them."""
-    return gives(model) is Gives.ROW and (n_outputs(model) == 1 or model.head.scale is not None)
-
-
-def magnitude(model: nn.Module, outputs: Tensor) -> Tensor:
-    """What differences of outputs (N, ...) are relative to: 1; of outputs with units the largest of each, (C,)."""
-    return outputs.abs().amax(dim=0).clamp(min=1.0) if has_units(model) else torch.ones(())
-
-
-def worst(value: float, differences: Tensor) -> float:
-    """The largest so far; NaN is larger than any number."""
-    found = float(differences.abs().max()) if differences.numel() else 0.0
-    return max(value, found, key=lambda each: (each != each, each))
 
 
 def apart(one: Any, other: Any) -> float:
@@ -159,83 +123,6 @@ def apart(one: Any, other: Any) -> float:
         difference = abs(float(one) - float(other)) / max(1.0, abs(float(one)))
         return difference if math.isfinite(difference) else 1.0
     return 0.0 if isinstance(one, int | str | None) and one == other else 1.0
-
-
-class Unread(Exception):
-    """The other library loads another model or only a part of it; the message says what is wrong."""
-
-
-@dataclass(frozen=True)
-class Opened:
-    """What a user gets."""
-
-    answers: Any
-    """the pipeline, the SentenceTransformer, or the model itself"""
-    model: Any
-    """the model of ``transformers`` inside"""
-
-
-@dataclass(frozen=True)
-class ExternalLoader:
-    """One way to open a directory, and how its answers are compared with ours."""
-
-    words: str
-    """as a user writes it"""
-    open_with: Callable[[Any, Path], Any]
-    """``transformers`` and the directory -> what a user gets"""
-    inside: Callable[[Any], Any]
-    """-> the model of ``transformers`` in that"""
-    compare: Callable[[Original, Any], tuple[float, str | None]] | None = None
-    """(the largest difference of scores, other differences); None: there are no answers but the model's own"""
-    texts: int = 32
-    """how many texts are answered"""
-
-    def open(self, transformers: Any, directory: Path, architecture: str | None = None) -> Opened:
-        """Open a directory.  Raises Unread unless every weight is read from it and none is left over."""
-        answers = self.open_with(transformers, directory)
-        model = self.inside(answers)
-        check_whole(type(model), directory)
-        if architecture is not None and type(model).__name__ != architecture:
-            raise Unread(f"it makes a {type(model).__name__} of it, expected {architecture}")
-        return Opened(answers, model.float().eval())
-
-
-def check_whole(cls: Any, directory: Path) -> None:
-    """Raise Unread, naming weights, unless a class of ``transformers`` finds in a directory all of its own and no more.
-
-    A weight that is missing there is one that the class draws at random.
-    """
-    _, report = cls.from_pretrained(directory, local_files_only=True, output_loading_info=True)
-    problems = []
-    for kind in REPORTED:
-        if names := sorted(map(str, report.get(kind) or ())):
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            problems.append(f"{kind.replace('_', ' ')}: {', '.join(names[:3])}{more}")
-    if problems:
-        raise Unread("; ".join(problems))
-
-
-def pipeline_loader(
-    task: str, compare: Callable[[Original, Any], tuple[float, str | None]], texts: int = 32, **options: Any
-) -> ExternalLoader:
-    """``pipeline(task, DIR, **options)`` of ``transformers``."""
-
-    def open_with(transformers: Any, directory: Path) -> Any:
-        return transformers.pipeline(task, str(directory), device="cpu", **options)
-
-    given = "".join(f", {name}={value!r}" for name, value in options.items())
-    return ExternalLoader(f'pipeline("{task}", DIR{given})', open_with, lambda pipe: pipe.model, compare, texts)
-
-
-def class_loader(
-    name: str, compare: Callable[[Original, Any], tuple[float, str | None]] | None = None
-) -> ExternalLoader:
-    """``NAME.from_pretrained(DIR)`` of ``transformers``."""
-
-    def open_with(transformers: Any, directory: Path) -> Any:
-        return getattr(transformers, name).from_pretrained(directory, local_files_only=True).eval()
-
-    return ExternalLoader(f"{name}.from_pretrained(DIR)", open_with, lambda model: model, compare, texts=8)
 
 
 @dataclass(frozen=True)
@@ -324,12 +211,6 @@ class RandomTexts:
             if line := " ".join(self.tokenizer.decode(ids).replace("\0", " ").split()):
                 return line
         return "a b"
-
-
-def ordinary(tokenizer: Tokenizer, rows: int) -> list[int]:
-    """The ids of tokens that are no special ones and that a model with so many rows knows."""
-    tokens = tokenizer.tokens[:rows]
-    return [number for number, token in enumerate(tokens) if token and number not in tokenizer.special_ids] or [0]
 
 
 def token_vectors(model: Any) -> int:

@@ -23,6 +23,17 @@ class FrameAnswers:
     text_column: str | None = None
     """the column of the texts that its run was trained on"""
 
+    @property
+    def default_options(self) -> dict[str, Any]:
+        """The options of the task's verb with their defaults."""
+        from headway.tasks.registry import command
+
+        return {option.name: option.usual for option in command(self.task).options}
+
+    def answer_types(self, **options: Any) -> dict[str, Any]:
+        """The columns that ``predict`` adds, and the Python type of each.  Raises InputError for unknown options."""
+        return answered(self, [], options)[0]
+
     def predict(self, frame: Any, text_column: str | None = None, **options: Any) -> Any:
         """The frame with columns for the answers; its own and its index stay, and rows without a text get null.
 
@@ -84,7 +95,7 @@ def answered(
     from headway.tasks.registry import command
 
     command_of_task = command(pipe.task)
-    options = {option.name: option.usual for option in command_of_task.options}
+    options = pipe.default_options
     if unknown := asked.keys() - options.keys():
         known = f"those of {pipe.task} are {', '.join(options)}" if options else f"{pipe.task} has none"
         raise InputError(f"there is no option {', '.join(sorted(unknown))}; {known}.")

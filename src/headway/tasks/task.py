@@ -39,7 +39,8 @@ from headway.training.options import TrainOptions
 from headway.training.plan import Plan
 
 if TYPE_CHECKING:
-    from headway.tasks.checks import ExternalLoader, Material, MaterialInputs
+    from headway.formats.hf.loaders import ExternalLoader
+    from headway.tasks.checks import Material, MaterialInputs
     from headway.tasks.inspection import Inside
 
 FORMER = {

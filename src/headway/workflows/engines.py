@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 
 from headway.errors import InputError
+from headway.formats.differences import BOUND
+from headway.formats.exports import FEW, MANY, open_engine, place_of
+from headway.formats.registry import FLOAT32, SPECS, TORCH
 from headway.hub.adapters.locate import locate_model
 from headway.models.device import PROCESSOR
-from headway.runtime.engines.choose import FEW, MANY
-from headway.runtime.engines.engine import Engine
-from headway.runtime.engines.exported import open_engine, place_of
-from headway.runtime.engines.registry import FLOAT32, SPECS, TORCH
+from headway.runtime.engine import Engine
 from headway.runtime.precision import available
-from headway.tasks.checks import BOUND, apart
+from headway.tasks.checks import apart
 from headway.tasks.registry import task_named
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.store.facts import read_facts
@@ -191,7 +191,7 @@ def exports_in(run: str) -> list[tuple[str, str]]:
         for spec in SPECS.values()
         if spec.installed
         for precision in spec.precisions
-        if place_of(directory, spec.target, precision).is_dir()
+        if place_of(directory, spec.format, precision).is_dir()
     ]
 
 

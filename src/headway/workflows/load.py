@@ -7,6 +7,8 @@ from typing import Any
 from torch import nn
 
 from headway.errors import InputError, shown
+from headway.formats.exports import choose, engine_device, open_engine
+from headway.formats.registry import AUTO, SPECS, TORCH, check_engine
 from headway.hub import directory as hub
 from headway.hub.adapters.locate import locate_model
 from headway.hub.kept_entries import kept
@@ -17,10 +19,7 @@ from headway.models.heads import gives
 from headway.models.own import OwnConfig
 from headway.models.wirings import wiring_name
 from headway.nn.global_state import isolated
-from headway.runtime.engines.choose import choose, engine_device
-from headway.runtime.engines.engine import Engine
-from headway.runtime.engines.exported import open_engine
-from headway.runtime.engines.registry import AUTO, SPECS, TORCH, check_engine
+from headway.runtime.engine import Engine
 from headway.tasks.checks import own_model
 from headway.tasks.frames import FrameAnswers
 from headway.tasks.registry import NAMES, check, others, spec, task_named, with_head
@@ -49,7 +48,7 @@ def load(
     and float32 where nothing was measured.  A model in another precision than float32 answers only: it has no gradients
     and cannot be saved.
 
-    ``engine`` computes the answers, on the CPU, from an export that lies in the run (``runtime.engines``): torch,
+    ``engine`` computes the answers, on the CPU, from an export that lies in the run (``headway.formats``): torch,
     onnxruntime, openvino, ctranslate2 or llama.cpp.  "auto" is the fastest that was measured to give the same answers
     (``headway bench RUN --store``), and torch where nothing was measured.  Raises InputError for an engine that is not
     installed, and for an export that is missing, damaged or of another model.  What an engine lacks, torch does.
@@ -91,7 +90,7 @@ def _opened(name: str, precision: str, pipe: Pipeline, directory: Path, *, measu
     Raises InputError as ``open_engine`` does for one that was named, without its advice to export the model where no
     such export can be made.
     """
-    from headway.workflows.export.target import refusals
+    from headway.formats.subject import refusals
 
     try:
         return open_engine(name, directory, pipe.model, precision)
@@ -100,7 +99,7 @@ def _opened(name: str, precision: str, pipe: Pipeline, directory: Path, *, measu
             warnings.warn(f"torch answers, since the engine that was measured cannot: {error}", stacklevel=5)
             return None
         if not isinstance(pipe.model, Ensemble) and (
-            reason := refusals(pipe.model, pipe.tokenizer)[SPECS[name].target]
+            reason := refusals(pipe.model, pipe.tokenizer)[SPECS[name].format]
         ):
             raise InputError(f"--engine {name} cannot answer by this model: {reason}.") from None
         raise

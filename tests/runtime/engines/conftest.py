@@ -11,12 +11,12 @@ sys.path.append(str(Path(__file__).parents[2] / "workflows" / "export"))
 
 import export_kit as kit
 
+from headway.formats.exports import place_of
 from headway.hub.directory import save_model
 from headway.models.config import TransformerConfig
 from headway.models.heads import MaskedTokenHead, PoolingHead, TokenClassificationHead
 from headway.models.transformer import Encoder
-from headway.runtime.engines.exported import place_of
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 
 
 def _with_head(place: Path, make: Callable, **entries: object) -> Path:

@@ -15,11 +15,11 @@ import pytest
 import torch
 
 import headway
+from headway.formats.exports import place_of
+from headway.formats.registry import SPECS
 from headway.generation.sampling import Sampling
-from headway.runtime.engines.exported import place_of
-from headway.runtime.engines.registry import SPECS
 from headway.tasks.checks import apart
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 from headway.workflows.verify.samples import Subject, read
 
 TEXTS = ["the cat sat", "old dogs ran past red doors and sang", "a", "on a mat while the cat sang " * 9, "", "zebra"]
@@ -74,7 +74,7 @@ CASES = [
 def test_an_engine_gives_the_answers_of_torch(engine: str, task: str, exported: Callable):
     if find_spec(SPECS[engine].package) is None:
         pytest.skip(f"{engine} is not installed")
-    run = exported(task, SPECS[engine].target)
+    run = exported(task, SPECS[engine].format)
     own, pipe = headway.load(run), headway.load(run, engine=engine)
     assert pipe.runtime.engine is not None and pipe.runtime.engine.name == engine and own.runtime.engine is None
     answers, expected = ANSWERS[task](pipe), ANSWERS[task](own)
@@ -116,7 +116,7 @@ LOWER = [(engine, task) for engine, task in CASES if engine != "llama.cpp"]
 
 @pytest.mark.parametrize(("engine", "task"), LOWER)
 def test_in_a_lower_precision_an_answer_does_not_depend_on_those_beside_it(engine: str, task: str, exported: Callable):
-    pipe = headway.load(exported(task, SPECS[engine].target, "int8"), engine=engine, precision="int8")
+    pipe = headway.load(exported(task, SPECS[engine].format, "int8"), engine=engine, precision="int8")
     assert pipe.runtime.few.precision == pipe.runtime.many.precision == "int8"
     texts = [f"{text} [MASK]" for text in TEXTS] if task == "masked_lm" else TEXTS
     texts = [text for text in texts if task != "translation" or len(text) < 60]  # it refuses long sentences
@@ -185,8 +185,8 @@ def test_rows_that_are_over_are_left_out(exported: Callable):
 
 
 def test_an_encoder_of_images(tmp_path: Path):
-    from headway.runtime.engines.exported import place_of
-    from headway.workflows.export.export import export
+    from headway.formats.exports import place_of
+    from headway.workflows.export import export
 
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(3)
@@ -224,7 +224,7 @@ def test_few_and_many_inputs_may_have_different_engines(exported: Callable):
 
 
 def test_what_an_engine_lacks_torch_does_and_says_so_once(exported: Callable, monkeypatch: pytest.MonkeyPatch):
-    from headway.runtime.engines.engine import Lacks
+    from headway.runtime.engine import Lacks
 
     own, pipe = (headway.load(exported("language_modeling"), engine=name) for name in ("torch", "onnxruntime"))
 

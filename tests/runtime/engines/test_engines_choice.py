@@ -10,11 +10,11 @@ import torch
 
 import headway
 from headway.errors import InputError
+from headway.formats import registry
+from headway.formats.exports import place_of
+from headway.formats.registry import ENGINES, SPECS, check_engine
 from headway.hub.directory import load_model, save_model
 from headway.hub.fingerprint import RECORD
-from headway.runtime.engines import registry
-from headway.runtime.engines.exported import place_of
-from headway.runtime.engines.registry import ENGINES, SPECS, check_engine
 
 SAID = r"it can be auto, torch, ctranslate2, onnxruntime, openvino or llama\.cpp\."
 
@@ -127,10 +127,10 @@ def test_a_damaged_export_is_one_message(spoil: Callable, said: str, copied: Cal
 
 
 def test_an_engine_is_for_the_cpu(exported: Callable, monkeypatch: pytest.MonkeyPatch):
-    from headway.runtime.engines import choose
+    from headway.formats import exports
 
     run = exported("classification")
-    monkeypatch.setattr(choose, "device_of", lambda asked: torch.device("cuda", 0))
+    monkeypatch.setattr(exports, "device_of", lambda asked: torch.device("cuda", 0))
     with pytest.raises(
         InputError, match="--engine onnxruntime computes on the CPU; leave out --device cuda:0, or --eng"
     ):
@@ -165,8 +165,8 @@ def test_auto_says_how_to_measure_where_nothing_was(exported: Callable):
 
 
 def test_several_models_together_have_no_engine(exported: Callable):
+    from headway.formats.exports import open_engine
     from headway.models.adapt.ensemble import Ensemble
-    from headway.runtime.engines.exported import open_engine
 
     run = exported("classification")
     with pytest.raises(InputError, match="answers by several models together; name one of them, or torch"):

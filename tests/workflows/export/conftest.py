@@ -8,7 +8,7 @@ import pytest
 from doors_kit import made
 from export_kit import KINDS
 
-from headway.workflows.export.export import Export, export
+from headway.workflows.export import Export, export
 
 
 @pytest.fixture(scope="session")

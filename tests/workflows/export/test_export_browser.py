@@ -14,7 +14,7 @@ import pytest
 from doors_kit import texts
 
 import headway
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

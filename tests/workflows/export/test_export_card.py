@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 
 ModelCard = pytest.importorskip("huggingface_hub").ModelCard
 

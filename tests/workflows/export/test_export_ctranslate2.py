@@ -29,6 +29,9 @@ from export_kit import (
 
 import headway
 from headway.errors import InputError
+from headway.formats.ctranslate2 import export as target
+from headway.formats.ctranslate2.engine import TranslatorEngine
+from headway.formats.ctranslate2.specification import apply_head
 from headway.generation.beam import Hypothesis
 from headway.hub.directory import load_model, save_any
 from headway.hub.generation_config import TargetRules
@@ -36,11 +39,8 @@ from headway.models.config import Positions, RopeScaling, TransformerConfig
 from headway.models.heads import MaskedTokenHead, PoolingHead, VectorHead
 from headway.models.transformer import Decoder
 from headway.nn.kernels import int8
-from headway.runtime.engines.ctranslate2_engine import TranslatorEngine
-from headway.runtime.engines.engine import Searching
-from headway.workflows.export import ctranslate2 as target
-from headway.workflows.export.ctranslate2_model import apply_head
-from headway.workflows.export.export import RECORD, export
+from headway.runtime.engine import Searching
+from headway.workflows.export import RECORD, export
 
 RULES = TargetRules(start=(2, 45), end=(2,))
 FILES = {"model.bin", "config.json", "vocabulary.json", "tokenizer.json", "tokenizer_config.json", RECORD}
@@ -168,7 +168,7 @@ def test_lower_precisions_are_reported(precision: str, tmp_path: Path):
 
 def test_quantizing_leaves_the_model_as_it_is(tmp_path: Path):
     """CTranslate2 quantizes in place what it is given."""
-    from headway.workflows.export.export import _subject
+    from headway.workflows.export import _subject
 
     subject = _subject(decoder(tmp_path / "a"), False)
     before = {name: weight.clone() for name, weight in subject.model.state_dict().items()}

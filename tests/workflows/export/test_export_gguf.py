@@ -27,15 +27,15 @@ from export_kit import (
 )
 
 from headway.errors import InputError
+from headway.formats.gguf import architectures
+from headway.formats.gguf.modelfile import modelfile
 from headway.hub.directory import load_model
 from headway.models.config import Positions, RopeScaling
 from headway.models.heads import PoolingHead
 from headway.text.chat import DEFAULT_TEMPLATE, with_chat
 from headway.text.train import train_tokenizer
-from headway.workflows.export import export as export_module
-from headway.workflows.export import gguf_model
-from headway.workflows.export.export import RECORD, export
-from headway.workflows.export.modelfile import modelfile
+from headway.workflows import export as export_module
+from headway.workflows.export import RECORD, export
 
 HAS_LLAMA = find_spec("llama_cpp") is not None
 llama_only = pytest.mark.skipif(not HAS_LLAMA, reason="llama-cpp-python is not installed")
@@ -174,9 +174,9 @@ def test_llama_computes_the_same(kind: str, tmp_path: Path):
 def test_a_file_that_llama_reads_otherwise_is_not_left(
     tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(gguf_model, "_llama_rows", gguf_model._qwen_rows)
-    broken = gguf_model.Architecture("llama", gguf_model._qwen_rows, ("silu",), frozenset({"qkv", "out", "ff"}))
-    monkeypatch.setitem(gguf_model.ARCHITECTURES, "llama", broken)
+    monkeypatch.setattr(architectures, "_llama_rows", architectures._qwen_rows)
+    broken = architectures.Architecture("llama", architectures._qwen_rows, ("silu",), frozenset({"qkv", "out", "ff"}))
+    monkeypatch.setitem(architectures.ARCHITECTURES, "llama", broken)
     source = decoder(tmp_path / "a", **LLAMA)
     status, _, err = in_process("export", source, "--to", "gguf", "--out", tmp_path / "b")
     assert status == 1 and "the answers differ by" in err and not (tmp_path / "b").exists()
@@ -184,14 +184,14 @@ def test_a_file_that_llama_reads_otherwise_is_not_left(
 
 @llama_only
 def test_what_llama_cannot_load_is_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    broken = gguf_model.Architecture("no-such-architecture", gguf_model._qwen_rows, ("silu",))
-    monkeypatch.setitem(gguf_model.ARCHITECTURES, "qwen3", broken)
+    broken = architectures.Architecture("no-such-architecture", architectures._qwen_rows, ("silu",))
+    monkeypatch.setitem(architectures.ARCHITECTURES, "qwen3", broken)
     found = export(decoder(tmp_path / "a"), tmp_path / "b", to="gguf")
     assert not found.made and "cannot use it" in found.parity.problem and not (tmp_path / "b").exists()
 
 
 def test_a_damaged_file_is_not_left(tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch):
-    from headway.workflows.export import gguf as target
+    from headway.formats.gguf import export as target
 
     monkeypatch.setitem(sys.modules, "llama_cpp", None)
     write = target.write

@@ -10,7 +10,7 @@ from doors_kit import texts
 from export_kit import decoder
 
 import headway
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 
 SOURCE = Path(__file__).parents[3] / "examples" / "gguf_generate.cpp"
 HAS_LLAMA = find_spec("llama_cpp") is not None

@@ -10,10 +10,7 @@ import tokenizers
 from export_kit import BPE, LLAMA, WORDS, decoder
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from headway.text.tokenizer import Tokenizer
-from headway.text.train import train_tokenizer
-from headway.workflows.export.export import export
-from headway.workflows.export.gguf_tokenizer import (
+from headway.formats.gguf.tokenizer import (
     BYTE,
     CONTROL,
     PATTERNS,
@@ -23,6 +20,9 @@ from headway.workflows.export.gguf_tokenizer import (
     Inexpressible,
     entries_of,
 )
+from headway.text.tokenizer import Tokenizer
+from headway.text.train import train_tokenizer
+from headway.workflows.export import export
 
 llama_only = pytest.mark.skipif(find_spec("llama_cpp") is None, reason="llama-cpp-python is not installed")
 LLAMA3, QWEN2 = PATTERNS
@@ -73,8 +73,12 @@ def test_a_split_has_its_name(pre: str, tmp_path: Path):
     tokenizer = byte_level(tmp_path / "a", *SPLITS[pre])
     found = entries_of(tokenizer, tokenizer.vocab_size + 3)
     assert (found.model, found.pre) == ("gpt2", pre) and found.begin is None and found.end is None
-    assert found.types[0] == CONTROL and found.types[-3:] == [UNUSED] * 3 and len(set(found.tokens)) == len(found.types)
-    assert found.types[found.tokens.index("<pause>")] == USER_DEFINED
+    assert (
+        found.token_type[0] == CONTROL
+        and found.token_type[-3:] == [UNUSED] * 3
+        and len(set(found.tokens)) == len(found.token_type)
+    )
+    assert found.token_type[found.tokens.index("<pause>")] == USER_DEFINED
     assert [limit.words for limit in found.limits] == (["that are not in Unicode's form NFC"] if pre == "qwen2" else [])
     assert found.reads("e\u0301") == (pre != "qwen2")
 
@@ -143,8 +147,8 @@ def from_sentencepiece(place: Path, model: bytes, form: str) -> Tokenizer:
 def test_sentencepiece_is_written_with_scores(form: str, sentencepiece_model: bytes, tmp_path: Path):
     found = entries_of(from_sentencepiece(tmp_path / "a", sentencepiece_model, form), 320)
     assert found.model == "llama" and found.begin == 1 and found.flags == {"add_space_prefix": form != "no space"}
-    assert found.types[:3] == [UNKNOWN, CONTROL, CONTROL] and found.types.count(BYTE) == 256
-    assert found.types[found.tokens.index("<0x0A>")] == BYTE
+    assert found.token_type[:3] == [UNKNOWN, CONTROL, CONTROL] and found.token_type.count(BYTE) == 256
+    assert found.token_type[found.tokens.index("<0x0A>")] == BYTE
     scores = dict(zip(found.tokens, found.scores, strict=True))
     assert scores["\u2581t"] > scores["\u2581the"], "what is merged first scores higher"
     assert found.reads(" cat") == (form != "metaspace")

@@ -5,9 +5,9 @@ import re
 import pytest
 from export_kit import BPE
 
+from headway.formats.gguf.modelfile import chat_template
 from headway.text.chat import DEFAULT_TEMPLATE, render_chat
 from headway.text.tokenizer import Tokenizer
-from headway.workflows.export.modelfile import chat_template
 
 TURNS = (
     "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'system' %}<<{{ m['content'] }}>>\n"

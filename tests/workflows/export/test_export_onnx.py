@@ -20,6 +20,13 @@ from transformers import AutoTokenizer
 
 import headway
 from headway.errors import InputError
+from headway.formats.compare import Comparison
+from headway.formats.onnx import export as target
+from headway.formats.onnx import graphs
+from headway.formats.onnx.engine import open_engine
+from headway.formats.registry import FORMATS
+from headway.formats.subject import Subject
+from headway.formats.texts import same_ids
 from headway.hub.directory import load_model, save_any
 from headway.models.baselines import BaselineConfig, initialise_baseline
 from headway.models.config import TransformerConfig
@@ -27,15 +34,8 @@ from headway.models.heads import TokenClassificationHead
 from headway.models.own import OwnConfig
 from headway.models.transformer import Encoder
 from headway.models.wirings import build_model
-from headway.runtime.engines.onnxruntime_session import open_engine
 from headway.text.train import train_tokenizer
-from headway.workflows.export import onnx as target
-from headway.workflows.export import onnx_graphs
-from headway.workflows.export.compare import Comparison
-from headway.workflows.export.export import export
-from headway.workflows.export.parity import same_ids
-from headway.workflows.export.registry import TARGETS
-from headway.workflows.export.target import Subject
+from headway.workflows.export import export
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_the_comparison_sees_one_changed_weight(exported: Callable):
         with torch.no_grad():
             weight.view(-1)[-1] += 0.5
         for given, same in ((subject(source), True), (changed, False)):
-            engine = open_engine(found.out, given.model, "float32")
+            engine = open_engine("onnxruntime", found.out, given.model, "float32")
             difference = Comparison(given).of(engine, None).max_difference
             assert difference < 1e-4 if same else difference > 1e-3, kind
 
@@ -266,7 +266,7 @@ def test_int8_says_what_it_costs(kind: str, exported: Callable, tmp_path: Path, 
     assert (tmp_path / "b" / "model.onnx").stat().st_size < (whole.out / "model.onnx").stat().st_size
 
 
-def changed_graph(graph: onnx_graphs.Graph) -> torch.onnx.ONNXProgram:
+def changed_graph(graph: graphs.Graph) -> torch.onnx.ONNXProgram:
     with torch.no_grad():
         next(graph.module.parameters()).mul_(1.5)
     return traced(graph)
@@ -315,12 +315,12 @@ def test_recurrent_models_are_refused(tmp_path: Path):
 def test_the_model_of_a_task_of_ones_own_is_refused(tmp_path: Path):
     model = nn.Linear(2, 2)
     model.config = OwnConfig(task="stars", vocab_size=7, d_model=4)  # type: ignore[assignment]
-    with pytest.raises(InputError, match="encoders, decoders and encoder-decoders of Headway"):
-        target.refuse(Subject(model, None, None, tmp_path))
+    said = target.problem(Subject(model, None, None, tmp_path))
+    assert "encoders, decoders and encoder-decoders of Headway" in said
 
 
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from headway.workflows.export import registry
+    from headway.formats import registry
 
     monkeypatch.setattr(registry, "find_spec", lambda name: None if name == "onnxscript" else name)
     with pytest.raises(InputError, match=r"--to onnx needs onnxscript: pip install 'headway\[export\]'"):
@@ -352,7 +352,7 @@ def test_a_process_that_ran_openvino_can_be_interrupted(exported: Callable):
     _, found = exported("classifier")
     code = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from headway.runtime.engines.openvino_session import OpenVinoSession as Opened\n"
+        "from headway.formats.onnx.sessions import OpenVinoSession as Opened\n"
         "first, second = (Opened(Path(sys.argv[1])) for _ in range(2))\n"
         "del first; del second\n"
         "try: os.kill(os.getpid(), signal.SIGINT); signal.pause()\n"
@@ -388,9 +388,9 @@ def test_a_model_that_cannot_be_traced_is_one_message(
     exported: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     source, _ = exported("classifier")
-    graph = onnx_graphs.graphs_of(load_model(source))[0]
+    graph = graphs.graphs_of(load_model(source))[0]
     inputs = {name: graph.inputs[name] for name in ("input_ids", "attention_mask")}
-    monkeypatch.setattr(target, "graphs_of", lambda *_: [onnx_graphs.Graph("model.onnx", Turning(), inputs, ["y"])])
+    monkeypatch.setattr(target, "graphs_of", lambda *_: [graphs.Graph("model.onnx", Turning(), inputs, ["y"])])
     with pytest.raises(InputError, match="torch cannot trace this model for onnx: ") as error:
         export(source, tmp_path / "b", to="onnx")
     assert "\n" not in str(error.value) and not list(tmp_path.iterdir())
@@ -417,7 +417,7 @@ def test_weights_of_more_than_2_gb_have_a_file_of_their_own(exported: Callable, 
     """The limit is lowered for the test; the graph then reads its weights from the file beside it."""
     monkeypatch.setattr("torch.onnx._internal.exporter._onnx_program._LARGE_MODEL_THRESHOLD", 1000)
     source, _ = exported("classifier")
-    for precision in TARGETS["onnx"].precisions:
+    for precision in FORMATS["onnx"].precisions:
         found = export(source, tmp_path / precision, to="onnx", precision=precision)
         assert found.parity.passed and (tmp_path / precision / "model.onnx.data").stat().st_size > 1000
         assert "model.onnx.data" in json.loads((tmp_path / precision / "headway_export.json").read_text())["files"]

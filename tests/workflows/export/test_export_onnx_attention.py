@@ -9,10 +9,11 @@ import onnx
 import pytest
 from export_kit import BERT, PIECES, classifier_head, encoder
 
+from headway.formats.onnx import fused_attention as attention
+from headway.formats.onnx.fused_attention import fused
+from headway.formats.onnx.sessions import OnnxRuntimeSession
 from headway.models.heads import PoolingHead
-from headway.runtime.engines import onnxruntime_session as attention
-from headway.runtime.engines.onnxruntime_session import OnnxRuntimeSession, fused
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 
 INPUTS = "input_ids", "attention_mask", "token_type_ids"
 

@@ -17,7 +17,7 @@ from doors_kit import texts
 import headway
 from headway.generation.sampling import Sampling
 from headway.hub.generation_config import TargetRules
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 NEW = 12

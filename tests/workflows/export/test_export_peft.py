@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import headway
 from headway.hub.directory import load_model
-from headway.workflows.export.export import RECORD, export
+from headway.workflows.export import RECORD, export
 
 peft = pytest.importorskip("peft")
 sys.path.append(str(Path(__file__).parents[2] / "training"))
@@ -64,8 +64,8 @@ def test_peft_computes_the_same(
 
 
 def test_a_base_that_is_far_away_is_named_without_its_place(monkeypatch: pytest.MonkeyPatch):
+    from headway.formats.peft.export import _name_of
     from headway.hub.download import Download
-    from headway.workflows.export.peft import _name_of
 
     assert _name_of(Download(Path("/home/a person/models/base")), Path("/data/out")) == "base"
     assert _name_of(Download(Path("/srv/base"), "org/name", "abc"), Path("/data/out")) == "org/name"

@@ -127,9 +127,9 @@ def test_public_where_that_is_asked_for(hub: Hub, lm_run: Path, tmp_path: Path, 
 def test_a_failed_comparison_pushes_nothing(
     hub: Hub, lm_run: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
 ):
-    from headway.workflows.export import hf
+    from headway.formats.hf import export
 
-    monkeypatch.setattr(hf, "max_difference", lambda *_: 1.0)
+    monkeypatch.setattr(export, "max_difference", lambda *_: 1.0)
     status, _, err = in_process("export", lm_run, "--out", tmp_path / "out", "--push", NAME)
     assert status == 1 and "the answers differ" in err and not hub.repositories and not hub.files
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import headway
-from headway.workflows.export.export import export
+from headway.workflows.export import export
 
 peft = pytest.importorskip("peft")
 pytest.importorskip("transformers")

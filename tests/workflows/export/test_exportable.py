@@ -9,14 +9,14 @@ import pytest
 import torch
 from export_kit import BPE, LLAMA, PIECES, QWEN3, WORDS
 
+from headway.formats.differences import exceeding, magnitude
+from headway.formats.registry import FORMATS
+from headway.formats.subject import in_words, refusals
 from headway.models.baselines import BaselineConfig, BaselineEncoder, RecurrentDecoder, RecurrentEncoderDecoder
 from headway.models.config import TransformerConfig
 from headway.models.own import OwnConfig
 from headway.models.transformer import Decoder, Encoder
 from headway.text.train import train_tokenizer
-from headway.workflows.export.parity import exceeding, magnitude
-from headway.workflows.export.registry import TARGETS
-from headway.workflows.export.target import in_words, refusals
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def on_meta(kind: type, rows: int, **config: object) -> torch.nn.Module:
 
 def test_a_model_that_every_target_takes():
     found = refusals(on_meta(Decoder, BPE.vocab_size, **QWEN3), BPE)
-    assert list(found) == [name for name in TARGETS if name != "peft"] and not any(
+    assert list(found) == [name for name in FORMATS if name != "peft"] and not any(
         found[name] for name in ("hf", "gguf", "ctranslate2")
     )
     assert in_words({"hf": None, "gguf": None}) == "exports: hf, gguf"

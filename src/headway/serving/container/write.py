@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
+from headway.formats.exports import checked_export, choose, engine_device
+from headway.formats.registry import SPECS, TORCH
 from headway.hub.adapters.locate import locate_model
 from headway.hub.fingerprint import RECORD
 from headway.io.atomic_write import put_in_place, staged_directory, why_not
 from headway.io.regular_file import inside, open_regular
 from headway.io.strict_json import read_object
-from headway.runtime.engines.choose import choose, engine_device
-from headway.runtime.engines.exported import checked_export
-from headway.runtime.engines.registry import SPECS, TORCH
 from headway.serving.container.dockerfile import CONSTRAINTS, IGNORE, MODELS, WHEELS, dockerfile
 from headway.serving.container.wheel import write_wheel
 from headway.tasks import registry

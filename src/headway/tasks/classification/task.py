@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from headway.data.batches.batching import Batch, Examples, TargetKind
+from headway.formats.hf.loaders import pipeline_loader
 from headway.hub.directory import load_model
 from headway.models.adapt.ensemble import Ensemble
 from headway.tasks.answers import Label
-from headway.tasks.checks import Material, MaterialInputs, label_scores, pipeline_loader
+from headway.tasks.checks import Material, MaterialInputs, label_scores
 from headway.tasks.classification.spec import SPEC
 from headway.tasks.labels import Classification
 from headway.tasks.readers import LabelReader, label_parts

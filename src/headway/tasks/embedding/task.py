@@ -13,22 +13,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from headway.formats.differences import worst
+from headway.formats.hf.loaders import ExternalLoader, Original, pipeline_loader
 from headway.generation.sampling import check_number
 from headway.hub.directory import model_config
 from headway.models.heads import Gives, PoolingHead, gives
 from headway.models.transformer import Encoder
 from headway.models.wirings import wiring_name
 from headway.nn.global_state import plain_defaults
-from headway.tasks.checks import (
-    ExternalLoader,
-    Found,
-    Material,
-    MaterialInputs,
-    Original,
-    differs,
-    pipeline_loader,
-    worst,
-)
+from headway.tasks.checks import Found, Material, MaterialInputs, differs
 from headway.tasks.embedding.spec import SPEC
 from headway.tasks.inputs import beginnings, cut_rows, known_shares, text_list
 from headway.tasks.readers import TextReader

@@ -18,13 +18,14 @@ from headway.data.images.preprocessing import as_bytes, fitted, normalised, read
 from headway.data.open.detected import Detected
 from headway.data.records.split import few
 from headway.errors import InputError
+from headway.formats.hf.loaders import Original, pipeline_loader
 from headway.hub.preprocessor import FILE as PREPROCESSOR
 from headway.hub.preprocessor import ImagePreprocessor, preprocessor_of
 from headway.models.heads import n_outputs
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
 from headway.tasks.answers import Label
-from headway.tasks.checks import ROWS, Found, Material, MaterialInputs, Original, labels_differ, pipeline_loader
+from headway.tasks.checks import ROWS, Found, Material, MaterialInputs, labels_differ
 from headway.tasks.image_classification.spec import SPEC
 from headway.tasks.inputs import as_list
 from headway.tasks.labels import Classification, label_answers, labels_of

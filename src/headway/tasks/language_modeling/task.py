@@ -14,9 +14,10 @@ from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.dialogues import KEY, Dialogues
 from headway.data.records.table import Table
+from headway.formats.hf.loaders import pipeline_loader
 from headway.hub.directory import model_config
 from headway.hub.generation_config import warn_of_settings
-from headway.tasks.checks import ROWS, Material, MaterialInputs, continuations, json_lines, pipeline_loader
+from headway.tasks.checks import ROWS, Material, MaterialInputs, continuations, json_lines
 from headway.tasks.language_modeling.pipeline import Generator, as_recorded, kept_ids
 from headway.tasks.language_modeling.spec import SPEC
 from headway.tasks.losses import LanguageModeling

@@ -10,8 +10,10 @@ from typing import Any
 import torch
 
 from headway.data.batches.batching import Batch, Examples, TargetKind
+from headway.formats.differences import worst
+from headway.formats.hf.loaders import Original, pipeline_loader
 from headway.hub.directory import model_config
-from headway.tasks.checks import Found, Original, differs, pipeline_loader, worst
+from headway.tasks.checks import Found, differs
 from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.tasks.masked_lm.spec import SPEC
 from headway.tasks.task import FolderTask, Timed

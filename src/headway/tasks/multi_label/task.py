@@ -16,12 +16,13 @@ from torch import Tensor
 from headway.data.open.detected import Detected
 from headway.data.records.labels import Labelled
 from headway.errors import InputError
+from headway.formats.hf.loaders import pipeline_loader
 from headway.hub.kept_entries import keep, kept
 from headway.models.heads import Gives
 from headway.tasks.answers import Label, Labels
 from headway.tasks.base import TextTask
 from headway.tasks.baselines import linear_margins
-from headway.tasks.checks import label_scores, pipeline_loader
+from headway.tasks.checks import label_scores
 from headway.tasks.label_sets import HALF, Lists, best_thresholds, set_scores, set_units
 from headway.tasks.labels import continued_classes
 from headway.tasks.losses import WholeLoss

@@ -13,10 +13,11 @@ from torch import Tensor
 from headway.data.open.detected import Detected
 from headway.data.records.labels import Labelled
 from headway.errors import InputError
+from headway.formats.hf.loaders import pipeline_loader
 from headway.models.heads import Gives
 from headway.tasks.answers import Label, Rating
 from headway.tasks.baselines import linear_numbers, most_frequent
-from headway.tasks.checks import label_scores, pipeline_loader
+from headway.tasks.checks import label_scores
 from headway.tasks.classes import ClassData, Classes, ClassTask
 from headway.tasks.labels import continued_classes
 from headway.tasks.ratings.recognise import IN_WORDS, level

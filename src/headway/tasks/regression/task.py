@@ -16,13 +16,14 @@ from headway.data.open.detected import Detected
 from headway.data.records.labels import Labelled
 from headway.data.records.numbers import Unclear, Written, numbers
 from headway.errors import InputError
+from headway.formats.hf.loaders import pipeline_loader
 from headway.hub.kept_entries import kept
 from headway.models.heads import Gives, gives, n_outputs
 from headway.models.transformer import Encoder
 from headway.tasks.answers import Number
 from headway.tasks.base import TextTask
 from headway.tasks.baselines import linear_numbers
-from headway.tasks.checks import pipeline_loader, same_numbers
+from headway.tasks.checks import same_numbers
 from headway.tasks.labels import HALF
 from headway.tasks.losses import WholeLoss
 from headway.tasks.readers import TextPipeline

@@ -11,24 +11,12 @@ import torch
 from torch import nn
 
 from headway.data.batches.batching import IGNORED, Batch, Examples, TargetKind
+from headway.formats.differences import behind, worst
+from headway.formats.hf.loaders import ExternalLoader, Original, class_loader, pipeline_loader
 from headway.hub.directory import model_config
 from headway.hub.generation_config import TargetRules, target_rules, warn_of_settings
 from headway.models.transformer import Decoder, EncoderDecoder
-from headway.tasks.checks import (
-    NEUTRAL,
-    ExternalLoader,
-    Found,
-    Material,
-    MaterialInputs,
-    Original,
-    behind,
-    class_loader,
-    continuations,
-    differs,
-    ending,
-    pipeline_loader,
-    worst,
-)
+from headway.tasks.checks import NEUTRAL, Found, Material, MaterialInputs, continuations, differs, ending
 from headway.tasks.losses import LanguageModeling
 from headway.tasks.spec import TaskSpec
 from headway.tasks.task import FolderTask

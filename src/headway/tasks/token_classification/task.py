@@ -20,13 +20,15 @@ from headway.data.records.split import few
 from headway.data.records.table import Table
 from headway.data.records.words import PLAIN, Place, Words, first_tokens, joined
 from headway.errors import InputError, shown
+from headway.formats.differences import BOUND, worst
+from headway.formats.hf.loaders import Original, pipeline_loader
 from headway.hub.directory import model_config
 from headway.models.heads import n_outputs
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
 from headway.runtime.windows import frame, read_in_windows
 from headway.tasks.answers import Span
-from headway.tasks.checks import BOUND, Found, Material, MaterialInputs, Original, pipeline_loader, worst
+from headway.tasks.checks import Found, Material, MaterialInputs
 from headway.tasks.frames import FrameAnswers
 from headway.tasks.inputs import as_list
 from headway.tasks.labels import labels_of

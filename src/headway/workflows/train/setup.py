@@ -18,6 +18,7 @@ from headway.data.records.corpus import Corpus
 from headway.data.records.dialogues import Dialogues
 from headway.data.records.table import Table
 from headway.errors import InputError
+from headway.formats.subject import in_words, refusals
 from headway.hub.dataset import dataset_id
 from headway.hub.sentence_transformers import limit_sequences
 from headway.io.atomic_write import staged_directory
@@ -43,7 +44,6 @@ from headway.training.store.facts import ADVICE, FILE, OF_THE_READER, check_file
 from headway.training.store.run_directory import RunDirectory, best_member, clock, machine, versions
 from headway.training.store.sizes import ADAPTED
 from headway.training.store.trained_texts import BEFORE, TEXTS, known_texts, read_texts, write_texts
-from headway.workflows.export.target import in_words, refusals
 from headway.workflows.train.check import advice, to_change
 from headway.workflows.train.resume import (
     BOUNDS,

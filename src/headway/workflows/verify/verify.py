@@ -25,6 +25,8 @@ from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch
 from headway.errors import InputError
+from headway.formats.differences import BOUND, units_of
+from headway.formats.subject import columns_of
 from headway.generation.decode import Conditional, decode
 from headway.generation.sampling import Sampling
 from headway.hub.adapters.locate import locate_model
@@ -35,7 +37,6 @@ from headway.models.device import model_device
 from headway.models.own import OwnConfig
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.runtime.precision import FLOAT32, resolved
-from headway.tasks.checks import BOUND, magnitude
 from headway.tasks.registry import spec, task_named
 from headway.training.loop.thread_parallel import ThreadParallel
 from headway.training.loop.trainer import divide_and_clip
@@ -44,8 +45,7 @@ from headway.training.objective import Objective
 from headway.training.store.checkpoint import damaged
 from headway.training.store.facts import read_facts
 from headway.workflows.engines import batch_differences
-from headway.workflows.export.export import export
-from headway.workflows.export.target import columns_of
+from headway.workflows.export import export
 from headway.workflows.load import load
 from headway.workflows.verify.cache import Uncached, beams, check_cache
 from headway.workflows.verify.check import Check, bound_of, difference, worst
@@ -230,7 +230,7 @@ def check_export(subject: Subject, directory: Path, folder: Path) -> Check:
     models = [(pipe.model, folder / name) for name, pipe in columns.items()] or [(load_model(directory), folder)]
     both = ((read(subject, model, texts), read(subject, load_model(place), texts), model) for model, place in models)
     pairs = ((*pair, model) for before, after, model in both for pair in zip(before, after, strict=True))
-    own = worst(*(difference(one / (size := magnitude(model, one)), other / size) for one, other, model in pairs))
+    own = worst(*(difference(one / (size := units_of(model, one)), other / size) for one, other, model in pairs))
     if not parity.checked:  # reading by Headway alone does not show that other programs can read it
         skipped = f"not checked: {parity.problem}; Headway reads its own export with the same answers"
         return Check(

@@ -1,0 +1,1 @@
+"""Directories of CTranslate2, and its engine."""

@@ -1,0 +1,1 @@
+"""Files of llama.cpp, and its engine."""

@@ -1,0 +1,214 @@
+"""Compare a GGUF file with its original through llama.cpp, which runs in a process of its own.
+
+An error in llama.cpp ends the process that it is in.  That process is this file, run as a script: it is told what to
+open, and then methods of ``_Reader`` with their arguments, and answers with what they return; all of it pickled.
+
+Letters: B rows, T length, D width.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.formats.compare import TEXTS, Comparison
+from headway.formats.differences import BOUND
+from headway.formats.gguf.architectures import Architecture
+from headway.formats.gguf.engine import LlamaEngine
+from headway.formats.gguf.tokenizer import TokenizerEntries
+from headway.formats.parity import Parity
+from headway.formats.subject import Subject
+from headway.formats.texts import compare_ids, lines
+from headway.generation.decode import Steps
+from headway.models.heads import Gives
+from headway.runtime.engine import LOGITS, OF_TEXT, Engine, Inputs, Lacks, Writing
+
+LIBRARY = "llama-cpp-python"
+WRITTEN = 16
+"""How many texts are continued."""
+MOST_CONTEXT = 512
+"""Tokens."""
+TABLE_BOUND = 2e-2
+"""The largest difference where llama.cpp looks GELU up in a table of float16, which is less exact than the rest."""
+
+
+def why_not_run() -> str | None:
+    """Why llama.cpp cannot be run here, and what to do; None where llama-cpp-python can be imported.
+
+    It is imported in a process of its own: a library that was compiled for another processor ends the process it is in.
+    """
+    if find_spec("llama_cpp") is None:
+        return (
+            "to compare its answers too, pip install 'headway[llama]' (it is compiled, which takes minutes) and run "
+            "this command again"
+        )
+    words = [sys.executable, "-P", "-c", "import llama_cpp"]
+    tried = subprocess.run(words, capture_output=True, text=True, encoding="utf-8", errors="replace")
+    if tried.returncode == 0:
+        return None
+    why = _last_line(tried.stderr, tried.returncode)
+    return (
+        f"{LIBRARY} is installed, but cannot be imported ({why}); to compare its answers too, "
+        f"pip install --force-reinstall {LIBRARY} and run this command again"
+    )
+
+
+def compare_with_llama(
+    subject: Subject,
+    file: Path,
+    architecture: Architecture,
+    entries: TokenizerEntries,
+    precision: str,
+    notes: tuple[str, ...],
+) -> Parity:
+    """Ids of the lines that llama.cpp can read (``TokenizerEntries``), and logits with greedy tokens, or vectors."""
+    tokenizer, causal, config = subject.tokenizer, architecture.causal, subject.model.config
+    texts = lines(tokenizer, entries.reads)
+    context = min(MOST_CONTEXT, architecture.context(config))
+    comparison = Comparison(subject, texts=WRITTEN if causal else TEXTS, context=context, segments=False)
+    door = f'llama_cpp.Llama("{file.name}"' + (")" if causal else ", embedding=True)")
+    parity = Parity(reader=LIBRARY, version=version(LIBRARY), needs=LIBRARY, door=door)
+    bound = None if precision != "float32" else BOUND if architecture.exact else TABLE_BOUND
+    known_texts = {} if causal else comparison.texts
+    try:
+        with _process(file, precision, context, torch.get_num_threads(), config, causal) as ask:
+            theirs = [ask("tokenized", texts, special) for special in (False, True)]
+            result = comparison.of(_LlamaProcess(subject.model, precision, ask, known_texts), bound)
+    except (_Ended, ValueError) as error:
+        return parity.unusable(error)
+    ours = [tokenizer.encode_batch(texts, special=special) for special in (False, True)]
+    equal, ids = compare_ids("llama.cpp gives", texts, zip(ours, theirs, strict=True))
+    return parity.holding(result, result.problem, ids, tokens_equal=equal, notes=notes)
+
+
+class _Ended(Exception):
+    """llama.cpp has ended its process; the message is what it said last."""
+
+
+@contextmanager
+def _process(*settings: Any) -> Iterator[Callable[..., Any]]:
+    """Asks a ``_Reader`` with these settings, in a process that ends with the context.  Raises _Ended."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command, pipe = [sys.executable, "-P", __file__], subprocess.PIPE
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, env=environment) as process,
+    ):
+        assert process.stdin is not None and process.stdout is not None
+        requests, answers = process.stdin, process.stdout
+
+        def ask(*method: Any) -> Any:
+            try:
+                pickle.dump(method, requests)
+                requests.flush()
+                return pickle.load(answers)
+            except (EOFError, OSError, pickle.UnpicklingError):
+                with suppress(OSError):
+                    requests.close()
+                code = process.wait()
+                errors.seek(0)
+                raise _Ended(_last_line(errors.read().decode("utf-8", "replace"), code)) from None
+
+        pickle.dump(settings, requests)
+        try:
+            yield ask
+        finally:
+            process.kill()
+
+
+class _LlamaProcess(Engine):
+    """The engine of a decoder in another process; of an encoder, what makes vectors of texts, found by their ids."""
+
+    def __init__(self, model: Any, precision: str, ask: Callable[..., Any], texts: dict[tuple[int, ...], str]):
+        super().__init__("llama.cpp", precision, model)
+        self.result = OF_TEXT if texts else LOGITS
+        self._ask, self._texts = ask, texts
+
+    def outputs(self, inputs: Inputs) -> dict[str, Tensor]:
+        """The logits of a decoder, or the vectors of texts: (B, D)."""
+        if not self._texts:
+            return {self.result: self._ask("logits", inputs)}
+        texts = [self._texts.get(tuple(row)) for row in inputs.rows]
+        if None in texts:
+            raise Lacks("make vectors of ids")
+        return {self.result: self._ask("vectors", texts, getattr(self.model.head, "normalise", True))}
+
+    def write(self, prompts: Sequence[Sequence[int]], how: Writing) -> Steps:
+        """New tokens by row."""
+        yield from self._ask("written", prompts, how)
+
+
+class _Reader:
+    """What answers in the other process."""
+
+    def __init__(self, file: Path, precision: str, context: int, threads: int, config: Any, causal: bool):
+        import llama_cpp
+
+        torch.set_num_threads(threads)
+        self._library: Any = llama_cpp
+        self._opened: Any
+        if causal:
+            model = SimpleNamespace(config=config, head=SimpleNamespace(gives=Gives.VOCABULARY))
+            self._opened = LlamaEngine(precision, file, model)
+            opened = self._opened.opened
+        else:
+            self._opened = llama_cpp.Llama(
+                str(file), n_ctx=context, n_threads=threads, n_threads_batch=threads, embedding=True,
+                type_k=llama_cpp.GGML_TYPE_F32, type_v=llama_cpp.GGML_TYPE_F32, verbose=False,
+            )  # fmt: skip
+            opened = self._opened.model
+        self._vocabulary = llama_cpp.llama_model_get_vocab(opened)
+
+    def logits(self, inputs: Inputs) -> Tensor:
+        return self._opened.outputs(inputs)[LOGITS].float()
+
+    def written(self, prompts: Sequence[Sequence[int]], how: Writing) -> list[dict[int, int]]:
+        return list(self._opened.write(prompts, how))
+
+    def vectors(self, texts: list[str], normalise: bool) -> Tensor:
+        return torch.tensor([self._opened.embed(text, normalize=normalise) for text in texts])
+
+    def tokenized(self, texts: list[str], special: bool) -> list[list[int]]:
+        """The ids of texts, where ``special`` with what is put around them; a special token in a text is text."""
+        found = []
+        for line in (text.encode() for text in texts):
+            room = 2 * len(line) + 8
+            ids = (self._library.llama_token * room)()
+            count = self._library.llama_tokenize(self._vocabulary, line, len(line), ids, room, special, False)
+            if count < 0:
+                raise RuntimeError(f"llama.cpp makes {-count} tokens of {len(line)} bytes")
+            found.append(list(ids[:count]))
+        return found
+
+
+def _answer() -> None:
+    """Answer what is asked at the standard input, until it ends."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what llama.cpp prints is no answer
+    reader = _Reader(*pickle.load(sys.stdin.buffer))
+    with suppress(EOFError):
+        while True:
+            name, *arguments = pickle.load(sys.stdin.buffer)
+            pickle.dump(getattr(reader, name)(*arguments), answers)
+            answers.flush()
+
+
+def _last_line(said: str, code: int) -> str:
+    """What a process said last before it ended with an error."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    return lines[-1] if lines else f"it ended with {code}"
+
+
+if __name__ == "__main__":
+    _answer()

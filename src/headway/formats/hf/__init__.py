@@ -1,0 +1,1 @@
+"""Directories of the Hugging Face hub, for transformers and sentence-transformers."""

@@ -1,0 +1,1 @@
+"""Graphs of ONNX, and the engines that run them."""

@@ -1,1 +1,0 @@
-"""Other libraries that compute what a model answers, from its exports.  ``registry`` lists them."""
