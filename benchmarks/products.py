@@ -20,7 +20,7 @@ from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder
 from headway.nn.kernels import dispatch
 from headway.nn.kernels.dispatch import is_onednn
-from headway.nn.kernels.linear import has_onednn, onednn_linear
+from headway.nn.kernels.products import has_onednn, onednn_linear
 from headway.runtime.runtime import Runtime
 
 SHAPES = ((128, 384), (256, 1024), (384, 1536), (768, 2304), (3072, 768), (768, 50257))

@@ -16,7 +16,7 @@ from training_step import Step, gpt2_config, of_headway, of_torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from headway.data.batches.batching import Batch, TargetKind
-from headway.models.freed_memory import keep_freed_memory
+from headway.io.memory import keep_freed_memory
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder
 from headway.tasks.losses import LanguageModeling

@@ -23,7 +23,7 @@ from training_step import Step, gpt2_config, of_headway, of_torch
 
 import headway
 from headway.data.batches.batching import Batch, TargetKind, pad
-from headway.models.freed_memory import keep_freed_memory
+from headway.io.memory import keep_freed_memory
 from headway.models.heads import ClassificationHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder

@@ -27,8 +27,8 @@ from headway.data.batches.batch_source import Position, RowBatches
 from headway.data.batches.batching import IGNORED
 from headway.data.formats.aligned import read_aligned
 from headway.data.records.text_pairs import read_text_pairs
+from headway.io.memory import keep_freed_memory
 from headway.models.config import Positions, TransformerConfig
-from headway.models.freed_memory import keep_freed_memory
 from headway.models.initialise import initialise
 from headway.models.transformer import EncoderDecoder
 from headway.tasks.rows import EncodedPairs, encoded_pairs

@@ -21,9 +21,8 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 from sklearn.datasets import load_digits
 
 from headway.data.images.batch_source import Augmentation
-from headway.models.analysis.attribution import gradient_times_input
+from headway.models.analysis.logits import gradient_times_input, logit_lens
 from headway.models.analysis.maps import attention_maps
-from headway.models.analysis.stream import logit_lens
 from headway.models.config import TransformerConfig
 from headway.models.heads import TokenHead
 from headway.models.size import cache_bytes, forward_flops

@@ -59,7 +59,7 @@ def train_run(
 
     Raises InputError for input that cannot be used, RunFailed, and KeyboardInterrupt, with what is saved, after Ctrl-C.
     """
-    from headway.models.freed_memory import return_freed_memory
+    from headway.io.memory import return_freed_memory
     from headway.training.distributed.ranks import is_first
     from headway.training.hardware.memory import out_of_memory
     from headway.training.loop.trainer import Interrupted

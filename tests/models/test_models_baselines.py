@@ -20,8 +20,8 @@ from headway.models.baselines import (
     BaselineEncoder,
     RecurrentDecoder,
     RecurrentEncoderDecoder,
-    initialise_baseline,
 )
+from headway.models.initialise import initialise
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.baselines import CELLS, AdditiveAttention, Convolutions
 
@@ -34,7 +34,7 @@ def config(kind: str, **changes: Any) -> BaselineConfig:
 
 
 def drawn(model: Any) -> Any:
-    return initialise_baseline(model, 3, embedding_std=1.0).eval()
+    return initialise(model, 3, embedding_std=1.0).eval()
 
 
 def classifier(kind: str) -> BaselineEncoder:

@@ -7,12 +7,12 @@ import pytest
 
 SCRIPT = """
 import threading, torch
-from headway.models import freed_memory
+from headway.io import memory
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096 / 1e6
 
-freed_memory.keep_freed_memory()
+memory.keep_freed_memory()
 def answer():
     large, small = [], []
     for number in range(300):
@@ -25,10 +25,10 @@ thread = threading.Thread(target=answer)
 thread.start()
 thread.join()
 full = resident()
-freed_memory.return_freed_memory()  # it was called a moment ago
+memory.return_freed_memory()  # it was called a moment ago
 kept = resident()
-freed_memory._returned -= freed_memory.EVERY
-freed_memory.return_freed_memory()
+memory._returned -= memory.EVERY
+memory.return_freed_memory()
 print(full, kept, resident())
 """
 

@@ -9,8 +9,7 @@ from headway.errors import InputError
 from headway.hub.directory import load_model
 from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder
-from headway.nn.kernels.linear import has_onednn
-from headway.nn.kernels.products import products_by
+from headway.nn.kernels.products import has_onednn, products_by
 from headway.runtime import precision
 from headway.runtime.precision import PRECISIONS, available, check_precision, prepare, resolved
 

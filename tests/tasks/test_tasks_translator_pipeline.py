@@ -17,8 +17,7 @@ from headway.errors import InputError
 from headway.generation.beam import Hypothesis
 from headway.models.analysis.maps import attention_maps
 from headway.runtime import runtime
-from headway.tasks.text_to_text.alignment import align, words_of
-from headway.tasks.text_to_text.pipeline import SENTENCE, Translator
+from headway.tasks.text_to_text.pipeline import SENTENCE, Translator, align, words_of
 from headway.text.train import train_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*cut off at the model")  # of models that know nothing yet

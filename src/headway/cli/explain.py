@@ -20,7 +20,7 @@ from headway.models.own import OwnConfig
 from headway.models.size import cache_bytes, forward_flops, parameters, weight_bytes
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.nn.block import Block, Residual
-from headway.nn.kernels.window import window_scores
+from headway.nn.kernels.attention import window_scores
 
 EXAMPLE = "to be or not to be"
 IMAGE = "a grey image"

@@ -5,10 +5,13 @@ system still reports the whole machine.  A group's limit also holds for all grou
 https://docs.kernel.org/admin-guide/cgroup-v2.html, https://docs.kernel.org/admin-guide/cgroup-v1/memory.html
 """
 
+import contextlib
 import errno
 import os
 import sys
+import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from headway.errors import InputError
@@ -19,6 +22,9 @@ SIGNS = ("t allocate memory", "not enough memory", "out of memory", "bad_alloc",
 KEPT_FREE = 2**27
 """Bytes that must stay free in addition to what is asked for."""
 PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+EVERY = 10.0
+"""Seconds between two returns of freed memory to the system."""
+_returned = time.monotonic()
 
 
 def ran_out(error: BaseException) -> bool:
@@ -119,3 +125,35 @@ def _lines(path: Path) -> Iterator[str]:
             yield from (line.strip() for line in file)
     except OSError:
         return
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Ask the C library to keep freed memory for the next tensor, where it is glibc; elsewhere do nothing.
+
+    By default glibc returns every large tensor to the system when it is freed and clears new pages for the next, which
+    costs a tenth of a training step on a CPU, and a tenth of the time of an encoder that answers in bfloat16.
+    """
+    trim_threshold, mmap_threshold = -1, -3
+    _call("mallopt", mmap_threshold, 1 << 30)
+    _call("mallopt", trim_threshold, (1 << 31) - 1)
+
+
+def return_freed_memory(every: float = EVERY) -> None:
+    """Return freed memory to the system now and then: called often, it does so only ``every`` so many seconds.
+
+    A program that answers texts of all lengths for days would else keep what each length left between the others.
+    """
+    global _returned
+    if time.monotonic() - _returned >= every:
+        _call("malloc_trim", 0)
+        _returned = time.monotonic()
+
+
+def _call(name: str, *numbers: int) -> None:
+    """Call a function of glibc, where there is one."""
+    if sys.platform.startswith("linux"):
+        import ctypes
+
+        with contextlib.suppress(OSError, AttributeError):
+            getattr(ctypes.CDLL("libc.so.6"), name)(*numbers)

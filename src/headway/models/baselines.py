@@ -22,7 +22,6 @@ from headway.models.heads import ClassificationHead, TokenHead, pool
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.baselines import (
     CELLS,
-    GATES,
     AdditiveAttention,
     AttentionPooling,
     Convolutions,
@@ -237,38 +236,3 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         x = self.decoder(target_ids, mask, state)
         context, _ = self.attention(x, state.source, state.source_mask)
         return torch.tanh(self.combine(torch.cat([x, context], dim=-1)))
-
-
-def initialise_baseline(model: nn.Module, seed: int, *, embedding_std: float = 0.1) -> nn.Module:
-    """Draw every weight from a generator of its own, in place.
-
-    Recurrent matrices are orthogonal, gate by gate, others uniform with standard deviation 1/√(fan in); biases are zero
-    except that of an LSTM's forget gate, which is one (Jozefowicz et al. 2015), so that it starts by remembering.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for module in model.modules():
-            if isinstance(module, nn.Linear | nn.Conv1d):
-                bound = (3.0 / (module.weight.numel() / len(module.weight))) ** 0.5
-                module.weight.uniform_(-bound, bound, generator=generator)
-                if module.bias is not None:
-                    module.bias.zero_()
-            if isinstance(module, Recurrent):
-                _draw_recurrent(module, generator)
-        for module in model.modules():
-            if isinstance(module, nn.Embedding):
-                module.weight.normal_(0.0, embedding_std, generator=generator)
-    return model
-
-
-def _draw_recurrent(layer: Recurrent, generator: torch.Generator) -> None:
-    for name, p in layer.core.named_parameters():
-        if name.startswith("weight_hh"):
-            for gate in p.chunk(GATES[layer.kind]):
-                nn.init.orthogonal_(gate, generator=generator)
-        elif name.startswith("weight_ih"):
-            p.uniform_(-((3.0 / p.shape[1]) ** 0.5), (3.0 / p.shape[1]) ** 0.5, generator=generator)
-        else:
-            p.zero_()
-            if layer.kind == "lstm" and name.startswith("bias_ih"):
-                p.chunk(4)[1].fill_(1.0)

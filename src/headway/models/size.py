@@ -14,7 +14,7 @@ from typing import Any, Literal
 from headway.models.config import Patches, TransformerConfig
 from headway.models.heads import HeadSize, TokenHead, norm_size
 from headway.models.transformer import shares_embedding
-from headway.nn.kernels.window import window_scores
+from headway.nn.kernels.attention import window_scores
 
 Wiring = Literal["encoder", "decoder", "encoder-decoder"]
 STREAM = 4
@@ -82,7 +82,9 @@ def forward_flops(
     if wiring == "encoder-decoder":
         first, source_length = encoder or config, source_length or length
         flops += _stack_flops(first, batch, source_length, causal=False)
-        flops += _cross_flops(config, first.d_model, batch, length, source_length)
+        q, kv = config.n_heads * config.head_width, 2 * config.kv_heads * config.head_width
+        linear = 2 * q * width * length + kv * first.d_model * source_length  # queries and outputs, keys and values
+        flops += config.n_layers * 2 * batch * (linear + 2 * q * length * source_length)
     flops += _stack_flops(config, batch, length, causal=wiring != "encoder")
     head = _head(config, wiring, head)
     flops += 2 * (batch * length if head.gives.each_token else batch) * head.matrices
@@ -247,13 +249,6 @@ def _stack_flops(config: TransformerConfig, batch: int, length: int, *, causal: 
         window = None if by_mask else config.layer_window(layer)
         flops += 2 * 2 * batch * q * window_scores(length, window, causal)
     return flops
-
-
-def _cross_flops(config: TransformerConfig, d_source: int, batch: int, length: int, source_length: int) -> int:
-    """FLOPs of the cross-attentions: queries and outputs of the target, keys and values of the source, and scores."""
-    q, kv = config.n_heads * config.head_width, 2 * config.kv_heads * config.head_width
-    linear = 2 * q * config.d_model * length + kv * d_source * source_length
-    return config.n_layers * 2 * batch * (linear + 2 * q * length * source_length)
 
 
 def _check(wiring: str, encoder: TransformerConfig | None, head: HeadSize | None, encoders_own: bool) -> None:

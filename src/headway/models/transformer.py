@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from headway.models.config import Patches, Positions, TransformerConfig, check_field
 from headway.models.heads import TokenHead, make_norm
+from headway.nn import positions
 from headway.nn.attention import Attention
 from headway.nn.block import Block
 from headway.nn.dropout import Dropout
@@ -24,14 +25,7 @@ from headway.nn.feedforward import FeedForward
 from headway.nn.masks import attention_mask, token_positions, with_bias
 from headway.nn.masks import source_mask as across_mask
 from headway.nn.patch_embedding import PatchEmbedding
-from headway.nn.positions import (
-    AlibiEncoding,
-    LearnedEncoding,
-    PositionEncoding,
-    RelativeEncoding,
-    RotaryEncoding,
-    SinusoidalEncoding,
-)
+from headway.nn.positions import PositionEncoding
 from headway.nn.state import State
 
 
@@ -328,11 +322,11 @@ def position_encoding(config: TransformerConfig, *, causal: bool) -> PositionEnc
 
 
 ENCODINGS: dict[str, Callable[[TransformerConfig, Positions, bool], PositionEncoding]] = {
-    "sinusoidal": lambda config, own, _: SinusoidalEncoding(config.d_model, own.start, own.sinusoids),
-    "learned": lambda config, own, _: LearnedEncoding(config.max_length, config.d_model, own.start),
-    "rotary": lambda config, own, _: RotaryEncoding(config.rotated, own.base, own.window_base, own.scaling),
-    "alibi": lambda config, *_: AlibiEncoding(config.n_heads),
-    "relative": lambda config, own, causal: RelativeEncoding(
+    "sinusoidal": lambda config, own, _: positions.SinusoidalEncoding(config.d_model, own.start, own.sinusoids),
+    "learned": lambda config, own, _: positions.LearnedEncoding(config.max_length, config.d_model, own.start),
+    "rotary": lambda config, own, _: positions.RotaryEncoding(config.rotated, own.base, own.window_base, own.scaling),
+    "alibi": lambda config, *_: positions.AlibiEncoding(config.n_heads),
+    "relative": lambda config, own, causal: positions.RelativeEncoding(
         config.n_heads, own.buckets, own.max_distance, causal=causal
     ),
     "none": lambda *_: PositionEncoding(),

@@ -11,18 +11,12 @@ from headway.models.baselines import (
     RecurrentDecoder,
     RecurrentEncoderDecoder,
 )
-from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead
 from headway.models.size import Wiring
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 
 BASELINES = {"decoder": RecurrentDecoder, "encoder": BaselineEncoder, "encoder-decoder": RecurrentEncoderDecoder}
 TRANSFORMERS = {"decoder": Decoder, "encoder": Encoder, "encoder-decoder": EncoderDecoder}
-
-
-def classification_head(config: TransformerConfig, n_classes: int) -> ClassificationHead:
-    """The head of a Transformer classifier trained from scratch."""
-    return ClassificationHead(config, n_classes, norm=True, dropout=config.dropout)
 
 
 def build_model(config: Any, wiring: str, n_classes: int | None = None) -> nn.Module:
@@ -39,8 +33,9 @@ def build_model(config: Any, wiring: str, n_classes: int | None = None) -> nn.Mo
     kind = (BASELINES if baseline else TRANSFORMERS)[wiring]
     if n_classes is None:
         return kind(config)
-    head = BaselineClassificationHead(config, n_classes) if baseline else classification_head(config, n_classes)
-    return kind(config, head)
+    if baseline:
+        return kind(config, BaselineClassificationHead(config, n_classes))
+    return kind(config, ClassificationHead(config, n_classes, norm=True, dropout=config.dropout))
 
 
 def wiring_name(model: nn.Module) -> Wiring | None:

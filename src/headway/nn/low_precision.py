@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from headway.nn.activations import ACTIVATIONS
 from headway.nn.kernels import int8, one_row
-from headway.nn.kernels.linear import FUSED, onednn_linear
+from headway.nn.kernels.products import FUSED, onednn_linear
 
 KINDS = ("bfloat16", "int8", "int4")
 BYTES: dict[str | None, float] = {"bfloat16": 2, "int8": 1, "int4": 0.75}
@@ -114,20 +114,16 @@ class Int8DynamicLinear(LowPrecisionLinear):
     def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
         """(..., I) -> (..., O), with an activation by its name if one is given."""
         if self.takes_one_row and x.dim() == 3 and x.numel() == self.in_features:  # a text that is continued
-            return self._of_one_row(x, activation)
+            if self._table is None:
+                self._table = one_row.as_table(self._laid_out.to_dense())
+                self.laid_out_bytes += self._table.numel()
+            y = one_row.one_row_of_bytes(x, self._table)
+            y = y.mul_(self.scale) if self.bias is None else torch.addcmul(self.bias, y, self.scale)
+            return y if activation is None else ACTIVATIONS[activation](y)
         numbers, scales = int8.rounded_rows(self.rows(x))
         y = int8.int8_product(numbers, self._laid_out, self.scale, self.no_zeros)
         y = y.mul_(scales) if self.bias is None else torch.addcmul(self.bias, y, scales)
         return self.finished(y, x, activation)
-
-    def _of_one_row(self, x: Tensor, activation: str | None) -> Tensor:
-        """(..., I) of one row -> (..., O)."""
-        if self._table is None:
-            self._table = one_row.as_table(self._laid_out.to_dense())
-            self.laid_out_bytes += self._table.numel()
-        y = one_row.one_row_of_bytes(x, self._table)
-        y = y.mul_(self.scale) if self.bias is None else torch.addcmul(self.bias, y, self.scale)
-        return y if activation is None else ACTIVATIONS[activation](y)
 
 
 class Int4Linear(LowPrecisionLinear):

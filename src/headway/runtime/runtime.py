@@ -30,9 +30,9 @@ from headway.generation.decode import Conditional, Model, Steps
 from headway.generation.sampling import Sampling
 from headway.hub.generation_config import TargetRules
 from headway.io.fork_safety import check_threads
+from headway.io.memory import keep_freed_memory
 from headway.models.baselines import RecurrentDecoder
 from headway.models.device import model_device
-from headway.models.freed_memory import keep_freed_memory
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.nn.global_state import plain_defaults
 from headway.nn.threads import Threads

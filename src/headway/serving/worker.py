@@ -30,7 +30,7 @@ from typing import Any
 import torch
 
 from headway.errors import InputError
-from headway.models.freed_memory import return_freed_memory
+from headway.io.memory import return_freed_memory
 from headway.runtime.batcher import Batcher, Request
 from headway.serving.responses import failed, unavailable
 from headway.serving.text_stream import Delta, TextStream

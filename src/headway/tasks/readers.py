@@ -76,10 +76,14 @@ class TextReader(FrameAnswers, ABC):
         return torch.stack(self.runtime.read([ids or [0] for ids in rows], answer, borders))
 
 
+def tokenizer_of(model: nn.Module, directory: Path) -> Tokenizer:
+    """The tokenizer of a model that was loaded from a directory."""
+    return Tokenizer.load(directory, rows=model_config(model).vocab_size)
+
+
 def label_parts(model: nn.Module, directory: Path, problem: str | None = None) -> tuple[Tokenizer, list[str]]:
     """Tokenizer and labels of a classifier that was loaded from a directory.  Raises InputError as ``labels_of``."""
-    tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
-    return tokenizer, labels_of(directory, n_outputs(model), problem)
+    return tokenizer_of(model, directory), labels_of(directory, n_outputs(model), problem)
 
 
 class LabelReader(TextReader, Generic[Answer]):

@@ -6,7 +6,7 @@ model is trained.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 from unicodedata import normalize
 
@@ -33,7 +33,7 @@ from headway.text.training_sample import MOST_CHARACTERS
 from headway.training.distributed.ranks import Ranks
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
-from headway.training.plan import Decision, Plan
+from headway.training.plan import Plan
 from headway.training.sizing.presets import decoder_plan, fine_tune_text_plan
 
 FEW = 10
@@ -196,8 +196,7 @@ class Stream:
         groups = sum(group.rows > held for group, held in zip(self.corpus.groups, self.held, strict=True))
         partitions = partition_count(groups, max(1, plan.batch_tokens // plan.length), Ranks.joined().count)
         why = f"of {groups:,} row groups, each partition reads its own; at most as many processes can share them"
-        decision = Decision("lanes", f"{partitions}", why, "--batch-tokens")
-        return plan.but(lanes=partitions, decisions=[*plan.decisions, asdict(decision)])
+        return plan.decided("lanes", f"{partitions}", why, "--batch-tokens", lanes=partitions)
 
 
 class RunningTextData(TaskData):
@@ -227,7 +226,15 @@ class RunningTextData(TaskData):
         self.train, self.validation = (encode_text(text, self.tokenizer, framed=self.framed) for text in parts)
         self.n_tokens, n_validation = len(self.train), len(self.validation)
         if self.stream is None:
-            facts = text_facts(corpus, held_out, self.n_tokens, n_validation)
+            origin = "the last 10 % of the text" if held_out is None else ", ".join(map(str, held_out.paths))
+            facts = {
+                "inputs": [str(path) for path in corpus.paths],
+                "fingerprint": corpus.fingerprint,
+                "documents": corpus.n_documents,
+                "train": f"{self.n_tokens:,} tokens",
+                "validation": f"{n_validation:,} tokens ({origin})",
+                "warnings": [f"{corpus.n_empty} empty documents were left out"] if corpus.n_empty else [],
+            }
         else:
             self.n_tokens = self.stream.count(corpus, self.n_tokens)
             facts = self.stream.facts(corpus, self.n_tokens, n_validation)
@@ -280,19 +287,6 @@ class RunningTextData(TaskData):
             source = StreamBatches(reading, self.validation, *sizes, plan.lanes, **known)
         source.every = plan.evaluating.validation_every
         return source
-
-
-def text_facts(corpus: Corpus, held_out: Corpus | None, n_train: int, n_validation: int) -> dict[str, Any]:
-    """What headway.json says of running text, by its numbers of tokens."""
-    origin = " (the last 10 % of the text)" if held_out is None else f" ({', '.join(map(str, held_out.paths))})"
-    return {
-        "inputs": [str(path) for path in corpus.paths],
-        "fingerprint": corpus.fingerprint,
-        "documents": corpus.n_documents,
-        "train": f"{n_train:,} tokens",
-        "validation": f"{n_validation:,} tokens{origin}",
-        "warnings": [f"{corpus.n_empty} empty documents were left out"] if corpus.n_empty else [],
-    }
 
 
 def frame_of(tokenizer: Tokenizer) -> Frame:

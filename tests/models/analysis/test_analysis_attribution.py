@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from headway.models.analysis.attribution import gradient_times_input
+from headway.models.analysis.logits import gradient_times_input
 from headway.models.baselines import BaselineConfig, RecurrentDecoder
 from headway.models.config import Patches, TransformerConfig
 from headway.models.heads import ClassificationHead

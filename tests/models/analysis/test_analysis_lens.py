@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headway.models.analysis.stream import logit_lens
+from headway.models.analysis.logits import logit_lens
 from headway.models.baselines import BaselineConfig, RecurrentDecoder
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHead, VectorHead

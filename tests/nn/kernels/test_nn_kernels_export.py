@@ -6,7 +6,7 @@ from torch import nn
 
 from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder
-from headway.nn.kernels import linear
+from headway.nn.kernels import products
 from headway.nn.kernels.products import products_by
 
 SYMBOLIC = {"_operator", "torch"}
@@ -39,7 +39,7 @@ def test_no_kernel_of_ours_is_in_a_graph(positions: str, grad: bool):
 
 def test_the_kernels_are_used_outside_of_a_graph(monkeypatch: pytest.MonkeyPatch):
     """Else the test above would show nothing."""
-    if not linear.has_onednn():
+    if not products.has_onednn():
         pytest.skip("this torch has no product of oneDNN")
     called = []
     product = torch.ops.mkldnn._linear_pointwise

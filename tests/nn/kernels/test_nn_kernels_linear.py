@@ -8,7 +8,7 @@ from torch import nn
 from headway.generation.sampling import Sampling
 from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder
-from headway.nn.kernels import linear as kernel
+from headway.nn.kernels import products as kernel
 from headway.nn.kernels.dispatch import linear
 from headway.nn.kernels.products import products_by
 from headway.nn.linear import Linear

@@ -8,8 +8,7 @@ from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder
 from headway.nn.kernels import products
 from headway.nn.kernels.dispatch import LARGE_PRODUCT, cross_entropy, is_onednn, linear
-from headway.nn.kernels.linear import OneDnnLinear, has_onednn
-from headway.nn.kernels.products import products_by
+from headway.nn.kernels.products import OneDnnLinear, has_onednn, products_by
 
 needs_onednn = pytest.mark.skipif(not has_onednn(), reason="this torch has no product of oneDNN")
 

@@ -6,8 +6,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.nn.attention import Attention
-from headway.nn.kernels.attention import attend_oracle
-from headway.nn.kernels.window import attend_window, window_scores
+from headway.nn.kernels.attention import attend_oracle, attend_window, window_scores
 from headway.nn.masks import attention_mask
 
 B, H, K = 3, 5, 7

@@ -28,9 +28,10 @@ from headway.formats.registry import FORMATS
 from headway.formats.subject import Subject
 from headway.formats.texts import same_ids
 from headway.hub.directory import load_model, save_any
-from headway.models.baselines import BaselineConfig, initialise_baseline
+from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
 from headway.models.heads import TokenClassificationHead
+from headway.models.initialise import initialise
 from headway.models.own import OwnConfig
 from headway.models.transformer import Encoder
 from headway.models.wirings import build_model
@@ -234,7 +235,7 @@ def test_tags_are_exported(tmp_path: Path):
 
 def test_a_baseline_without_recurrence_is_exported(tmp_path: Path):
     model = build_model(BaselineConfig("cnn", WORDS.vocab_size, 24), "encoder", 3)
-    found = export(saved(initialise_baseline(model, 0), tmp_path / "a"), tmp_path / "b", to="onnx")
+    found = export(saved(initialise(model, 0, embedding_std=0.1), tmp_path / "a"), tmp_path / "b", to="onnx")
     assert found.parity.passed and json.loads((tmp_path / "b" / "config.json").read_text())["num_labels"] == 3
 
 
@@ -306,7 +307,7 @@ def test_a_tokenizer_with_other_ids_is_noticed(exported: Callable, tmp_path: Pat
 
 def test_recurrent_models_are_refused(tmp_path: Path):
     model = build_model(BaselineConfig("lstm", WORDS.vocab_size, 24), "encoder", 3)
-    source = saved(initialise_baseline(model, 0), tmp_path / "a")
+    source = saved(initialise(model, 0, embedding_std=0.1), tmp_path / "a")
     with pytest.raises(InputError, match=r"this is a baseline \(lstm\), and torch's exporter cannot write recurrent"):
         export(source, tmp_path / "b", to="onnx")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -1,6 +1,7 @@
 """Freeze the lower part of a model, cut it off after its first blocks, or change its dropout."""
 
 from dataclasses import replace
+from typing import Any
 
 from torch import nn
 
@@ -59,8 +60,14 @@ def set_dropout(model: nn.Module, p: float) -> nn.Module:
     for module in model.modules():
         if (isinstance(module, Dropout) and id(module) not in hidden) or isinstance(module, Attention):
             setattr(module, "p" if isinstance(module, Dropout) else "dropout", p)
+    change_configs(model, dropout=p)
+    return model
+
+
+def change_configs(model: nn.Module, **changes: Any) -> None:
+    """Change fields of every configuration in a model, in place."""
+    for module in model.modules():
         for name in ("config", "encoder_config"):
             config = getattr(module, name, None)
             if isinstance(config, TransformerConfig):
-                setattr(module, name, config.but(dropout=p))
-    return model
+                setattr(module, name, config.but(**changes))

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from headway.models.config import TransformerConfig
+from headway.models.adapt.freeze import change_configs
 from headway.models.heads import TokenHead
 from headway.models.transformer import Stack
 
@@ -39,7 +39,12 @@ def resize_vocabulary(model: nn.Module, n: int, rows: Mapping[int, Sequence[int]
 
     def larger(p: Tensor) -> nn.Parameter:
         if id(p) not in grown:
-            grown[id(p)] = nn.Parameter(_grown(p.detach(), n, wanted), requires_grad=p.requires_grad)
+            before = p.detach()
+            table = torch.cat([before, before.new_empty(n - old, *before.shape[1:])])  # (M, D), or (M,)
+            middle = before.mean(dim=0)
+            for number, parts in wanted.items():
+                table[number] = before[list(parts)].mean(dim=0) if parts else middle
+            grown[id(p)] = nn.Parameter(table, requires_grad=p.requires_grad)
             grown[id(p)].new_rows = sorted(wanted)  # type: ignore[attr-defined]
         return grown[id(p)]
 
@@ -49,11 +54,7 @@ def resize_vocabulary(model: nn.Module, n: int, rows: Mapping[int, Sequence[int]
         head.weight, head.out_features = larger(head.weight), n
         if head.bias is not None:
             head.bias = larger(head.bias)
-    for module in model.modules():
-        for name in ("config", "encoder_config"):
-            config = getattr(module, name, None)
-            if isinstance(config, TransformerConfig):
-                setattr(module, name, config.but(vocab_size=n))
+    change_configs(model, vocab_size=n)
     return model
 
 
@@ -92,12 +93,3 @@ def _tables(model: nn.Module) -> tuple[list[nn.Embedding], list[nn.Linear]]:
     found = [getattr(stack.embedding, "tokens", None) for stack in stacks]
     tables = [table for table in found if isinstance(table, nn.Embedding)]
     return tables, [module.matrix for module in model.modules() if isinstance(module, TokenHead)]
-
-
-def _grown(old: Tensor, n: int, wanted: Mapping[int, Sequence[int]]) -> Tensor:
-    """(N, D) -> (M, D), or (N,) -> (M,)."""
-    table = torch.cat([old, old.new_empty(n - len(old), *old.shape[1:])])
-    middle = old.mean(dim=0)
-    for number, parts in wanted.items():
-        table[number] = old[list(parts)].mean(dim=0) if parts else middle
-    return table

@@ -5,11 +5,10 @@
 Each function takes a model and that model's inputs, such as ``pipe.model`` and ids; see ``docs/inside.md``.
 """
 
-from headway.models.analysis.attribution import gradient_times_input
+from headway.models.analysis.logits import gradient_times_input, logit_lens, residual_stream
 from headway.models.analysis.maps import attention_maps, fused_difference, heads_off
 from headway.models.analysis.position_tables import PositionTable, position_tables
 from headway.models.analysis.statistics import head_statistics, induction_score, induction_scores, patch_distance
-from headway.models.analysis.stream import logit_lens, residual_stream
 
 __all__ = [
     "PositionTable",

@@ -1,6 +1,6 @@
-"""Scaled dot-product attention as plain products, and step by step (Vaswani et al. 2017, section 3.2.1).
+"""Scaled dot-product attention: plain products, in windows, and step by step (Vaswani et al. 2017, section 3.2.1).
 
-Letters: B batch, T queries, S keys, H heads, K head width.
+Letters: B batch, T queries or length, S keys, H heads, K head width, W window, N pieces.
 """
 
 import math
@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.nn.kernels.dropout import drop_by_bytes
+from headway.nn.masks import attention_mask
 
 
 def attend_plain(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, dropout: float) -> Tensor:
@@ -42,6 +43,60 @@ def attend_filled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: 
         mask = (torch.arange(n_keys + more, device=q.device) < n_keys).view(1, 1, 1, -1)
     k, v = F.pad(k, (0, 0, 0, more)), F.pad(v, (0, 0, 0, more))
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
+
+
+def window_scores(length: int, window: int | None, causal: bool) -> int:
+    """How many scores are computed for ``length`` queries of one head: all of them, or those of the pieces if fewer."""
+    if window is None:
+        return length * length
+    return min(length * length, -(-length // window) * window * window * (2 if causal else 3))
+
+
+def attend_window(q: Tensor, k: Tensor, v: Tensor, window: int, causal: bool, dropout: float = 0.0) -> Tensor:
+    """Attention among keys nearer than ``window``: (B, H, T, K) three times -> (B, H, T, K).
+
+    It takes time linear in the length (Beltagy et al. 2020, Longformer): queries are split into N pieces of one window,
+    and a piece needs only its own keys and those of the neighbouring pieces, so there are T × 3 W scores instead of
+    T × T.  A sequence too short to gain from this uses full attention with a mask.
+
+    Query i attends to key j when |i - j| < window, and j ≤ i when ``causal``; equal to ``attend_oracle`` with that
+    mask.
+    """
+    batch, heads, length, width = q.shape
+    if window_scores(length, window, causal) == length * length:
+        at = torch.arange(length, device=q.device)[None]
+        mask = None if window >= length else attention_mask(at, at, causal=causal, window=window)
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal and mask is None
+        )
+    pieces = -(-length // window)
+    after = 0 if causal else window
+    span = 2 * window + after
+    padding = pieces * window - length
+    q = F.pad(q, (0, 0, 0, padding)).reshape(batch, heads * pieces, window, width)  # (B, H N, W, K)
+    k, v = (
+        F.pad(x, (0, 0, window, padding + after)).unfold(2, span, window).transpose(-2, -1).flatten(1, 2)
+        for x in (k, v)
+    )  # (B, H N, span, K)
+    mask = _piece_mask(length, window, causal, heads, q.device)
+    y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)  # (B, H N, W, K)
+    return y.reshape(batch, heads, pieces * window, width)[:, :, :length]  # (B, H, T, K)
+
+
+def _piece_mask(length: int, window: int, causal: bool, heads: int, device: torch.device) -> Tensor:
+    """Which keys of its span each query of each piece may attend to, true = may: (H N, W, span)."""
+    pieces = -(-length // window)
+    query = torch.arange(pieces * window, device=device).view(pieces, window, 1)  # (N, W, 1)
+    span = 2 * window + (0 if causal else window)
+    key = torch.arange(span, device=device)[None, None] + (torch.arange(pieces, device=device) * window - window).view(
+        pieces, 1, 1
+    )  # (N, 1, span)
+    distance = query - key
+    allowed = (distance.abs() < window) & (key >= 0) & (key < length)
+    if causal:
+        allowed &= distance >= 0
+    allowed |= (distance == 0) & (query >= length)  # padding queries attend to themselves, and are cut off
+    return allowed.repeat(heads, 1, 1)  # (H N, W, span)
 
 
 def attend_oracle(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False):

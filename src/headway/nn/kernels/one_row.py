@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.nn.kernels.linear import TOLERANCE
+from headway.nn.kernels.products import TOLERANCE
 
 
 def one_row(x: Tensor, weight: Tensor) -> Tensor:

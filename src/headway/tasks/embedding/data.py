@@ -1,7 +1,7 @@
 """Vectors of texts, from pairs of them."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -29,7 +29,7 @@ from headway.tasks.task import TaskInputs
 from headway.training.base import Base, prepared_base
 from headway.training.evaluation.comparison import in_order
 from headway.training.objective import Objective
-from headway.training.plan import Decision, Plan
+from headway.training.plan import Plan
 from headway.training.sizing.presets import given_or, tokens_of_rows
 
 LONGEST = 128
@@ -99,12 +99,12 @@ class EmbeddingData(RowsData):
         if self.base is None:
             self.options = self.options.but(dropout=given_or(self.options.optimisation.dropout, 0.1))
         plan, rate = super().plan(seconds), 1e-3 if self.base is None else 5e-5
-        return plan.but(
+        return plan.decided(
+            *("loss", loss, why, "--label-column"),
             batch_tokens=tokens_of_rows(self.options, self.texts_in_row * self.longest, BATCH_TOKENS),
             learning_rate=self.options.optimisation.learning_rate or rate,
             token_dropout=0.0,
             label_smoothing=0.0,
-            decisions=[*plan.decisions, asdict(Decision("loss", loss, why, "--label-column"))],
         )
 
     def build(self, plan: Plan) -> nn.Module:

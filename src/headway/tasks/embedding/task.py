@@ -1,7 +1,4 @@
-"""Vectors of texts: an encoder whose tokens are pooled.
-
-What only training and measuring need is imported when they begin, so that answers begin sooner.
-"""
+"""Vectors of texts: an encoder whose tokens are pooled."""
 
 import warnings
 from collections.abc import Iterable, Sequence
@@ -16,7 +13,6 @@ from torch.nn.functional import normalize
 from headway.formats.differences import worst
 from headway.formats.hf.loaders import ExternalLoader, Original, pipeline_loader
 from headway.generation.sampling import check_number
-from headway.hub.directory import model_config
 from headway.models.heads import Gives, PoolingHead, gives
 from headway.models.transformer import Encoder
 from headway.models.wirings import wiring_name
@@ -24,7 +20,7 @@ from headway.nn.global_state import plain_defaults
 from headway.tasks.checks import Found, Material, MaterialInputs, differs
 from headway.tasks.embedding.spec import SPEC
 from headway.tasks.inputs import beginnings, cut_rows, known_shares, text_list
-from headway.tasks.readers import TextReader
+from headway.tasks.readers import TextReader, tokenizer_of
 from headway.tasks.task import FolderTask
 from headway.text.tokenizer import Tokenizer
 
@@ -170,8 +166,7 @@ class EmbeddingTask(FolderTask):
     pipeline_tag = "sentence-similarity"
 
     def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> Embedder:
-        tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
-        return Embedder(model, tokenizer, facts.get("plan", {}).get("length"))
+        return Embedder(model, tokenizer_of(model, directory), facts.get("plan", {}).get("length"))
 
     def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader | None:
         if gives(model) is Gives.VECTOR:

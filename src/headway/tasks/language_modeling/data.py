@@ -50,6 +50,10 @@ BEGINNING = 40
 NEEDS = "a language model is measured on running text or on conversations"
 FEW_HELD_OUT = 30
 """Conversations: of fewer, what they say of a step or of a model is noisy."""
+FEW_WARNING = (
+    "only {} held out, so metrics are noisy: a later step is kept only where it is clearly better "
+    "(--validation FILE holds out others)"
+)
 APART = (
     "the chat template shows the last reply of a conversation otherwise than those before it: each reply is an example "
     "of its own, after what was said before it"
@@ -146,6 +150,7 @@ class DialogueData(LanguageModelData):
         apart = len(whole.ids) > len(train)
         self.unit = "replies" if apart else self.unit
         n_train, n_held_out = self.train_examples.n_talks, validation.n_talks
+        conversations = "1 conversation is" if n_held_out == 1 else f"{n_held_out} conversations are"
         self.parts.counts.update({"trained": n_train, "measured": n_held_out})
         self.facts = {
             "inputs": [str(path) for path in source.paths],
@@ -156,7 +161,7 @@ class DialogueData(LanguageModelData):
             "warnings": [
                 *self.parts.warnings,
                 *self.train_examples.cut_warning(whole, self.longest),
-                *_few_warning(n_held_out),
+                *([FEW_WARNING.format(conversations)] if n_held_out < FEW_HELD_OUT else []),
                 *([APART] if apart else []),
             ],
             **vocabulary.facts,
@@ -193,17 +198,6 @@ class DialogueData(LanguageModelData):
         ends = {targets[-1] for targets in self.validation_examples.targets} & self.tokenizer.special_ids
         question = said[-1]["content"].strip() if said else ""
         return lambda: f"{question[-200:]}\n> {self.sampled(model, prompt, ends).strip()}"
-
-
-def _few_warning(count: int) -> list[str]:
-    """A line where which step is kept, and every figure, rests on few conversations."""
-    if count >= FEW_HELD_OUT:
-        return []
-    held_out = "1 conversation is" if count == 1 else f"{count} conversations are"
-    return [
-        f"only {held_out} held out, so metrics are noisy: a later step is kept only where it is clearly better "
-        "(--validation FILE holds out others)"
-    ]
 
 
 def open_data(given: TaskInputs) -> LanguageModelData:

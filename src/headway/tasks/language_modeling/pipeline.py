@@ -68,11 +68,14 @@ class Generator(FrameAnswers):
         for ``stream``.  Of a conversation that is too long, the oldest turns are left out, with a warning; never the
         system message.  Raises InputError for a model without a template, and for what is no conversation.
         """
-        return "".join(self._reply(messages, options))
+        return "".join(self.stream_chat(messages, **options))
 
     def stream_chat(self, messages: list[Message], **options: Any) -> Iterator[str]:
         """The reply piece by piece; joined, the pieces equal ``chat``."""
-        return self._reply(messages, options)
+        pieces, kept = self.reply_to(messages, **options)
+        if len(kept) < len(messages):
+            warnings.warn(forgetting(len(messages) - len(kept)), stacklevel=3)
+        return pieces
 
     def prompt(self, text: str) -> Prompt:
         """A text to continue, all of it.  Raises InputError for a character that the model has never seen."""
@@ -123,12 +126,6 @@ class Generator(FrameAnswers):
         prompt = self._prompt(ids, tokenizer, ends)
         pieces = self.continued([prompt], max_tokens=min(max_tokens, context - len(ids)), **options)
         return (piece for _, piece in pieces if piece), kept
-
-    def _reply(self, messages: list[Message], options: dict[str, Any]) -> Iterator[str]:
-        pieces, kept = self.reply_to(messages, **options)
-        if len(kept) < len(messages):
-            warnings.warn(forgetting(len(messages) - len(kept)), stacklevel=3)
-        return pieces
 
     def continued(
         self,
@@ -253,19 +250,16 @@ def fit(tokenizer: Tokenizer, messages: list[Message], context: int, room: int) 
     check_messages(messages)
     room = max(1, min(room, context // ROOM))
     kept = list(messages)
-    while True:
-        ids = encode_prompt(tokenizer, kept)
-        if len(ids) + room <= context:
-            return ids, kept
-        shorter = without_oldest_turn(kept)
-        if shorter is None:
-            if len(ids) < context:
-                return ids, kept
-            raise InputError(
-                f"the message has {len(ids):,} tokens, with the system message; the model reads {context:,} and needs "
-                "some of them for its reply: shorten the message."
-            )
+    ids = encode_prompt(tokenizer, kept)
+    while len(ids) + room > context and (shorter := without_oldest_turn(kept)) is not None:
         kept = shorter
+        ids = encode_prompt(tokenizer, kept)
+    if len(ids) >= context:
+        raise InputError(
+            f"the message has {len(ids):,} tokens, with the system message; the model reads {context:,} and needs "
+            "some of them for its reply: shorten the message."
+        )
+    return ids, kept
 
 
 def forgetting(count: int) -> str:

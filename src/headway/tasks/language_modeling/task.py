@@ -1,7 +1,4 @@
-"""Language modelling: a decoder on running text, or on conversations, of which it learns the replies.
-
-What only training and measuring need is imported when they begin, so that answers begin sooner.
-"""
+"""Language modelling: a decoder on running text, or on conversations, of which it learns the replies."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,14 +12,13 @@ from headway.data.records.corpus import Corpus
 from headway.data.records.dialogues import KEY, Dialogues
 from headway.data.records.table import Table
 from headway.formats.hf.loaders import pipeline_loader
-from headway.hub.directory import model_config
 from headway.hub.generation_config import warn_of_settings
 from headway.tasks.checks import ROWS, Material, MaterialInputs, continuations, json_lines
 from headway.tasks.language_modeling.pipeline import Generator, as_recorded, kept_ids
 from headway.tasks.language_modeling.spec import SPEC
 from headway.tasks.losses import LanguageModeling
+from headway.tasks.readers import tokenizer_of
 from headway.tasks.task import FolderTask, Timed
-from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 
@@ -38,7 +34,7 @@ class LanguageModelingTask(FolderTask):
     loader = pipeline_loader(pipeline_tag, continuations, texts=8)
 
     def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> Generator:
-        tokenizer = as_recorded(Tokenizer.load(directory, rows=model_config(model).vocab_size), facts)
+        tokenizer = as_recorded(tokenizer_of(model, directory), facts)
         warn_of_settings(directory)
         return Generator(model, tokenizer, () if facts else kept_ids(model, tokenizer, "bos_token_id"))
 

@@ -30,7 +30,7 @@ from headway.tasks.running_text import RunningTextData, encode_text, frame_of, h
 from headway.tasks.task import Scaling, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import prepared_base
-from headway.training.plan import Decision, Plan
+from headway.training.plan import Plan
 from headway.training.sizing.layouts import ENCODER_DEFAULT, encoder_fields
 
 SHORTEST = 4
@@ -105,12 +105,12 @@ class MaskedLMData(RunningTextData):
         what = "whole words" if asked.whole_words else "tokens"
         scratch = "a new model learns faster with more" if self.base is None else "as published models were trained"
         why = scratch if asked.mlm_probability is None else "as asked"
-        decided = [Decision("hidden", f"{share:.0%} of the {what}", why, "--mlm-probability, --whole-words")]
-        if self.new_head:
-            why = f"{self.options.fine_tuning.from_model} has none that was trained"
-            decided.append(Decision("head", "a new one, which starts untrained", why, "--from"))
-        decisions = [*plan.decisions, *map(asdict, decided)]
-        return plan.but(mask_share=share, whole_words=asked.whole_words, decisions=decisions)
+        changes = {"mask_share": share, "whole_words": asked.whole_words}
+        plan = plan.decided("hidden", f"{share:.0%} of the {what}", why, "--mlm-probability, --whole-words", **changes)
+        if not self.new_head:
+            return plan
+        why = f"{self.options.fine_tuning.from_model} has none that was trained"
+        return plan.decided("head", "a new one, which starts untrained", why, "--from")
 
     def build(self, plan: Plan) -> nn.Module:
         if self.base is not None and isinstance(self.base.model, Encoder):

@@ -12,10 +12,10 @@ from torch.nn.utils.rnn import pad_sequence
 from headway.errors import InputError, shown
 from headway.generation.sampling import check_number
 from headway.models.transformer import Encoder
-from headway.runtime.runtime import Output, Runtime
+from headway.runtime.runtime import Output
 from headway.runtime.windows import frame, framed_around
-from headway.tasks.frames import FrameAnswers
-from headway.tasks.inputs import reading_length, text_list
+from headway.tasks.inputs import text_list
+from headway.tasks.readers import TextReader
 from headway.text.tokenizer import Tokenizer
 
 SPELLINGS = ("[MASK]", "<mask>")
@@ -25,7 +25,7 @@ SPACES = ("Ġ", "▁")
 """How tokens that carry the space before a word begin."""
 
 
-class MaskFiller(FrameAnswers):
+class MaskFiller(TextReader):
     """An encoder with a masked-token head, its tokenizer, and the ``length`` that its run recorded."""
 
     task = "masked_lm"
@@ -33,9 +33,8 @@ class MaskFiller(FrameAnswers):
     def __init__(self, model: Encoder, tokenizer: Tokenizer, length: int | None = None):
         if tokenizer.mask is None:
             raise InputError("the tokenizer of this model has no [MASK], so it cannot fill in words.")
-        self.model, self.tokenizer, self.runtime = model, tokenizer, Runtime(model)
+        super().__init__(model, tokenizer, length)
         self.mask: int = tokenizer.mask
-        self.max_length = reading_length(model, tokenizer, length)
         spellings = dict.fromkeys((*SPELLINGS, tokenizer.tokens[self.mask]))
         self._spellings = re.compile("|".join(re.escape(spelling) for spelling in spellings))
         self._around = frame(tokenizer)

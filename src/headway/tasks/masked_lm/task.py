@@ -1,7 +1,4 @@
-"""Masked language modelling: an encoder that fills in hidden tokens.
-
-What only training and measuring need is imported when they begin, so that answers begin sooner.
-"""
+"""Masked language modelling: an encoder that fills in hidden tokens."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +9,11 @@ import torch
 from headway.data.batches.batching import Batch, Examples, TargetKind
 from headway.formats.differences import worst
 from headway.formats.hf.loaders import Original, pipeline_loader
-from headway.hub.directory import model_config
 from headway.tasks.checks import Found, differs
 from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.tasks.masked_lm.spec import SPEC
+from headway.tasks.readers import tokenizer_of
 from headway.tasks.task import FolderTask, Timed
-from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 
 
@@ -45,8 +41,7 @@ class MaskedLMTask(FolderTask):
     loader = pipeline_loader(pipeline_tag, fillings)
 
     def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> MaskFiller:
-        tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
-        return MaskFiller(model, tokenizer, facts.get("plan", {}).get("length"))
+        return MaskFiller(model, tokenizer_of(model, directory), facts.get("plan", {}).get("length"))
 
     def timed(self, pipe: Any, inputs: Sequence[Any], tokens: int) -> Timed:
         return Timed(pipe, [f"{text} [MASK]" for text in inputs])

@@ -32,15 +32,7 @@ from headway.tasks.registry import recogniser, spec
 from headway.tasks.rows import EncodedPairs, encoded_pairs, sides_of
 from headway.tasks.rows_data import RowsData
 from headway.tasks.task import FinalMetrics, TaskInputs
-from headway.tasks.text_to_text.bleu import (
-    MISSING,
-    UNCHANGED,
-    WITHOUT_SPACES,
-    against_rivals,
-    bleu_scores,
-    copied_scores,
-    without_spaces,
-)
+from headway.tasks.text_to_text import bleu
 from headway.tasks.text_to_text.objective import Translation, joined
 from headway.tasks.text_to_text.pipeline import Translator
 from headway.text.bpe_dropout import BPEDropout
@@ -138,14 +130,14 @@ class TextToTextData(RowsData):
 
     def measure_baselines(self) -> None:
         sources, targets = list(self.validation.texts.sources), list(self.validation.texts.targets)
-        unchanged = copied_scores(sources, targets)
+        unchanged = bleu.copied_scores(sources, targets)
         if not unchanged:
-            self.warnings.append(MISSING)
-        elif BLEU in spec(self.found.task).metrics and without_spaces(targets):
-            self.warnings.append(WITHOUT_SPACES)
+            self.warnings.append(bleu.MISSING)
+        elif BLEU in spec(self.found.task).metrics and bleu.without_spaces(targets):
+            self.warnings.append(bleu.WITHOUT_SPACES)
         size = self.tokenizer.target.vocab_size
         lines, each = unigram_baselines(self.train.second, self.validation.second, size)
-        self.baselines, self.of_baselines = [*lines, {"name": UNCHANGED, **unchanged}], {"unigram": each}
+        self.baselines, self.of_baselines = [*lines, {"name": bleu.UNCHANGED, **unchanged}], {"unigram": each}
 
     def plan(self, seconds: float | None) -> Plan:
         if self.base is not None:
@@ -225,9 +217,9 @@ class TextToTextData(RowsData):
             with catch_warnings():
                 simplefilter("ignore")  # of translations that are cut off
                 written = pipe(list(part.sources))
-            lines, scores = against_rivals(written, part, self.train.texts)
-            self.baselines[:] = [line for line in self.baselines if line["name"] != UNCHANGED] + lines
-            return {**bleu_scores(written, list(part.targets)), "written": count, **scores}
+            lines, scores = bleu.against_rivals(written, part, self.train.texts)
+            self.baselines[:] = [line for line in self.baselines if line["name"] != bleu.UNCHANGED] + lines
+            return {**bleu.bleu_scores(written, list(part.targets)), "written": count, **scores}
 
         return FinalMetrics(count * each, measure)
 
@@ -331,15 +323,15 @@ def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
     given.counts["measured"] = len(answered)
     with told_once():
         written, targets = pipe(list(answered.sources)), list(answered.targets)
-    scores = bleu_scores(written, targets)
+    scores = bleu.bleu_scores(written, targets)
     if not scores:
-        warnings.warn(MISSING, stacklevel=3)
+        warnings.warn(bleu.MISSING, stacklevel=3)
     else:
-        lines, apart = against_rivals(written, answered, _trained_pairs(given))
+        lines, apart = bleu.against_rivals(written, answered, _trained_pairs(given))
         scores |= {"written": len(answered), **apart}
         given.baselines.extend(lines)
-    if scores and BLEU in spec(pipe.task).metrics and without_spaces(targets):
-        warnings.warn(WITHOUT_SPACES, stacklevel=3)
+    if scores and BLEU in spec(pipe.task).metrics and bleu.without_spaces(targets):
+        warnings.warn(bleu.WITHOUT_SPACES, stacklevel=3)
     return {**metrics, **scores, "examples": len(answered)}
 
 

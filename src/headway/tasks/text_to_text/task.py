@@ -1,7 +1,4 @@
-"""A text for a text: an encoder-decoder, or a decoder alone that was trained on sources with their targets behind them.
-
-What only training and measuring need is imported when they begin, so that answers begin sooner.
-"""
+"""A text for a text: an encoder-decoder, or a decoder alone, trained on sources with their targets behind them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +10,11 @@ from torch import nn
 from headway.data.batches.batching import IGNORED, Batch, Examples, TargetKind
 from headway.formats.differences import behind, worst
 from headway.formats.hf.loaders import ExternalLoader, Original, class_loader, pipeline_loader
-from headway.hub.directory import model_config
 from headway.hub.generation_config import TargetRules, target_rules, warn_of_settings
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.tasks.checks import NEUTRAL, Found, Material, MaterialInputs, continuations, differs, ending
 from headway.tasks.losses import LanguageModeling
+from headway.tasks.readers import tokenizer_of
 from headway.tasks.spec import TaskSpec
 from headway.tasks.task import FolderTask
 from headway.tasks.text_to_text.objective import Translation
@@ -69,7 +66,7 @@ class TextToTextTask(FolderTask):
             tokenizer = Tokenizer.load(directory, rows=model.encoder_config.vocab_size)
             warn_of_settings(directory)
             return Translator(model, tokenizer, target_rules(directory, model.config.vocab_size), self.spec.name)
-        tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
+        tokenizer = tokenizer_of(model, directory)
         end = tokenizer.end_of_text
         rules = TargetRules(start=(), end=() if end is None else (end,))
         return Translator(model, tokenizer, rules, self.spec.name)

@@ -6,7 +6,7 @@ import warnings
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice, tee
 from typing import Any
@@ -51,7 +51,7 @@ from headway.training.base import Base
 from headway.training.loop.schedule import mean_accumulation
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
-from headway.training.plan import Decision, Plan
+from headway.training.plan import Plan
 
 LONGEST = 512
 """Tokens: longer sentences are read in several rows unless ``--length`` says so."""
@@ -117,7 +117,7 @@ class TokenClassificationData(RowsData):
             begins, kind = parts(tag, whole=rows.whole)
             if begins in "BS" and kind != OUTSIDE:
                 entities[kind] += count
-        self._decision = _words_decision(words, held_out) if words.record else []
+        self._decision = _words_decision(words, held_out) if words.record else None
         return {
             "classes": dict(entities.most_common()),
             "train": f"{len(train):,} sentences with {train.words.sum():,} words",
@@ -136,9 +136,8 @@ class TokenClassificationData(RowsData):
             passes = math.ceil(STEPS * step_tokens / int(self.lengths.sum()))
             passes = min(MOST_PASSES, max(LEAST_PASSES, passes))
             why = f"about {STEPS} steps, and at least {LEAST_PASSES} epochs; the run may end before its time"
-            decision = asdict(Decision("passes", f"at most {passes}", why, "--epochs"))
-            plan = plan.but(epochs=passes, decisions=[*plan.decisions, decision])
-        return plan.but(decisions=[*plan.decisions, *self._decision])
+            plan = plan.decided("passes", f"at most {passes}", why, "--epochs", epochs=passes)
+        return plan.decided(*self._decision) if self._decision else plan
 
     def objective(self, plan: Plan) -> Objective:
         return TokenClassification(
@@ -300,14 +299,14 @@ def nothing_kept(name: str) -> InputError:
     )
 
 
-def _words_decision(words: Words, held_out: Tagged) -> list[dict[str, str]]:
-    """How texts are split into words, for a person."""
+def _words_decision(words: Words, held_out: Tagged) -> tuple[str, str, str, str]:
+    """How texts are split into words, for a person: what was decided, why, and the option that changes it."""
     unlike, count = words.unlike(held_out)
     places = {"begin": "at the beginning", "inside": "inside", "end": "at the end"}
     kept = [f"{' '.join(words.record[name])} {place}" for name, place in places.items() if words.record[name]]
     kept += [f"{counted(len(words.known), 'word')} such as {words.known[0]} whole"] if words.known else []
     why = f"{count - unlike:,} of {count:,} held-out words are found in their text"
-    return [asdict(Decision("words", f"as in the file: {', '.join(kept)}", why, "headway tag --pretokenized"))]
+    return "words", f"as in the file: {', '.join(kept)}", why, "headway tag --pretokenized"
 
 
 open_data = TokenClassificationData

@@ -1,7 +1,4 @@
-"""Token classification: a tag for each word, and the spans that the tags make.
-
-What only training and measuring need is imported when they begin, so that answers begin sooner.
-"""
+"""Token classification: a tag for each word, and the spans that the tags make."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -22,8 +19,6 @@ from headway.data.records.words import PLAIN, Place, Words, first_tokens, joined
 from headway.errors import InputError, shown
 from headway.formats.differences import BOUND, worst
 from headway.formats.hf.loaders import Original, pipeline_loader
-from headway.hub.directory import model_config
-from headway.models.heads import n_outputs
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
 from headway.runtime.windows import frame, read_in_windows
@@ -31,7 +26,7 @@ from headway.tasks.answers import Span
 from headway.tasks.checks import Found, Material, MaterialInputs
 from headway.tasks.frames import FrameAnswers
 from headway.tasks.inputs import as_list
-from headway.tasks.labels import labels_of
+from headway.tasks.readers import label_parts
 from headway.tasks.task import FolderTask
 from headway.tasks.token_classification.spec import SPEC
 from headway.text.tokenizer import Tokenizer
@@ -138,9 +133,9 @@ class TokenClassificationTask(FolderTask):
     loader = pipeline_loader(pipeline_tag, tags, aggregation_strategy="first")
 
     def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> Tagger:
-        tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
-        labels, words = labels_of(directory, n_outputs(model)), Words.of(facts.get("data", {}).get("words", {}))
-        return Tagger(model, tokenizer, labels, longest=facts.get("plan", {}).get("length"), words=words)
+        words = Words.of(facts.get("data", {}).get("words", {}))
+        longest = facts.get("plan", {}).get("length")
+        return Tagger(model, *label_parts(model, directory), longest=longest, words=words)
 
     def normalize_answers(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         return [[(span["label"], span["start"], span["end"]) for span in spans] for spans in pipe(list(inputs))]

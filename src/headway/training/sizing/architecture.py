@@ -19,7 +19,7 @@ from headway.hub.directory import has_family
 from headway.hub.families import family_named
 from headway.hub.families.family import Family
 from headway.models.adapt.lora import count_parameters
-from headway.models.baselines import BaselineConfig, initialise_baseline
+from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, Gives
 from headway.models.initialise import initialise
@@ -148,9 +148,8 @@ def built(plan: Plan, wiring: Wiring, n_classes: int | None = None, family: Fami
     if n_classes is not None and family is not None and isinstance(config, TransformerConfig):
         model.head = family.head(Gives.ROW, config, n_classes, config.dropout)
     std = _token_std(plan, wiring)
-    if isinstance(config, BaselineConfig):
-        return initialise_baseline(model, plan.seed, embedding_std=std)
-    return initialise(model, plan.seed, embedding_std=std, position_std=1.0 if config.embedding_scale else std)
+    positions = 1.0 if isinstance(config, TransformerConfig) and config.embedding_scale else std
+    return initialise(model, plan.seed, embedding_std=std, position_std=positions)
 
 
 def _token_std(plan: Plan, wiring: Wiring) -> float:

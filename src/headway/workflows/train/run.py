@@ -14,10 +14,10 @@ from torch import nn
 from headway.data.batches.batch_source import RowBatches
 from headway.data.stream.batch_source import StreamBatches
 from headway.errors import InputError
+from headway.io.memory import keep_freed_memory
 from headway.io.quantities import parse_seconds
 from headway.models.adapt.lora import count_parameters
 from headway.models.device import device_of
-from headway.models.freed_memory import keep_freed_memory
 from headway.nn.global_state import isolated
 from headway.nn.kernels.products import products_by
 from headway.tasks.registry import spec

@@ -1,6 +1,6 @@
-"""Which tokens a logit depends on: gradient times input (Shrikumar et al. 2016).
+"""Which tokens a logit depends on, and what a model would predict after each of its layers.
 
-Letters: B batch, T length, S source length, D width.
+Letters: B batch, T length, S source length, D width, V vocabulary, C classes, L layers.
 """
 
 from contextlib import ExitStack
@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.models.analysis.maps import stacks_of
 from headway.models.config import TransformerConfig
+from headway.models.heads import Gives, gives
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.low_precision import LowPrecisionLinear
 from headway.nn.patch_embedding import PatchEmbedding
@@ -19,6 +21,8 @@ def gradient_times_input(
     model: nn.Module, *inputs: Any, logit: tuple[int | Tensor, ...], **given: Any
 ) -> dict[str, Tensor]:
     """The gradient of a logit with respect to each token's vector, times that vector: (B, T), by kind.
+
+    (Gradient times input: Shrikumar et al. 2016.)
 
     This is the rate at which the logit grows as one token's vector is scaled up; for a model that is linear in its
     tokens the values add up to the logit.  The kind is "self" for an encoder or a decoder, "source" (B, S) and "target"
@@ -58,16 +62,11 @@ def _tables(model: nn.Module) -> dict[str, nn.Module]:
     for kind, stack in stacks.items():
         if isinstance(stack.embedding, PatchEmbedding):
             raise TypeError("the model reads images, which have no tokens that could be looked up")
-        tables[kind] = stack.embedding.norm if _is_normed_alone(stack) else stack.embedding.tokens
+        config, normed = stack.config, False  # whether a norm follows the tokens' vectors, to which nothing was added
+        if isinstance(config, TransformerConfig) and config.embedding_norm and not config.segments:
+            normed = config.position.kind not in ("learned", "sinusoidal")
+        tables[kind] = stack.embedding.norm if normed else stack.embedding.tokens
     return tables
-
-
-def _is_normed_alone(stack: Any) -> bool:
-    """Whether a norm follows the tokens' vectors, to which nothing was added."""
-    config = stack.config
-    if not isinstance(config, TransformerConfig) or not config.embedding_norm:
-        return False
-    return not config.segments and config.position.kind not in ("learned", "sinusoidal")
 
 
 def _chosen(output: Tensor, logit: tuple[int | Tensor, ...]) -> Tensor:
@@ -80,3 +79,40 @@ def _chosen(output: Tensor, logit: tuple[int | Tensor, ...]) -> Tensor:
         shown = tuple(index.tolist() for index in whole)
         raise ValueError(f"logit {shown} of outputs of shape {sizes}: give one index for each, within it")
     return output[(torch.arange(len(output), device=output.device), *logit)]
+
+
+def residual_stream(model: nn.Module, *inputs: Any, **given: Any) -> Tensor:
+    """The vectors after the embedding and after every block of the last stack: (L + 1, B, T, D).
+
+    Of an encoder-decoder, that is the decoder.  Raises TypeError for a module that is none of the three wirings.
+    """
+    *_, stack = stacks_of(model).values()
+    vectors: list[Tensor] = []
+    with torch.no_grad(), ExitStack() as hooks:
+        for part in (stack.embedding, *stack.blocks):
+            hooks.callback(part.register_forward_hook(lambda _module, _given, result: vectors.append(result)).remove)
+        model(*inputs, **given)
+    return torch.stack(vectors)
+
+
+def logit_lens(model: nn.Module, *inputs: Any, **given: Any) -> Tensor:
+    """The final norm and the head applied to the residual stream after every layer: (L + 1, B, T, V).
+
+    Row 0 is for the embeddings, row l for block l, and the last row equals ``model(*inputs, **given)`` exactly, since
+    both run without gradients.  For an encoder-decoder it is the decoder's; for a classifier the rows are (B, C).
+    Raises TypeError for a module that is none of the three wirings, and ValueError for a model without a head that
+    computes logits (the logit lens: nostalgebraist 2020).
+    """
+    *_, stack = stacks_of(model).values()
+    head: Any = model.head
+    if gives(model) not in (Gives.VOCABULARY, Gives.ROW):
+        what = "no head" if head is None else f"a {type(head).__name__}"
+        raise ValueError(f"the model has {what}; the logit lens needs a head that computes logits")
+    more: list[tuple[Any, ...]] = []  # further arguments of the head: a mask
+    hook = head.register_forward_pre_hook(lambda _module, found: more.append(found[1:]))
+    try:
+        stream = residual_stream(model, *inputs, **given)
+    finally:
+        hook.remove()
+    with torch.no_grad():
+        return torch.stack([head(stack.norm(x), *more[0]) for x in stream])
