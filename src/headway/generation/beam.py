@@ -89,9 +89,9 @@ def beam_search(
         row = 0
         count = beam * (1 + len(ends))  # as many as K, and each of them ended by every token that can
         candidates = _candidates(logits, [searches[number] for number in alive], never, count)
-        for number, found in zip(alive, candidates, strict=True):
+        for number, likeliest in zip(alive, candidates, strict=True):
             search, n_rows = searches[number], len(searches[number].running)
-            chosen = _advance(search, found, ends, beam, length, length_penalty)
+            chosen = _advance(search, likeliest, ends, beam, length, length_penalty)
             if not _over(search, beam, length, length_penalty):
                 if length < limits[number]:
                     parents += [row + parent for parent, _ in chosen]
@@ -127,10 +127,10 @@ def _candidates(
     together, names = _by_search(total, sizes, -math.inf), _by_search(tokens, sizes, 0)
     values, places = together.topk(min(count, together.shape[1]), dim=-1)
     names, width = names.gather(1, places), likely.shape[1]
-    found = []
+    candidates = []
     for each in zip(values.tolist(), *torch.stack([places, names]).tolist(), strict=True):
-        found.append([(p, place // width, token) for p, place, token in zip(*each, strict=True) if p > -math.inf])
-    return found
+        candidates.append([(p, place // width, token) for p, place, token in zip(*each, strict=True) if p > -math.inf])
+    return candidates
 
 
 def _by_search(rows: Tensor, sizes: list[int], filler: float) -> Tensor:

@@ -39,8 +39,8 @@ def device_of(asked: str) -> torch.device:
                 "which gives each process its own."
             )
         if number >= count:
-            found = "1 GPU, cuda:0" if count == 1 else f"{count} GPUs, cuda:0 to cuda:{count - 1}"
-            raise InputError(f"--device {asked}: PyTorch finds {found}.")
+            gpus = "1 GPU, cuda:0" if count == 1 else f"{count} GPUs, cuda:0 to cuda:{count - 1}"
+            raise InputError(f"--device {asked}: PyTorch finds {gpus}.")
         return torch.device("cuda", number)
     number = int(os.environ.get("LOCAL_RANK", "0"))
     if number >= count:

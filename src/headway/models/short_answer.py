@@ -34,8 +34,8 @@ def short_answer(model: Any) -> Tensor:
         length = min(most, *(config.max_length for config in configs))
         target, source = (torch.randint(one.vocab_size, (2, length), generator=draw).to(device) for one in configs)
         mask = torch.arange(length, device=device) < torch.tensor([[length], [-(-length // 2)]], device=device)
-        found = model(*((source, target, mask) if wiring_name(model) == "encoder-decoder" else (target, mask)))
-        return found
+        answer = model(*((source, target, mask) if wiring_name(model) == "encoder-decoder" else (target, mask)))
+        return answer
     finally:
         for module, mode in training.items():
             module.training = mode

@@ -124,8 +124,8 @@ def block_matrices(config: TransformerConfig, **wiring: Any) -> int:
     ``wiring`` are the keyword arguments of ``parameters`` that describe the model.
     """
     bare = {**wiring, "encoder": wiring["encoder"].but(bias=())} if wiring.get("encoder") else wiring
-    found = parameters(config.but(bias=()), **bare)
-    return found["attention"] + found["cross"] + found["feedforward"]
+    parts = parameters(config.but(bias=()), **bare)
+    return parts["attention"] + parts["cross"] + parts["feedforward"]
 
 
 def optimizer_bytes(trained: int, matrices: int, optimizer: str) -> int:

@@ -63,15 +63,15 @@ class PatchEmbedding(nn.Module):
         """Rows and columns of patches; ValueError for images that do not fit."""
         if images.dim() != 4 or images.shape[1] != self.channels:
             raise ValueError(f"images have shape {list(images.shape)}, expected [B, {self.channels}, H, W]")
-        found, trained = tuple(images.shape[2:]), self.image_size
-        if found != trained and not self.interpolate:
+        size, trained = tuple(images.shape[2:]), self.image_size
+        if size != trained and not self.interpolate:
             raise ValueError(
-                f"images are {found[0]} × {found[1]}, but this model was trained on {trained[0]} × {trained[1]}: "
+                f"images are {size[0]} × {size[1]}, but this model was trained on {trained[0]} × {trained[1]}: "
                 "resize them, or set the embedding's interpolate to True"
             )
-        rows, columns = found[0] // self.patch_size[0], found[1] // self.patch_size[1]
+        rows, columns = size[0] // self.patch_size[0], size[1] // self.patch_size[1]
         if min(rows, columns) < 1:
-            raise ValueError(f"images are {found[0]} × {found[1]}, less than one patch of {self.patch_size}")
+            raise ValueError(f"images are {size[0]} × {size[1]}, less than one patch of {self.patch_size}")
         return rows, columns
 
     def _positions(self, rows: int, columns: int) -> Tensor:

@@ -60,16 +60,16 @@ def store(kinds: dict[str, tuple[np.ndarray, bool]], most: int) -> dict[str, Sto
     side = max(1, min(CELLS, int((max(0, most) / CELL_SHARE / n_maps) ** 0.5)))
     begin = bisect_left(FINENESS, True, key=lambda q: _expected(kinds, q, side) <= most)
     for q in FINENESS[begin:]:
-        found: dict[str, Stored] = {}
+        kept: dict[str, Stored] = {}
         room = most
         for name, (maps, causal) in kinds.items():
             stored = _stored(maps, causal, q, side, room)
             if stored is None:
                 break
-            found[name] = stored
+            kept[name] = stored
             room -= stored.characters
         else:
-            return found
+            return kept
     return None
 
 
@@ -125,13 +125,13 @@ def restore(stored: Stored, layer: int, head: int) -> np.ndarray:
     content = np.frombuffer(_read(stored.maps[layer][head]), np.uint8)
     planes = content.reshape(-1, n_queries, n_keys).astype(np.uint16)
     levels = planes[0] if q <= 255 else planes[0] * 256 + planes[1]
-    found = levels / q
+    weights = levels / q
     if cell:
         content = np.frombuffer(_read(stored.rests[layer][head]), np.uint8)
         means = content.reshape(-(-n_queries // cell), -(-n_keys // cell)) / (510 * q)
         spread = means.repeat(cell, axis=0).repeat(cell, axis=1)[:n_queries, :n_keys]
-        found = np.where(rounded_away(levels, stored.causal), spread, found)
-    return found
+        weights = np.where(rounded_away(levels, stored.causal), spread, weights)
+    return weights
 
 
 def largest_error(stored: Stored, maps: np.ndarray) -> float:

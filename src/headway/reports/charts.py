@@ -143,12 +143,12 @@ def _labels(labels: list[tuple[str, float, str]], frame: Frame, letters: int) ->
     ends = [frame.down(value) for _, value, _ in labels]
     heights = [LINE_HEIGHT * len(rows) + 4.0 for rows in wrapped]
     centres = spread(ends, heights, TOP - 12, frame.base + 12)
-    found = []
+    placed = []
     for (_, _, style), rows, end, centre in zip(labels, wrapped, ends, centres, strict=True):
         first = centre - LINE_HEIGHT * (len(rows) - 1) / 2 + 4
         lines = [(first + LINE_HEIGHT * index, row) for index, row in enumerate(rows)]
-        found.append({"style": style, "end": end, "centre": centre, "lines": lines})
-    return found
+        placed.append({"style": style, "end": end, "centre": centre, "lines": lines})
+    return placed
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:

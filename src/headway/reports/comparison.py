@@ -32,35 +32,35 @@ BY_LENGTH = {
 Rows = list[dict[str, Any]]
 
 
-def write_comparison(found: dict[str, Any], folder: Path, guessing: float = 0.0) -> None:
+def write_comparison(result: dict[str, Any], folder: Path, guessing: float = 0.0) -> None:
     """Write the plots of a comparison (png and svg) and ``report.html`` into ``folder``.
 
     ``guessing`` is the recall accuracy by chance.
     Raises InputError if matplotlib is missing.
     """
-    rows = [row for row in found["rows"] if "failed" not in row]
+    rows = [row for row in result["rows"] if "failed" not in row]
     if not rows:
         return
     colours = {row["model"]: line(number) for number, row in enumerate(rows)}
-    _quality(found, rows, colours, folder / "quality")
-    _curves(found, rows, colours, folder / "curves")
-    _speed(found, rows, colours, folder / "speed")
+    _quality(result, rows, colours, folder / "quality")
+    _curves(result, rows, colours, folder / "curves")
+    _speed(result, rows, colours, folder / "speed")
     names = ["quality", "curves", "speed"]
     for name, (_, y, *_) in BY_LENGTH.items():
         if any(one[y] is not None for row in rows for one in row.get(name, [])):
             _by_length(name, rows, colours, folder / name, guessing)
             names.append(name)
-    text = _page(found, rows, names, folder)
+    text = _page(result, rows, names, folder)
     write_whole(folder / "report.html", lambda new: new.write_text(text, encoding="utf-8"))
 
 
-def _table(found: dict[str, Any]) -> Table:
+def _table(result: dict[str, Any]) -> Table:
     """The results of all models."""
-    metric = known(found["task"]).metric(found["metric"]).name
+    metric = known(result["task"]).metric(result["metric"]).name
     heads = ["model", metric, "interval", "parameters", "optimizer", "precision", "trained", "tokens/s", "latency"]
     heads += ["answers/s", "memory"]
     cells = []
-    for row in found["rows"]:
+    for row in result["rows"]:
         if "failed" in row:
             cells.append([row["model"], row["failed"], *["–"] * (len(heads) - 2)])
             continue
@@ -73,10 +73,10 @@ def _table(found: dict[str, Any]) -> Table:
                 "–" if row["memory_mb"] is None else size(1e6 * row["memory_mb"]),
             ]
         )
-    return Table(heads, cells, caption=f"{metric} on {found['measured_on']}; mean over {found['seeds']} seed(s).")
+    return Table(heads, cells, caption=f"{metric} on {result['measured_on']}; mean over {result['seeds']} seed(s).")
 
 
-def _page(found: dict[str, Any], rows: Rows, names: list[str], folder: Path) -> str:
+def _page(result: dict[str, Any], rows: Rows, names: list[str], folder: Path) -> str:
     figures = []
     for name in names:
         svg = (folder / f"{name}.svg").read_text(encoding="utf-8")
@@ -87,15 +87,15 @@ def _page(found: dict[str, Any], rows: Rows, names: list[str], folder: Path) -> 
         title="Comparison",
         style=part("report.css") + WIDE,
         models=", ".join(row["model"] for row in rows),
-        budget=f"matched by {found['match']}; {found['budget']} for each model, {found['trials']} trial(s)",
-        advice=found["advice"],
-        rows=_table(found),
+        budget=f"matched by {result['match']}; {result['budget']} for each model, {result['trials']} trial(s)",
+        advice=result["advice"],
+        rows=_table(result),
         figures=figures,
     )
 
 
-def _quality(found: dict[str, Any], rows: Rows, colours: dict[str, Any], place: Path) -> None:
-    metric = known(found["task"]).metric(found["metric"])
+def _quality(result: dict[str, Any], rows: Rows, colours: dict[str, Any], place: Path) -> None:
+    metric = known(result["task"]).metric(result["metric"])
     with plotted(place, height=0.9 + 0.45 * len(rows)) as (axes,):
         for at, row in enumerate(reversed(rows)):
             look = colours[row["model"]]
@@ -108,8 +108,8 @@ def _quality(found: dict[str, Any], rows: Rows, colours: dict[str, Any], place: 
         axes.set(xlabel=f"{metric.name} ({better} is better)", ylim=(-0.6, len(rows) - 0.4))
 
 
-def _curves(found: dict[str, Any], rows: Rows, colours: dict[str, Any], place: Path) -> None:
-    metric, task = found["metric"], known(found["task"])
+def _curves(result: dict[str, Any], rows: Rows, colours: dict[str, Any], place: Path) -> None:
+    metric, task = result["metric"], known(result["task"])
     if not any(one.get(metric) is not None for row in rows for curve in row["curves"] for one in curve):
         metric = VAL_LOSS.key  # it is only measured at the end
     what = f"loss, {task.loss_unit}" if metric == VAL_LOSS.key else task.metric(metric).name
@@ -129,9 +129,9 @@ def _curves(found: dict[str, Any], rows: Rows, colours: dict[str, Any], place: P
         legend_beside(both[1])
 
 
-def _speed(found: dict[str, Any], rows: Rows, colours: dict[str, Any], place: Path) -> None:
+def _speed(result: dict[str, Any], rows: Rows, colours: dict[str, Any], place: Path) -> None:
     rows = rows[::-1]
-    answers = f"{known(found['task']).answer_unit} per second, batches of 32 texts"
+    answers = f"{known(result['task']).answer_unit} per second, batches of 32 texts"
     kinds = (("tokens_per_second", "training tokens per second"), ("throughput", answers))
     with plotted(place, columns=2, width=9.0, height=0.9 + 0.45 * len(rows)) as both:
         for axes, (key, label) in zip(both, kinds, strict=True):

@@ -9,16 +9,16 @@ AXES = {"length": ("T", "length T (tokens)"), "width": ("D", "width D")}
 MEASURES = {"seconds": ("time of a forward pass (ms)", 1e3), "bytes": ("peak memory of a forward pass (MiB)", 2.0**-20)}
 
 
-def draw_costs(found: dict[str, Any], folder: Path) -> list[str]:
+def draw_costs(result: dict[str, Any], folder: Path) -> list[str]:
     """Plot the result of ``workflows.bench.cost_curves``: cost-length and cost-width, if there are such rows.
 
     Points are medians with bars from the smallest to the largest repeat; a dashed line is c Tᵉ over the sizes it was
     fitted on.  Returns the names.  Raises InputError if matplotlib is missing.
     """
-    drawn = [axis for axis in AXES if any(row["axis"] == axis for row in found["rows"])]
+    drawn = [axis for axis in AXES if any(row["axis"] == axis for row in result["rows"])]
     for axis in drawn:
-        rows = [row for row in found["rows"] if row["axis"] == axis]
-        fits = {fit["kind"]: fit for fit in found["fits"] if fit["axis"] == axis}
+        rows = [row for row in result["rows"] if row["axis"] == axis]
+        fits = {fit["kind"]: fit for fit in result["fits"] if fit["axis"] == axis}
         with plotted(folder / f"cost-{axis}", columns=2, width=9.0, height=4.0) as panels:
             from matplotlib.ticker import LogLocator
 

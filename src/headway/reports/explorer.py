@@ -122,13 +122,13 @@ def _exactness(inside: Inside, stored: dict[str, Stored] | None) -> str:
     if stored is None:
         return measured
     first = next(iter(stored.values()))
-    said = f"On this page each is rounded to a multiple of 1/{first.q:,}; "
+    how = f"On this page each is rounded to a multiple of 1/{first.q:,}; "
     if first.q < FINENESS[0]:
         cells = " or ".join(f"{size} × {size} tokens" for size in sorted({one.cell for one in stored.values()}))
-        said += f"those below {0.5 / first.q:.2g}, which that rounds away, are left out and shown as their mean over "
-        said += f"cells of {cells}; "
+        how += f"those below {0.5 / first.q:.2g}, which that rounds away, are left out and shown as their mean over "
+        how += f"cells of {cells}; "
     error = max(largest_error(stored[name], kind.maps) for name, kind in inside.kinds.items())
-    return f"{measured}{said}the largest difference is {error:.1e}."
+    return f"{measured}{how}the largest difference is {error:.1e}."
 
 
 def explorer_data(inside: Inside, most: int) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def explorer_data(inside: Inside, most: int) -> dict[str, Any]:
 def _data(inside: Inside, stored: dict[str, Stored] | None) -> dict[str, Any]:
     kinds = []
     for name, kind in inside.kinds.items():
-        found: dict[str, Any] = {
+        described: dict[str, Any] = {
             "title": TITLES[name],
             "queries": kind.queries,
             "keys": kind.keys,
@@ -152,8 +152,8 @@ def _data(inside: Inside, stored: dict[str, Stored] | None) -> dict[str, Any]:
         }
         if stored is not None:
             maps = stored[name]
-            found |= {"q": maps.q, "cell": maps.cell, "maps": maps.maps, "rests": maps.rests}
-        kinds.append(found)
+            described |= {"q": maps.q, "cell": maps.cell, "maps": maps.maps, "rests": maps.rests}
+        kinds.append(described)
     return {
         "kinds": kinds,
         "tokens": inside.tokens,
@@ -175,8 +175,8 @@ def _patches(patches: np.ndarray) -> dict[str, Any]:
 
 def _direction(names: Sequence[str]) -> str:
     """The direction of a text: that of most of its letters."""
-    found = [unicodedata.bidirectional(c) for name in names for c in name]
-    return "rtl" if sum(d in ("R", "AL") for d in found) > found.count("L") else "ltr"
+    directions = [unicodedata.bidirectional(c) for name in names for c in name]
+    return "rtl" if sum(d in ("R", "AL") for d in directions) > directions.count("L") else "ltr"
 
 
 def _hash(text: str) -> str:

@@ -48,7 +48,7 @@ def _seen(letter: str) -> str:
 def _environment() -> Any:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    found = Environment(
+    environment = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
         autoescape=True,
         finalize=escape,
@@ -56,10 +56,10 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"text": escape, "visible": visible, "decimal": decimal, "show": show}
-    found.filters["px"] = "{:.1f}".format
-    found.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    return found
+    environment.filters |= {"text": escape, "visible": visible, "decimal": decimal, "show": show}
+    environment.filters["px"] = "{:.1f}".format
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return environment
 
 
 def render(template: str, **data: Any) -> str:

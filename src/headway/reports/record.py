@@ -70,8 +70,8 @@ class Record:
 
     @property
     def baselines(self) -> list[dict[str, Any]]:
-        found = self.info.get("baselines")
-        return [line for line in found if isinstance(line, dict)] if isinstance(found, list) else []
+        lines = self.info.get("baselines")
+        return [line for line in lines if isinstance(line, dict)] if isinstance(lines, list) else []
 
     @property
     def finished(self) -> bool:
@@ -88,8 +88,8 @@ class Record:
 
     def total(self, key: str) -> float | None:
         """``seconds`` or ``tokens`` of the whole run: from ``headway.json``, else from the last logged step."""
-        found = number(self.info.get(key))
-        return found if found is not None or not self.steps else number(self.steps[-1].get(key))
+        whole = number(self.info.get(key))
+        return whole if whole is not None or not self.steps else number(self.steps[-1].get(key))
 
 
 def read_record(run: Path) -> Record:
@@ -108,8 +108,8 @@ def read_record(run: Path) -> Record:
         except InputError:
             raise
         except (ValueError, RecursionError) as error:
-            said = error if isinstance(error, ValueError) else "nested too deeply"
-            raise InputError(f"{info_path}: not valid JSON ({said}); {WROTE}") from None
+            why = error if isinstance(error, ValueError) else "nested too deeply"
+            raise InputError(f"{info_path}: not valid JSON ({why}); {WROTE}") from None
         if not isinstance(info, dict):
             raise InputError(f"{info_path}: found a JSON {type(info).__name__}; expected an object")
     by_step: dict[str, dict[float, dict[str, Any]]] = {"step": {}, "evaluation": {}, "sample": {}}
@@ -120,7 +120,7 @@ def read_record(run: Path) -> Record:
             by_step[event][step] = line
         elif isinstance(event, str) and event in LIFE:
             last_event = event
-    steps, evaluations, samples = ([found[step] for step in sorted(found)] for found in by_step.values())
+    steps, evaluations, samples = ([lines[step] for step in sorted(lines)] for lines in by_step.values())
     return Record(info, steps, evaluations, samples, last_event, sizes(run))
 
 

@@ -87,11 +87,11 @@ def head(record: Record) -> dict[str, Any]:
     started, version = record.info.get("started"), record.info.get("headway")
     when = f"Started {started.replace('T', ' ')[:16]}. " if isinstance(started, str) else ""
     by = f"Headway {version}." if isinstance(version, str) else ""
-    said = str(escape(verdict(record), 1000)).replace("--from", "<code>--from</code>")
+    sentences = str(escape(verdict(record), 1000)).replace("--from", "<code>--from</code>")
     state = "was interrupted" if record.last_event == "interrupted" else "is unfinished"
     return {
         "origin": when + by,
-        "verdict": Markup(said),
+        "verdict": Markup(sentences),
         "kept": " ".join(kept_in_words(record.info.get("kept"))),
         "health": record.health,
         "unfinished": state if not record.finished and record.last_step is not None else "",
@@ -121,8 +121,8 @@ def learning(record: Record) -> dict[str, Any]:
     if not record.steps and (record.finished or record.info.get("steps") == 0) and len(record.evaluations) <= 1:
         tuned = mapping(record.info.get("plan")).get("contrastive")
         how = "tuned on pairs of rows, and its classifier fitted" if tuned else "fitted in closed form"
-        said = f"This model was {how}, without training steps, so there are no curves."
-        return {"untrained": said if record.evaluations or record.metrics else "", "charts": []}
+        sentence = f"This model was {how}, without training steps, so there are no curves."
+        return {"untrained": sentence if record.evaluations or record.metrics else "", "charts": []}
     seconds = times(record)
     loss = Chart(
         title="Training and validation loss against steps",
@@ -162,9 +162,9 @@ def learning(record: Record) -> dict[str, Any]:
 
 def times(record: Record) -> list[Point]:
     """Seconds at each step, if they never decrease (a resumed run may restart from zero); otherwise nothing."""
-    found = series(record.steps, "seconds")
-    rising = all(before[1] <= after[1] for before, after in itertools.pairwise(found))
-    return found if rising and len(found) > 1 else []
+    seconds = series(record.steps, "seconds")
+    rising = all(before[1] <= after[1] for before, after in itertools.pairwise(seconds))
+    return seconds if rising and len(seconds) > 1 else []
 
 
 def _trained_with(record: Record) -> str:
@@ -178,8 +178,8 @@ def _trained_with(record: Record) -> str:
 
 
 def _levels(record: Record, key: str) -> list[tuple[str, float]]:
-    found = ((str(line.get("name", "baseline")), number(line.get(key))) for line in record.baselines)
-    return [(name, value) for name, value in found if value is not None]
+    levels = ((str(line.get("name", "baseline")), number(line.get(key))) for line in record.baselines)
+    return [(name, value) for name, value in levels if value is not None]
 
 
 def _kept(record: Record, key: str) -> Point | None:
@@ -223,15 +223,15 @@ def classes(record: Record) -> dict[str, Any]:
 
 def telling(record: Record) -> dict[str, Any]:
     """The texts with the most confident mistakes, and those with the least confident predictions."""
-    found = mapping(record.info.get("shown"))
-    looked_at, wrong = number(found.get("looked_at")), number(found.get("wrong"))
+    looked_through = mapping(record.info.get("shown"))
+    looked_at, wrong = number(looked_through.get("looked_at")), number(looked_through.get("wrong"))
     if looked_at is None:
         return {}
     member = record.info.get("best_member")
     of = f" These are from {show(member)}, the best member of the ensemble." if member else ""
     names = ("text", "label", "predicted", "score", "second", "second_score")
     rows = {
-        kind: [{name: mapping(row).get(name) for name in names} for row in listing(found.get(kind))]
+        kind: [{name: mapping(row).get(name) for name in names} for row in listing(looked_through.get(kind))]
         for kind in ("worst", "boundary")
     }
     summary, title = f"{looked_at:,.0f} validation rows were checked.{of}", "Largest errors"
@@ -244,16 +244,16 @@ def telling(record: Record) -> dict[str, Any]:
 
 def samples(record: Record) -> list[dict[str, Any]]:
     """Texts that the model generated during training: the first, the last and some between."""
-    found = [line for line in record.samples if isinstance(line.get("text"), str)]
-    most = min(MOST_SAMPLES, len(found))
-    return [found[index * (len(found) - 1) // max(1, most - 1)] for index in range(most)]
+    texts = [line for line in record.samples if isinstance(line.get("text"), str)]
+    most = min(MOST_SAMPLES, len(texts))
+    return [texts[index * (len(texts) - 1) // max(1, most - 1)] for index in range(most)]
 
 
 def decisions(record: Record) -> Table | None:
     """The automatic decisions, their reasons, and the options that change them."""
-    found = [line for line in listing(record.info.get("decisions")) if isinstance(line, dict)]
+    lines = [line for line in listing(record.info.get("decisions")) if isinstance(line, dict)]
     rows = []
-    for line in found[:MOST_LINES]:
+    for line in lines[:MOST_LINES]:
         why = WHY.format(escape(line["why"])) if line.get("why") else ""
         option = CODE.format(escape(line["option"])) if line.get("option") else ""
         rows.append([line.get("what"), escape(line.get("value")) + why, option])
@@ -262,10 +262,10 @@ def decisions(record: Record) -> Table | None:
 
 def data(record: Record, inputs: list[str]) -> Pairs:
     """The files and their content."""
-    found = mapping(record.info.get("data"))
+    facts = mapping(record.info.get("data"))
     in_tables = {"inputs", "warnings"} | ({"classes"} if mapping(record.metrics.get("per_class")) else set())
     pairs: Pairs = [("files" if len(inputs) > 1 else "file", _first(inputs, 8))] if inputs else []
-    shown = {**found, "rows": rows_in_words(mapping(found.get("rows"))).removeprefix("rows: ")}
+    shown = {**facts, "rows": rows_in_words(mapping(facts.get("rows"))).removeprefix("rows: ")}
     pairs += [(words(key), value) for key, value in shown.items() if key not in in_tables and value]
     if labels := listing(record.info.get("labels")):
         pairs.append(("labels", _first([show(label) for label in labels], 12)))
@@ -291,16 +291,16 @@ def model(record: Record) -> Pairs:
 
 def disk(record: Record) -> Pairs:
     """The space of the run, and how to free it."""
-    found = record.sizes
-    if found is None or not found.resume + found.snapshots:
+    sizes = record.sizes
+    if sizes is None or not sizes.resume + sizes.snapshots:
         return []
     freed = Markup("{}, which <code>headway clean --{}</code> frees")
-    pairs: Pairs = [("to use the model", size(found.use))]
-    if found.resume:
-        pairs.append(("to resume the run", freed.format(size(found.resume), "checkpoints")))
-    if found.snapshots:
-        pairs.append(("snapshots", freed.format(size(found.snapshots), "snapshots")))
-    return [*pairs, ("in all", size(found.total))]
+    pairs: Pairs = [("to use the model", size(sizes.use))]
+    if sizes.resume:
+        pairs.append(("to resume the run", freed.format(size(sizes.resume), "checkpoints")))
+    if sizes.snapshots:
+        pairs.append(("snapshots", freed.format(size(sizes.snapshots), "snapshots")))
+    return [*pairs, ("in all", size(sizes.total))]
 
 
 def command(record: Record) -> str:

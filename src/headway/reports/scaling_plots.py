@@ -26,21 +26,21 @@ class Lines:
     """C -> the best N by each law, by its name; this study's first"""
 
 
-def draw_study(found: dict[str, Any], law: Lines, folder: Path) -> list[Path]:
+def draw_study(study: dict[str, Any], law: Lines, folder: Path) -> list[Path]:
     """Write the plots to ``folder``; returns their paths without endings.  Raises InputError without matplotlib."""
     drawn = [folder / "loss", folder / "compute", folder / "optimal"]
     for draw, place in zip((_loss, _compute, _optimal), drawn, strict=True):
-        draw(place, found, law)
-    if found.get("probes"):
+        draw(place, study, law)
+    if study.get("probes"):
         drawn.append(folder / "abilities")
-        _abilities(drawn[-1], found["probes"])
+        _abilities(drawn[-1], study["probes"])
     return drawn
 
 
-def _loss(place: Path, found: dict[str, Any], law: Lines) -> None:
+def _loss(place: Path, study: dict[str, Any], law: Lines) -> None:
     """The loss against N for each D, and against D for each N."""
-    rows = [row for row in found["rows"] if not row["held_out"]]
-    last = found["held_out"]
+    rows = [row for row in study["rows"] if not row["held_out"]]
+    last = study["held_out"]
     sides = (("N", "tokens", "parameters N", "tokens D"), ("tokens", "N", "tokens D", "parameters N"))
     with plotted(place, columns=2, width=8.6, height=4.2) as axes:
         for panel, (x, other, x_label, legend) in zip(axes, sides, strict=True):
@@ -59,15 +59,15 @@ def _loss(place: Path, found: dict[str, Any], law: Lines) -> None:
         axes[0].set_ylabel("loss, nats per token")
 
 
-def _compute(place: Path, found: dict[str, Any], law: Lines) -> None:
+def _compute(place: Path, study: dict[str, Any], law: Lines) -> None:
     """The loss against C, with the lowest loss by the law for each C and the run that was left out."""
-    rows = [row for row in found["rows"] if not row["held_out"]]
-    last = found["held_out"]
+    rows = [row for row in study["rows"] if not row["held_out"]]
+    last = study["held_out"]
     with plotted(place, width=7.5, height=4.4) as (panel,):
         for i, (value, own) in enumerate(_by(rows, "N", "compute")):
             at, losses = [row["compute"] for row in own], [row["loss"] for row in own]
             panel.plot(at, losses, **line(i), linewidth=1.0, label=short_count(value))
-        ends = [row["compute"] for row in found["rows"]]
+        ends = [row["compute"] for row in study["rows"]]
         budgets = np.geomspace(min(ends), 3 * max(ends), 60)
         sizes = next(iter(law.best(budgets).values()))
         least = law.loss(sizes, budgets / 6 / sizes)
@@ -80,9 +80,9 @@ def _compute(place: Path, found: dict[str, Any], law: Lines) -> None:
         _legend(panel, "parameters N", ncols=2)
 
 
-def _optimal(place: Path, found: dict[str, Any], law: Lines) -> None:
+def _optimal(place: Path, study: dict[str, Any], law: Lines) -> None:
     """The best N for a budget, by this law and the published ones, and the tokens per parameter."""
-    ends = [row["compute"] for row in found["rows"]]
+    ends = [row["compute"] for row in study["rows"]]
     budgets = np.geomspace(min(ends), max(max(ends) * 100, 1e24), 9)
     with plotted(place, columns=2, width=8.6, height=4.0) as (left, right):
         for i, (name, sizes) in enumerate(law.best(budgets).items()):
@@ -137,9 +137,9 @@ def _held_out(panel: Any, x: float, last: dict[str, Any]) -> None:
 
 def _by(rows: list[dict[str, Any]], key: str, order: str) -> list[tuple[float, list[dict[str, Any]]]]:
     """The rows by the value of ``key``, within 1 %, each group in the order of another."""
-    found: list[tuple[float, list[dict[str, Any]]]] = []
+    groups: list[tuple[float, list[dict[str, Any]]]] = []
     for row in sorted(rows, key=lambda row: (row[key], row[order])):
-        if not found or abs(row[key] / found[-1][0] - 1) >= 0.01:
-            found.append((row[key], []))
-        found[-1][1].append(row)
-    return [(value, sorted(group, key=lambda row: row[order])) for value, group in found]
+        if not groups or abs(row[key] / groups[-1][0] - 1) >= 0.01:
+            groups.append((row[key], []))
+        groups[-1][1].append(row)
+    return [(value, sorted(group, key=lambda row: row[order])) for value, group in groups]

@@ -101,17 +101,17 @@ def per_class(classes: object, sizes: dict[str, Any], rows: float | None = None)
 
     ``rows`` is how many there are, where a row may have several classes.
     """
-    found = [(name, mapping(line)) for name, line in mapping(classes).items()]
-    if not found:
+    lines = [(name, mapping(line)) for name, line in mapping(classes).items()]
+    if not lines:
         return None
     note = ""
-    if len(found) > MOST_CLASSES:
-        found.sort(key=lambda pair: number(pair[1].get("f1")) or 0.0)
-        note = f"The {MOST_CLASSES} of {len(found):,} classes with the lowest F1."
-        found = found[:MOST_CLASSES]
+    if len(lines) > MOST_CLASSES:
+        lines.sort(key=lambda pair: number(pair[1].get("f1")) or 0.0)
+        note = f"The {MOST_CLASSES} of {len(lines):,} classes with the lowest F1."
+        lines = lines[:MOST_CLASSES]
     total = rows or sum(number(size) or 0.0 for size in sizes.values())
     body = []
-    for name, line in found:
+    for name, line in lines:
         size = number(sizes.get(name))
         shown = [] if not total else ["–" if size is None else f"{size:,.0f} ({size / total:.1%})"]
         scores = [decimal(line.get(key)) for key in ("precision", "recall", "f1")]

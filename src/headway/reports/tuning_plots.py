@@ -12,30 +12,30 @@ MOST_OPTIONS = 6
 COLUMNS = 3
 
 
-def plot_tuning(found: dict[str, Any], out: Path) -> list[Path]:
+def plot_tuning(result: dict[str, Any], out: Path) -> list[Path]:
     """Write tuning-history, tuning-importance and tuning-values (.png and .svg) into ``out``; returns what was drawn.
 
-    ``found`` is the result of ``science.tune``.  The importance is left out if it could not be computed.  Raises
+    ``result`` is the result of ``science.tune``.  The importance is left out if it could not be computed.  Raises
     InputError without matplotlib.
     """
     plots = {"history": _history, "importance": _importance, "values": _values}
-    drawn = ["history", *["importance"] * bool(found["importance"]), *["values"] * bool(found["space"])]
+    drawn = ["history", *["importance"] * bool(result["importance"]), *["values"] * bool(result["space"])]
     for name in drawn:
-        plots[name](found, out / f"tuning-{name}")
+        plots[name](result, out / f"tuning-{name}")
     return [out / f"tuning-{name}{ending}" for name in drawn for ending in (".png", ".svg")]
 
 
 def best_so_far(trials: list[dict[str, Any]]) -> list[tuple[int, float]]:
     """The trials that were better than all earlier ones, with their values."""
-    found: list[tuple[int, float]] = []
+    best: list[tuple[int, float]] = []
     for one in trials:
-        if one["state"] == "complete" and (not found or one["value"] < found[-1][1]):
-            found.append((one["number"], one["value"]))
-    return found
+        if one["state"] == "complete" and (not best or one["value"] < best[-1][1]):
+            best.append((one["number"], one["value"]))
+    return best
 
 
-def _history(found: dict[str, Any], place: Path) -> None:
-    trials = found["trials"]
+def _history(result: dict[str, Any], place: Path) -> None:
+    trials = result["trials"]
     with plotted(place) as (axes,):
         for state, (words, colour) in STATES.items():
             points = [(one["number"], one["value"]) for one in trials if one["state"] == state]
@@ -50,40 +50,40 @@ def _history(found: dict[str, Any], place: Path) -> None:
         if failed:
             bottom = axes.get_ylim()[0]
             axes.scatter(failed, [bottom] * len(failed), color=COLOURS[7], marker="|", s=80, label="failed")
-        axes.set(xlabel="trial (0 is the preset)", ylabel=_measure(found))
+        axes.set(xlabel="trial (0 is the preset)", ylabel=_measure(result))
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.legend()
 
 
-def _importance(found: dict[str, Any], place: Path) -> None:
-    shares = list(reversed(found["importance"].items()))
+def _importance(result: dict[str, Any], place: Path) -> None:
+    shares = list(reversed(result["importance"].items()))
     with plotted(place, height=1.4 + 0.3 * len(shares)) as (axes,):
         axes.barh([name for name, _ in shares], [100 * share for _, share in shares], color=COLOURS[0])
-        axes.set_xlabel(f"importance for {found['measure']} (% of the variance, fANOVA)")
+        axes.set_xlabel(f"importance for {result['measure']} (% of the variance, fANOVA)")
         axes.grid(axis="y", visible=False)
         axes.set_axisbelow(True)
 
 
-def _values(found: dict[str, Any], place: Path) -> None:
+def _values(result: dict[str, Any], place: Path) -> None:
     """The value of the trials against the options, the most important first."""
-    names = list(found["importance"] or found["space"])[:MOST_OPTIONS]
+    names = list(result["importance"] or result["space"])[:MOST_OPTIONS]
     rows = -(-len(names) // COLUMNS)
     columns = min(len(names), COLUMNS)
     with plotted(place, columns=columns, rows=rows, height=2.6 * rows + 0.5) as every:
         for number, axes in enumerate(every):
             if number < len(names):
-                _against(found, names[number], axes)
+                _against(result, names[number], axes)
                 if number % columns == 0:
-                    axes.set_ylabel(_measure(found))
+                    axes.set_ylabel(_measure(result))
             else:
                 axes.axis("off")
         every[0].figure.legend(*every[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
 
 
-def _against(found: dict[str, Any], name: str, axes: Any) -> None:
+def _against(result: dict[str, Any], name: str, axes: Any) -> None:
     """The trials' values against one option, over its search range; the best and the preset are marked."""
-    about = found["space"][name]
-    complete = [one for one in found["trials"] if one["state"] == "complete" and name in one["options"]]
+    about = result["space"][name]
+    complete = [one for one in result["trials"] if one["state"] == "complete" and name in one["options"]]
     choices = about.get("values")
 
     def points(chosen: list[dict[str, Any]]) -> tuple[list[Any], list[float]]:
@@ -91,7 +91,7 @@ def _against(found: dict[str, Any], name: str, axes: Any) -> None:
         return [choices.index(value) if choices else value for value in values], [one["value"] for one in chosen]
 
     axes.plot(*points(complete), "o", color=COLOURS[0], markersize=4.5, label="a trial")
-    best = [one for one in complete if one["number"] == found["best"]["trial"]]
+    best = [one for one in complete if one["number"] == result["best"]["trial"]]
     axes.plot(*points(best), "*", color=COLOURS[1], markersize=11, label="the best")
     preset = [one for one in complete if one["preset"]]
     axes.plot(
@@ -115,7 +115,7 @@ def _against(found: dict[str, Any], name: str, axes: Any) -> None:
     axes.set_xlabel(name)
 
 
-def _measure(found: dict[str, Any]) -> str:
+def _measure(result: dict[str, Any]) -> str:
     """The measure that compares trials, with its unit."""
     units = {"val_loss": "validation loss (nats)", "error": "validation error (fraction)"}
-    return units.get(found["measure"], found["measure"])
+    return units.get(result["measure"], result["measure"])

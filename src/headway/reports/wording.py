@@ -52,18 +52,18 @@ def listing(value: Any) -> list[Any]:
 
 def decimal(value: Any, places: int = 3) -> str:
     """A metric with ``places`` decimals, fewer from 100 on; a dash where there is no finite number."""
-    found = number(value)
-    if found is None:
+    finite = number(value)
+    if finite is None:
         return "–"
-    if abs(found) >= 100:
-        return quantities.figure(found, 5 if abs(found) >= 1000 else 4)
-    return f"{found:.{places}f}"
+    if abs(finite) >= 100:
+        return quantities.figure(finite, 5 if abs(finite) >= 1000 else 4)
+    return f"{finite:.{places}f}"
 
 
 def count(value: Any) -> str:
     """A count in short form: 878, 40,960, 1.79 M, 3.2 B."""
-    found = number(value)
-    return "–" if found is None else quantities.count(found)
+    finite = number(value)
+    return "–" if finite is None else quantities.count(finite)
 
 
 def short_name(name: object, longest: int = 32) -> str:

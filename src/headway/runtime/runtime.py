@@ -155,12 +155,12 @@ class Runtime:
                 segments = segments_of(borders[index], ids.shape[1]).to(device)
                 return answer(partial(output, segments=segments), ids, mask, index)
 
-        found: list[Any] = [None] * len(rows)
+        in_order: list[Any] = [None] * len(rows)
         with Threads(1 if engine is not None else self._threads(len(groups))) as threads:
             for index, answers in zip(groups, threads.map(one, groups), strict=True):
                 for i, each in zip(index.tolist(), _by_row(answers), strict=True):
-                    found[i] = each
-        return found
+                    in_order[i] = each
+        return in_order
 
     @plain_defaults()
     @torch.no_grad()
@@ -178,11 +178,11 @@ class Runtime:
         output = partial(self._output, engine)
         size, device = 1 if _alone(engine) else max(1, self.tokens // tokens), self.device
         parts = [range(at, min(at + size, count)) for at in range(0, count, size)]
-        found: list[Tensor] = []
+        answers: list[Tensor] = []
         for part in parts:
             self._pause()
-            found += answer(output, make(part).to(device, non_blocking=True)).cpu()
-        return found
+            answers += answer(output, make(part).to(device, non_blocking=True)).cpu()
+        return answers
 
     def write(
         self,
@@ -204,9 +204,9 @@ class Runtime:
         ends = () if end is None else (end,) if isinstance(end, int) else end
         context = self.model.config.max_length
         how = Writing(sampling, max_tokens, ends, forbidden, seed, context)
-        found = self._by(self._engine_for(len(prompts)), lambda engine: engine.write(prompts, how))
-        if found is not None:
-            return found
+        steps = self._by(self._engine_for(len(prompts)), lambda engine: engine.write(prompts, how))
+        if steps is not None:
+            return steps
         if isinstance(self.model, Decoder) and not isinstance(self.model, RecurrentDecoder):
             return self._written(prompts, sampling, ends=ends, **same)
         return how.by(self.model, prompts, self.device)
@@ -275,12 +275,12 @@ class Runtime:
             begun = [list(rules.start) if reads else [*source, *rules.start] for source in chosen]
             return how.by(writer, begun, index, device)
 
-        found: list[list[Hypothesis]] = [[] for _ in sources]
+        in_order: list[list[Hypothesis]] = [[] for _ in sources]
         with Threads(self._threads(len(batches))) as threads:
             for index, answers in zip(batches, threads.map(write, batches), strict=True):
                 for i, answer in zip(index, answers, strict=True):
-                    found[i] = answer
-        return found
+                    in_order[i] = answer
+        return in_order
 
     def _pause(self) -> None:
         if self.between is not None:

@@ -64,6 +64,8 @@ class Command:
     spec: ClassVar[TaskSpec]
     answers: ClassVar[Any] = Any
     """the type of an answer (``tasks.answers``)"""
+    key: ClassVar[str] = "answer"
+    """what an answer is called in files, where it is no dict of fields"""
     needs: ClassVar[str] = "another model"
     """the kind of model that it needs, for the error message: "a classifier" """
     does: ClassVar[str]
@@ -85,7 +87,7 @@ class Command:
     def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
         """Raises InputError for options that the pipeline cannot use."""
         self.pipe, self.inputs, self.given = pipe, inputs, options
-        self.columns: list[Any] = [inputs.what, *(self.answers.__annotations__ if self.typed else ["answer"])]
+        self.columns: list[Any] = [inputs.what, *(self.answers.__annotations__ if self.typed else [self.key])]
         """the names of the columns of a .csv file"""
         self.gathers = False
         """whether ``gathered`` makes the result from all answers together"""
@@ -167,7 +169,7 @@ class Command:
 
     def objects(self, number: int, one: Any) -> Iterable[dict[str, Any]]:
         """The answer to an input for a .jsonl file: an object for each line."""
-        yield {self.inputs.what: self.inputs.values[number], **(one if self.typed else {"answer": one})}
+        yield {self.inputs.what: self.inputs.values[number], **(one if self.typed else {self.key: one})}
 
     def rows(self, number: int, one: Any) -> Iterable[Iterable[Any]]:
         """The same for a table: a row of as many values as there are ``columns``."""

@@ -58,9 +58,9 @@ def talks(source: Dialogues) -> Talks:
     growing = Growing(hashes="q", characters="q")
     rows = source.conversations
     while part := list(islice(rows, ROWS)):
-        said = [[message["content"] for message in talk] for talk in part]
-        growing.add(hashes=text_hashes(["\n".join(texts) for texts in said]))
-        growing.add(characters=[sum(map(len, texts)) for texts in said])
+        contents = [[message["content"] for message in talk] for talk in part]
+        growing.add(hashes=text_hashes(["\n".join(texts) for texts in contents]))
+        growing.add(characters=[sum(map(len, texts)) for texts in contents])
     return Talks(source, index=np.arange(len(source)), **growing.arrays())
 
 

@@ -168,8 +168,8 @@ class Stream:
 
     def sample(self) -> Corpus:
         """A part of the text to train on, held in memory."""
-        found, self.n_sampled = self.corpus.sample(MOST_CHARACTERS, self.held)
-        return found
+        corpus, self.n_sampled = self.corpus.sample(MOST_CHARACTERS, self.held)
+        return corpus
 
     def count(self, sample: Corpus, n_tokens: int) -> int:
         """How many tokens all rows have, about, by those of a sample."""

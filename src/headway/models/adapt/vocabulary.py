@@ -90,6 +90,6 @@ def _only(rows: Tensor, gradient: Tensor) -> Tensor:
 def _tables(model: nn.Module) -> tuple[list[nn.Embedding], list[nn.Linear]]:
     """The token embeddings, and the matrices that compute logits over tokens."""
     stacks = [module for module in model.modules() if isinstance(module, Stack)]
-    found = [getattr(stack.embedding, "tokens", None) for stack in stacks]
-    tables = [table for table in found if isinstance(table, nn.Embedding)]
+    embeddings = [getattr(stack.embedding, "tokens", None) for stack in stacks]
+    tables = [table for table in embeddings if isinstance(table, nn.Embedding)]
     return tables, [module.matrix for module in model.modules() if isinstance(module, TokenHead)]

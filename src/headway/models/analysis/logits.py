@@ -35,19 +35,19 @@ def gradient_times_input(
     """
     if any(isinstance(part, LowPrecisionLinear) for part in model.modules()):
         raise TypeError("products in a lower precision have no gradients; load the model in float32")
-    found: dict[str, Tensor] = {}
+    cuts: dict[str, Tensor] = {}
     with torch.enable_grad(), ExitStack() as hooks:
         for kind, table in _tables(model).items():
 
             def cut(_module: nn.Module, _given: Any, result: Tensor, kind: str = kind) -> Tensor:
-                found[kind] = result.detach().requires_grad_()  # (B, T, D)
-                return found[kind]
+                cuts[kind] = result.detach().requires_grad_()  # (B, T, D)
+                return cuts[kind]
 
             hooks.callback(table.register_forward_hook(cut).remove)
         output = model(*inputs, **given)
         chosen = _chosen(output, logit)
-        gradients = torch.autograd.grad(chosen.sum(), list(found.values()), allow_unused=True, materialize_grads=True)
-    pairs = zip(found.items(), gradients, strict=True)
+        gradients = torch.autograd.grad(chosen.sum(), list(cuts.values()), allow_unused=True, materialize_grads=True)
+    pairs = zip(cuts.items(), gradients, strict=True)
     return {kind: (gradient * vectors.detach()).sum(dim=-1) for (kind, vectors), gradient in pairs}
 
 

@@ -51,14 +51,14 @@ def fused_difference(model: nn.Module, *inputs: Any, **given: Any) -> float:
 
 def attentions(model: nn.Module) -> dict[str, list[Attention]]:
     """The attention layers of a model by kind, as ``attention_maps`` has them; raises TypeError as that does."""
-    found = {
+    layers = {
         name: [layer for layer in stack.modules() if isinstance(layer, Attention)]
         for name, stack in stacks_of(model).items()
     }
-    if "decoder" in found:
-        found["cross"] = [layer for layer in found["decoder"] if layer.cross]
-        found["decoder"] = [layer for layer in found["decoder"] if not layer.cross]
-    return found
+    if "decoder" in layers:
+        layers["cross"] = [layer for layer in layers["decoder"] if layer.cross]
+        layers["decoder"] = [layer for layer in layers["decoder"] if not layer.cross]
+    return layers
 
 
 def stacks_of(model: nn.Module) -> dict[str, Stack]:
@@ -132,10 +132,10 @@ def heads_off(model: nn.Module, heads: Iterable[tuple[str, int, int]]) -> Iterat
     layers = attentions(model)
     with ExitStack() as hooks:
         for kind, layer, head in heads:
-            found = layers.get(kind, [])
-            if not (0 <= layer < len(found) and 0 <= head < found[layer].n_heads):
+            of_kind = layers.get(kind, [])
+            if not (0 <= layer < len(of_kind) and 0 <= head < of_kind[layer].n_heads):
                 raise ValueError(f"there is no head {head} in layer {layer} of {kind!r} attention")
-            attention = found[layer]
+            attention = of_kind[layer]
             part = slice(head * attention.d_head, (head + 1) * attention.d_head)
             hooks.callback(attention.out.register_forward_pre_hook(partial(_without, part)).remove)
         yield

@@ -48,8 +48,8 @@ def patch_distance(weights: Tensor, grid: tuple[int, int]) -> Tensor:
         raise ValueError(f"maps of {list(weights.shape[-2:])}, expected a class token and {rows} × {columns} patches")
     at = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).to(weights)  # (N, 2)
     between = weights[..., 1:, 1:]  # (B, H, N, N)
-    found = (between * torch.cdist(at, at)).sum(dim=-1) / between.sum(dim=-1).clamp(min=1e-12)
-    return found.mean(dim=-1)
+    distances = (between * torch.cdist(at, at)).sum(dim=-1) / between.sum(dim=-1).clamp(min=1e-12)
+    return distances.mean(dim=-1)
 
 
 def previous_token_score(weights: Tensor, mask: Tensor | None = None) -> Tensor:

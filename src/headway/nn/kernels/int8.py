@@ -50,7 +50,7 @@ def is_usable() -> bool:
     try:
         if not (torch.backends.mkldnn.is_available() and torch.cpu._is_vnni_supported()):
             return False
-        found = int8_product(numbers, laid_out(weight), torch.ones(32), torch.zeros(32, dtype=torch.int32))
+        sums = int8_product(numbers, laid_out(weight), torch.ones(32), torch.zeros(32, dtype=torch.int32))
     except (AttributeError, RuntimeError, TypeError):  # both are internal to torch and may change
         return False
-    return torch.equal(found.long(), expected)
+    return torch.equal(sums.long(), expected)

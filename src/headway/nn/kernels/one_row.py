@@ -60,7 +60,7 @@ def has_embedding_bags() -> bool:
     expected = F.linear(x, weight.float())
     try:
         with torch.no_grad():
-            found = one_row(x, weight.float()), one_row_of_bytes(x, as_table(weight.to(torch.int8).t()))
+            products = one_row(x, weight.float()), one_row_of_bytes(x, as_table(weight.to(torch.int8).t()))
     except (AttributeError, RuntimeError, TypeError):  # that of bytes is internal to torch, and may change
         return False
-    return all(bool((one - expected).abs().max() <= TOLERANCE * expected.abs().max()) for one in found)
+    return all(bool((one - expected).abs().max() <= TOLERANCE * expected.abs().max()) for one in products)

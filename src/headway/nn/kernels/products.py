@@ -123,8 +123,8 @@ def has_onednn() -> bool:
     steps = torch.arange(1.0, 65.0, device="cpu")
     x, weight, bias = steps.sin().reshape(2, 32), torch.outer(steps.cos(), steps[:32].sqrt()), steps
     try:
-        found = onednn_linear(x, weight, bias)
+        y = onednn_linear(x, weight, bias)
     except (AttributeError, RuntimeError, TypeError):  # the operation is internal to torch, and may change
         return False
     expected = F.linear(x, weight, bias)
-    return bool((found - expected).abs().max() <= TOLERANCE * expected.abs().max())
+    return bool((y - expected).abs().max() <= TOLERANCE * expected.abs().max())

@@ -165,7 +165,7 @@ def embedding_baselines(
     )
     name = "words and characters in common (TF-IDF)"
     sample = train.part(drawn_within(train.lengths.sum(axis=0), MOST_CHARACTERS))
-    said = fitted_on_some(len(sample), len(train), "pairs", "TF-IDF")
+    sampled = fitted_on_some(len(sample), len(train), "pairs", "TF-IDF")
     try:
         features.fit([*sample.sources, *sample.targets])
     except ValueError:  # no word in any text
@@ -175,14 +175,14 @@ def embedding_baselines(
     if held_out.scores is not None:
         cosines = np.asarray(one.multiply(other).sum(axis=1))[:, 0]
         metrics, each[name] = ranking(cosines, held_out.scores)
-        return [{"name": name, **metrics}], said
+        return [{"name": name, **metrics}], sampled
     groups, ranks, answers = texts_of(held_out), [], other.T.tocsr()
     for rows in torch.arange(len(first)).split(ROWS_AT_ONCE):
         found = torch.from_numpy((one[rows.numpy()] @ answers).toarray())
         ranks.append(rank_right(found, rows, *groups)[1])
     rank = torch.cat(ranks)
     each[name] = np.stack([rank.double().numpy(), np.ones(len(rank))], axis=1)
-    return [{"name": name, **found_by(rank)}], said
+    return [{"name": name, **found_by(rank)}], sampled
 
 
 def ranking(cosines: np.ndarray, scores: np.ndarray) -> tuple[dict[str, float], np.ndarray]:

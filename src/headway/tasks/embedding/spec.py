@@ -50,8 +50,8 @@ class Numbers(Command):
     def answer(self, part: Sequence[str]) -> Any:
         return self.pipe(part)
 
-    def results(self, found: Any) -> list[Any]:
-        return list(found.tolist())
+    def results(self, vectors: Any) -> list[Any]:
+        return list(vectors.tolist())
 
     def lines(self, start: int, found: Any) -> Iterator[str]:
         return ("\t".join(f"{value:.{self.places}f}" for value in row) for row in found)
@@ -76,10 +76,10 @@ class Numbers(Command):
         npy.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
         return file.getvalue()
 
-    def content(self, found: Any) -> bytes:
+    def content(self, vectors: Any) -> bytes:
         import numpy as np
 
-        return np.asarray(found, dtype="<f4").tobytes()
+        return np.asarray(vectors, dtype="<f4").tobytes()
 
 
 class Embed(Numbers):
@@ -127,25 +127,25 @@ class Embed(Numbers):
 
     def answer(self, part: Sequence[str]) -> Any:
         """The vectors of texts, (B, D); with --nearest their cosines with that text, (B, 1)."""
-        found = super().answer(part)
-        return found if self.nearest is None else self.pipe.similarity(self.query, found).T
+        vectors = super().answer(part)
+        return vectors if self.nearest is None else self.pipe.similarity(self.query, vectors).T
 
     def restored(self, content: bytes) -> Any:
         import numpy as np
 
         return np.frombuffer(content, dtype="<f4").reshape(len(self.inputs.values), self.width)
 
-    def gathered(self, found: Any) -> tuple[Command, Any]:
+    def gathered(self, vectors: Any) -> tuple[Command, Any]:
         if self.nearest is not None:
-            best = (-found[:, 0]).argsort(kind="stable")[: self.given["k"]].tolist()
+            best = (-vectors[:, 0]).argsort(kind="stable")[: self.given["k"]].tolist()
             chosen = set(best)
             texts = {number: text for number, text in enumerate(self.inputs.values) if number in chosen}
-            ranked = [{"text": texts[number], "score": float(found[number, 0]), "index": number} for number in best]
+            ranked = [{"text": texts[number], "score": float(vectors[number, 0]), "index": number} for number in best]
             inputs = replace(self.inputs, values=[one["text"] for one in ranked])
             return Ranking(self.pipe, inputs, self.given), ranked
         cosines = Numbers(self.pipe, self.inputs, self.given, len(self.inputs.values))
         cosines.places = 3
-        return cosines, Cosines(self.pipe, found)
+        return cosines, Cosines(self.pipe, vectors)
 
 
 class Cosines:

@@ -31,19 +31,19 @@ def tokens(original: Original, theirs: Any) -> Found:
     value = 0.0
     for text in original.texts:
         ids = torch.tensor([original.pipe.tokenizer.encode(text, special=True)])
-        found = torch.tensor(theirs(text)[0])
+        answer = torch.tensor(theirs(text)[0])
         ours = original.model(ids)[0].float()
-        if found.shape != ours.shape:
-            return value, f"gives vectors of shape {list(found.shape)} for {text[:60]!r}, expected {list(ours.shape)}"
-        value = worst(value, found - ours)
+        if answer.shape != ours.shape:
+            return value, f"gives vectors of shape {list(answer.shape)} for {text[:60]!r}, expected {list(ours.shape)}"
+        value = worst(value, answer - ours)
     return value, differs("gives other vectors", value)
 
 
 @torch.no_grad()
 def vectors(original: Original, theirs: Any) -> Found:
     """The vector of every text."""
-    found = torch.from_numpy(theirs.encode(list(original.texts), show_progress_bar=False, convert_to_numpy=True))
-    value = worst(0.0, found.float() - torch.from_numpy(original.pipe(list(original.texts))))
+    answers = torch.from_numpy(theirs.encode(list(original.texts), show_progress_bar=False, convert_to_numpy=True))
+    value = worst(0.0, answers.float() - torch.from_numpy(original.pipe(list(original.texts))))
     return value, differs("gives other vectors", value)
 
 
@@ -89,8 +89,8 @@ class Embedder(TextReader):
     def __call__(self, text: str | Iterable[str]) -> np.ndarray:
         """The vector of a text, float32 (D,), or of each of a list, (N, D), in order."""
         texts, alone = text_list(text)
-        found = self._vectors(texts).numpy()
-        return found[0] if alone else found
+        vectors = self._vectors(texts).numpy()
+        return vectors[0] if alone else vectors
 
     @plain_defaults()
     def similarity(
@@ -154,9 +154,9 @@ def as_embedder(pipe: Any) -> "Embedder | None":
     if pipe.runtime.engine is not None:
         warnings.warn(f"{pipe.runtime.engine.name} does not make vectors of this model: torch does it", stacklevel=2)
     pipe.model.head = PoolingHead("mean")
-    found = Embedder(pipe.model, pipe.tokenizer, pipe.max_length)
-    found.runtime.precision = pipe.runtime.precision
-    return found
+    embedder = Embedder(pipe.model, pipe.tokenizer, pipe.max_length)
+    embedder.runtime.precision = pipe.runtime.precision
+    return embedder
 
 
 class EmbeddingTask(FolderTask):

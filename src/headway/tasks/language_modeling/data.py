@@ -193,10 +193,10 @@ class DialogueData(LanguageModelData):
     def sampler(self, model: nn.Module) -> Callable[[], str]:
         """A reply to the beginning of the first held-out conversation."""
         number = next(i for i, message in enumerate(self.first) if message["role"] == REPLY)
-        said = self.first[:number]
-        prompt = encode_prompt(self.tokenizer, said)[-self.longest + 1 :]
+        before = self.first[:number]
+        prompt = encode_prompt(self.tokenizer, before)[-self.longest + 1 :]
         ends = {targets[-1] for targets in self.validation_examples.targets} & self.tokenizer.special_ids
-        question = said[-1]["content"].strip() if said else ""
+        question = before[-1]["content"].strip() if before else ""
         return lambda: f"{question[-200:]}\n> {self.sampled(model, prompt, ends).strip()}"
 
 
@@ -215,10 +215,10 @@ SCALING = Scaling(decoder_config, parameters, lambda config: initialise(Decoder(
 def held_out_inputs(pipe: Generator, given: EvaluationInputs, count: int) -> list[str]:
     """The beginnings of lines of the held-out text, or of what users say first in conversations."""
     if isinstance(given.source, Dialogues):
-        found = few((talk[0]["content"] for talk in given.held_out(talks(given.source))), count)
+        texts = few((talk[0]["content"] for talk in given.held_out(talks(given.source))), count)
     else:
-        found = few(held_out_text(given, NEEDS).lines(), count)
-    return [text[:BEGINNING] for text in found]
+        texts = few(held_out_text(given, NEEDS).lines(), count)
+    return [text[:BEGINNING] for text in texts]
 
 
 def measure(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:
@@ -233,8 +233,8 @@ def measure(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:
         objective = LanguageModeling(measured_bytes(text, tokens, tokenizer))
         windows = text_batches(tokens, length, 32, given.stride(len(tokens) // length))
         return measured(pipe, objective, windows, given.each)
-    found = given.sampled(given.held_out(talks(given.source)))
-    examples = encoded_talks(found, chat_tokenizer(tokenizer)).cut(length)
+    chosen = given.sampled(given.held_out(talks(given.source)))
+    examples = encoded_talks(chosen, chat_tokenizer(tokenizer)).cut(length)
     given.counts["measured"] = examples.n_talks
     if not len(examples.ids):
         raise InputError(f"{given.source.name}: no reply begins within the {length:,} tokens that are read.")

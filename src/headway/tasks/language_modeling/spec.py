@@ -44,6 +44,7 @@ class Generate(Command):
 
     spec = SPEC
     answers = str
+    key = "continuation"
     needs = "a language model"
     does = "Continue PROMPT with the language model in RUN."
     notes = (
@@ -70,7 +71,6 @@ class Generate(Command):
 
     def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
         super().__init__(pipe, inputs, options)
-        self.columns = ["text", "continuation"]
         self.ways = _ways(options)
 
     @classmethod
@@ -101,9 +101,6 @@ class Generate(Command):
 
     def lines(self, start: int, found: Sequence[str]) -> Iterator[str]:
         return (field(self.inputs.values[number] + one) for number, one in enumerate(found, start))
-
-    def objects(self, number: int, one: str) -> Iterator[dict[str, Any]]:
-        yield {"text": self.inputs.values[number], "continuation": one}
 
 
 def _ways(options: dict[str, Any]) -> dict[str, Any]:

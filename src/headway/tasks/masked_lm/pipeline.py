@@ -59,7 +59,7 @@ class MaskFiller(TextReader):
             if not self.is_open(one):
                 raise InputError(f"text {number}, {shown(one)}: {NOTHING_OPEN}")
         answers = self._answers([self._ids(one) for one in texts], min(k, most))
-        results = [found if len(found) > 1 else found[0] for found in answers]
+        results = [places if len(places) > 1 else places[0] for places in answers]
         return results[0] if alone else results
 
     def is_open(self, text: str) -> bool:
@@ -111,8 +111,8 @@ class MaskFiller(TextReader):
             return top, tokens
 
         by_text: list[list[list[dict[str, Any]]]] = [[] for _ in bodies]
-        found = self.runtime.read([ids for _, ids, _ in windows], answer)
-        for (owner, _, places), best in zip(windows, found, strict=True):
+        likeliest = self.runtime.read([ids for _, ids, _ in windows], answer)
+        for (owner, _, places), best in zip(windows, likeliest, strict=True):
             for scores, tokens in zip(*(part[: len(places)].tolist() for part in best), strict=True):
                 pairs = zip(tokens, scores, strict=True)
                 by_text[owner].append([{"token": self._shown(one), "score": score} for one, score in pairs])

@@ -43,6 +43,7 @@ class Fill(Command):
 
     spec = SPEC
     answers = list[Token] | list[list[Token]]
+    key = "result"
     needs = "a masked language model"
     does = "Name the likeliest tokens for each [MASK] (or <mask>) in TEXT, by the model in RUN."
     notes = "Blank lines stay blank."
@@ -83,9 +84,6 @@ class Fill(Command):
                     yield f"{field(text)}  (place {number} of {len(places)})" if len(places) > 1 else field(text)
                 for one in place:
                     yield f"{one['score']:.3f}\t{field(one['token'])}"
-
-    def objects(self, number: int, one: Any) -> Iterator[dict[str, Any]]:
-        yield {"text": self.inputs.values[number], "result": one}
 
     @property
     def types(self) -> dict[str, Any]:

@@ -26,10 +26,10 @@ def fillings(original: Original, theirs: Any) -> Found:
         ids = pipe.ids_of(f"{text} {mask}")
         place = len(ids) - 1 - ids[::-1].index(pipe.mask)
         ours = original.model(torch.tensor([ids]))[0, place].float().softmax(dim=-1)  # (V,)
-        found = theirs(f"{text} {mask}", top_k=5)
-        best = ours.topk(len(found)).values
-        value = worst(value, best - torch.tensor([one["score"] for one in found]))
-        value = worst(value, best - torch.tensor([float(ours[one["token"]]) for one in found]))
+        likeliest = theirs(f"{text} {mask}", top_k=5)
+        best = ours.topk(len(likeliest)).values
+        value = worst(value, best - torch.tensor([one["score"] for one in likeliest]))
+        value = worst(value, best - torch.tensor([float(ours[one["token"]]) for one in likeliest]))
     return value, differs("fills an open place with other tokens", value)
 
 
@@ -47,7 +47,7 @@ class MaskedLMTask(FolderTask):
         return Timed(pipe, [f"{text} [MASK]" for text in inputs])
 
     def normalize_answers(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
-        return [found[0]["token"] for found in pipe(list(inputs), k=1)]  # each has one open place
+        return [places[0]["token"] for places in pipe(list(inputs), k=1)]  # each has one open place
 
     def sample_batch(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         from headway.tasks.masked_lm.objective import SameHidden

@@ -86,8 +86,8 @@ def without_spaces(texts: Sequence[str]) -> bool:
 
 def copied_scores(sources: Sequence[str], targets: Sequence[str]) -> dict[str, Any]:
     """BLEU and chrF of the sources as they are, without the signatures."""
-    found = bleu_scores(sources, targets)
-    return {name: value for name, value in found.items() if name != "signatures"}
+    scores = bleu_scores(sources, targets)
+    return {name: value for name, value in scores.items() if name != "signatures"}
 
 
 def against_rivals(
@@ -120,5 +120,5 @@ def _nearest(known: list[str], texts: list[str]) -> list[int]:
         rows = vectors.fit_transform(known).T.tocsr()
     except ValueError:  # no text has a character
         return [0] * len(texts)
-    found = vectors.transform(texts)
-    return [int((found[at] @ rows).toarray().argmax()) for at in range(len(texts))]
+    wanted = vectors.transform(texts)
+    return [int((wanted[at] @ rows).toarray().argmax()) for at in range(len(texts))]

@@ -191,8 +191,8 @@ class TextToTextData(RowsData):
         sources, texts = self.validation.first[:SHOWN], list(self.validation.texts.part(slice(SHOWN)))
 
         def sample() -> str:
-            found = writer.search(sources, self.rules, beam=1)
-            written = [self.tokenizer.target.decode(one[0].ids) for one in found]
+            hypotheses = writer.search(sources, self.rules, beam=1)
+            written = [self.tokenizer.target.decode(one[0].ids) for one in hypotheses]
             return "\n".join(
                 f"{source}\n= {target}\n> {text}" for (source, target), text in zip(texts, written, strict=True)
             )

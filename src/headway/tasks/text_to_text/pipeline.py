@@ -115,9 +115,9 @@ class Translator(FrameAnswers):
         Raises InputError for a language that the model does not have.
         """
         tokenizer = self.tokenizer.with_languages(source=source, target=target)
-        found = Translator(self.model, tokenizer, self.rules, self.task)
-        found.runtime = self.runtime
-        return found
+        translator = Translator(self.model, tokenizer, self.rules, self.task)
+        translator.runtime = self.runtime
+        return translator
 
     def __call__(self, text: str | Iterable[str], beam: int = 5, n_best: int = 1, length_penalty: float = 1.0) -> Any:
         """The translation of a text, or those of a list, in order; with ``n_best`` above 1 lists of {"text", "score"}.
@@ -130,8 +130,8 @@ class Translator(FrameAnswers):
         check_number("n_best", n_best, 1, beam, f"from 1 to {beam}, the width of the beam", whole=True)
         check_number("length_penalty", length_penalty, -10, 10, "from -10 to 10")
         texts, alone = text_list(text)
-        found = self.hypotheses(texts, beam, n_best, length_penalty)
-        results = [each if n_best > 1 else each[0]["text"] for each in found]
+        hypotheses = self.hypotheses(texts, beam, n_best, length_penalty)
+        results = [each if n_best > 1 else each[0]["text"] for each in hypotheses]
         return results[0] if alone else results
 
     def hypotheses(
@@ -157,11 +157,11 @@ class Translator(FrameAnswers):
         tell_lost(texts, self.tokenizer)
         parts = [self.sources_of(text, n_best) for text in texts]
         sources = [source for each in parts for source in each]
-        found = self.runtime.search(sources, self.rules, beam=beam, n_best=n_best, length_penalty=length_penalty)
-        if cut := sum(each[0].cut for each in found):
+        targets = self.runtime.search(sources, self.rules, beam=beam, n_best=n_best, length_penalty=length_penalty)
+        if cut := sum(each[0].cut for each in targets):
             are = "1 translation is" if cut == 1 else f"{cut:,} translations are"
             warnings.warn(f"{are} cut off at the model's maximum length ({self.longest_target:,} tokens)", stacklevel=2)
-        in_order, results = iter(found), []
+        in_order, results = iter(targets), []
         for text, each in zip(texts, parts, strict=True):
             answers = list(islice(in_order, len(each)))
             joined = self._joined(text, answers, length_penalty)
@@ -190,8 +190,8 @@ class Translator(FrameAnswers):
         """The alignment of an answer with its text; for a text in parts, one part after the other."""
         model: Any = self.model
         pairs = zip(sources, answers, strict=True)
-        found = [align(model, self.tokenizer, source, one.ids, self.rules.start) for source, one in pairs]
-        return Alignment.joined(found) if found else None
+        alignments = [align(model, self.tokenizer, source, one.ids, self.rules.start) for source, one in pairs]
+        return Alignment.joined(alignments) if alignments else None
 
     def read(self, pairs: TextPairs) -> TextPairs:
         """The pairs whose sources can be translated, in parts where they are long (``sources_of``)."""
@@ -279,22 +279,22 @@ def align(
 
 def _owners(words: Sequence[tuple[str, list[int]]], n_tokens: int) -> np.ndarray:
     """Which tokens each word has: float32 (words, tokens), 1 or 0."""
-    found = np.zeros((len(words), n_tokens), dtype=np.float32)
+    owners = np.zeros((len(words), n_tokens), dtype=np.float32)
     for row, (_, places) in enumerate(words):
-        found[row, places] = 1
-    return found
+        owners[row, places] = 1
+    return owners
 
 
 def words_of(ids: Sequence[int], tokenizer: Tokenizer) -> list[tuple[str, list[int]]]:
     """The words of a text's ids, as spaces divide them, each with the places of its tokens; special ones left out."""
-    found: list[tuple[str, list[int]]] = []
+    words: list[tuple[str, list[int]]] = []
     tokens = tokenizer.tokens
     for place, token in enumerate(ids):
         if token in tokenizer.special_ids and token != tokenizer.unknown:
             continue
         begins = tokens[token].startswith(("Ġ", "▁", " ", "Ċ")) or tokenizer.kind in ("word", "char")
-        if begins or not found:
-            found.append(("", []))
-        found[-1][1].append(place)
-    named = [(tokenizer.decode([ids[place] for place in places]).strip(), places) for _, places in found]
+        if begins or not words:
+            words.append(("", []))
+        words[-1][1].append(place)
+    named = [(tokenizer.decode([ids[place] for place in places]).strip(), places) for _, places in words]
     return [(word or UNKNOWN, places) for word, places in named if word or ids[places[0]] == tokenizer.unknown]

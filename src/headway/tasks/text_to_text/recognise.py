@@ -91,9 +91,9 @@ def called_like_sides(columns: list[Column]) -> tuple[str, str] | None:
         return None
     texts = [column.name for column in columns if column.text_like and not column.few]
     languages = [name for name in texts if is_language(name.lower()) and name.lower() != "id"]
-    found = [(a, b) for a in texts for b in texts if is_target_of(b.lower(), a.lower())]
-    found += [(languages[0], languages[1])] if len(languages) == 2 else []
-    return found[0] if len(found) == 1 else None
+    sides = [(a, b) for a in texts for b in texts if is_target_of(b.lower(), a.lower())]
+    sides += [(languages[0], languages[1])] if len(languages) == 2 else []
+    return sides[0] if len(sides) == 1 else None
 
 
 def two_languages(first: Iterable[str], second: Iterable[str]) -> str:

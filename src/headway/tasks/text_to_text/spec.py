@@ -102,8 +102,8 @@ class Write(Command):
     @classmethod
     def takes(cls, pipe: Any, options: dict[str, Any]) -> Any | None:
         pair = options["source_language"], options["target_language"]
-        found = super().takes(pipe, options)
-        return found if found is None or pair == (None, None) else found.between(*pair)
+        taken = super().takes(pipe, options)
+        return taken if taken is None or pair == (None, None) else taken.between(*pair)
 
     @property
     def tokens(self) -> int:
@@ -118,14 +118,14 @@ class Write(Command):
         return self.n_best * (1 + len(value.split())) ** 2 if self.alignment else 0
 
     def answer(self, part: Sequence[str]) -> Sequence[Hypotheses]:
-        found: list[Hypotheses] = self.pipe.hypotheses(part, **self.search, alignment=self.alignment)
-        for one in (one for each in found for one in each if self.alignment):
+        hypotheses: list[Hypotheses] = self.pipe.hypotheses(part, **self.search, alignment=self.alignment)
+        for one in (one for each in hypotheses for one in each if self.alignment):
             one["alignment"] = one["alignment"] and one["alignment"].plain()
-        return found
+        return hypotheses
 
-    def results(self, found: Sequence[Hypotheses]) -> list[Any]:
+    def results(self, hypotheses: Sequence[Hypotheses]) -> list[Any]:
         whole = self.scores or self.alignment
-        return [each if self.ranked else each[0] if whole else each[0]["text"] for each in found]
+        return [each if self.ranked else each[0] if whole else each[0]["text"] for each in hypotheses]
 
     def lines(self, start: int, found: Sequence[Hypotheses]) -> Iterator[str]:
         for number, each in enumerate(found, start=start + 1):

@@ -245,14 +245,14 @@ def _cut(rows: Rows, longest: int) -> Iterator[list[int]]:
 
 def _pieces(length: int, firsts: Sequence[int], inside: set[int], room: int) -> list[tuple[int, int]]:
     """[start, end) of parts of at most ``room`` tokens that begin with words, outside of entities where possible."""
-    found, start = [], 0
+    pieces, start = [], 0
     while length - start > room:
         words = [token for token in firsts if start < token <= start + room]
         best = [token for token in words if token not in inside] or words
         end = best[-1] if best else start + room
-        found.append((start, end))
+        pieces.append((start, end))
         start = end
-    return [*found, (start, length)]
+    return [*pieces, (start, length)]
 
 
 class WordTags:
@@ -282,8 +282,8 @@ class WordTags:
             for _, targets, (_, *words) in rows.triples()
         )
         units = np.fromiter(each, np.dtype((np.float64, 2)), len(rows.ids))
-        found = {key: value for key, value in counts.metrics().items() if isinstance(value, float)}
-        return {"name": self.name, **found}, units
+        metrics = {key: value for key, value in counts.metrics().items() if isinstance(value, float)}
+        return {"name": self.name, **metrics}, units
 
 
 def _first(tags: Counter[int]) -> int:
@@ -323,8 +323,8 @@ def measure(pipe: Tagger, given: EvaluationInputs) -> dict[str, Any]:
         raise nothing_kept(given.source.name)
     unlike, words = pipe.words.unlike(held_out)
     if unlike:
-        said = f"{unlike:,} of {words:,} words are split otherwise where their sentence is given as text"
-        warnings.warn(f"{said}: `headway tag --pretokenized` takes words as they are", stacklevel=3)
+        so = f"{unlike:,} of {words:,} words are split otherwise where their sentence is given as text"
+        warnings.warn(f"{so}: `headway tag --pretokenized` takes words as they are", stacklevel=3)
     objective = TokenClassification(pipe.labels, longest=pipe.longest, around=frame(pipe.tokenizer))
     metrics = measured_rows(pipe, objective, rows.examples, given.each)
     learnt = None if given.same else given.trained_rows(partial(read_tagged, **_scheme(pipe)))

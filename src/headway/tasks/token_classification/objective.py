@@ -87,9 +87,9 @@ class TokenClassification(Objective):
             parts = (windows[start : start + size] for start in range(0, len(windows), size))
             return [one for part in parts for one in model(*padded(part, batch.ids.device)).float()]
 
-        found = read_in_windows(bodies, self.longest, self.around, read)
+        logits_of = read_in_windows(bodies, self.longest, self.around, read)
         width = batch.ids.shape[1]
-        return torch.stack([F.pad(one, (0, 0, front, width - front - len(one))) for one in found])
+        return torch.stack([F.pad(one, (0, 0, front, width - front - len(one))) for one in logits_of])
 
     def cost(self, metrics: dict[str, Any]) -> float:
         """How far F1 is from 1, then the loss."""

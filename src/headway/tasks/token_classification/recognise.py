@@ -32,11 +32,11 @@ class TaggedTexts(Recogniser):
         text, label = facts.text, facts.label
         if facts.shape == TEXT:
             text, label = None, None
-            said = "a token and its tag on each line" if facts.asked else facts.cached(tagged_lines)
+            shown = "a token and its tag on each line" if facts.asked else facts.cached(tagged_lines)
         elif found := facts.cached(tagged_columns):
-            text, label, said = found
+            text, label, shown = found
         elif text is not None and label is not None:
-            said = f"column {label!r} holds the tags, as asked"
+            shown = f"column {label!r} holds the tags, as asked"
         else:
             raise facts.error(
                 f"{self.task} needs a column of lists of tokens and one of as many tags, or one of texts and one of "
@@ -44,7 +44,7 @@ class TaggedTexts(Recogniser):
             )
         otherwise = "read it as text" if facts.shape == TEXT else "train on the text only"
         why = ", as asked" if facts.asked else f" (--task language_modeling to {otherwise})"
-        return Detected(self.task, text, label, [f"{said}: {self.task}{why}"])
+        return Detected(self.task, text, label, [f"{shown}: {self.task}{why}"])
 
 
 def tagged_lines(facts: DataFacts) -> str | None:
@@ -112,8 +112,8 @@ def _are_meant_as_tags(facts: DataFacts, text: Column, tags: Column, half_fit: b
 
 
 def _parts(value: str) -> list[str]:
-    found = listed(value)
-    return value.split() if found is None else found
+    parts = listed(value)
+    return value.split() if parts is None else parts
 
 
 def _may_be_tags(column: Column, first: Iterable[str]) -> bool:

@@ -42,12 +42,12 @@ def tags(original: Original, theirs: Any) -> Found:
         ids = pipe.tokenizer.encode(text, special=True)
         kept = [place for place, number in enumerate(ids) if number not in special]
         ours = original.model(torch.tensor([ids]))[0].float().softmax(dim=-1)[kept]  # (N, C)
-        found = theirs(text, ignore_labels=[], aggregation_strategy="none")
-        if len(found) != len(kept):
-            return value, f"it tags {len(found)} tokens of {text[:60]!r}, expected {len(kept)}"
-        numbers = [pipe.labels.index(one["entity"]) for one in found]
+        theirs_of = theirs(text, ignore_labels=[], aggregation_strategy="none")
+        if len(theirs_of) != len(kept):
+            return value, f"it tags {len(theirs_of)} tokens of {text[:60]!r}, expected {len(kept)}"
+        numbers = [pipe.labels.index(one["entity"]) for one in theirs_of]
         scores = ours.gather(1, torch.tensor(numbers)[:, None])[:, 0]
-        value = worst(value, scores - torch.tensor([float(one["score"]) for one in found]))
+        value = worst(value, scores - torch.tensor([float(one["score"]) for one in theirs_of]))
         if float((ours.max(dim=-1).values - scores).max()) > BOUND:
             problem = problem or f"it gives tokens of {text[:60]!r} other tags"
     return value, problem
@@ -89,15 +89,15 @@ class Tagger(FrameAnswers):
         """
         given, alone = as_list(text, lambda value: isinstance(value, str), "a text")
         worded = [self._worded(one, number) for number, one in enumerate(given)]
-        found = list(self.tokenizer.encode_places(one for one, _ in worded))
+        encoded = list(self.tokenizer.encode_places(one for one, _ in worded))
 
         def answer(output: Output, ids: Tensor, mask: Tensor | None, _: np.ndarray) -> Tensor:
             return output(ids, mask).float().softmax(dim=-1)  # (B, T, C)
 
         read = partial(self.runtime.read, answer=answer)
-        likely = read_in_windows([ids for ids, _ in found], self.longest, frame(self.tokenizer), read)
+        likely = read_in_windows([ids for ids, _ in encoded], self.longest, frame(self.tokenizer), read)
         whole = OUTSIDE not in self.labels
-        each = zip(worded, found, likely, strict=True)
+        each = zip(worded, encoded, likely, strict=True)
         results = [self._spans(*one, places, tags, whole) for one, (_, places), tags in each]
         return results[0] if alone else results
 
