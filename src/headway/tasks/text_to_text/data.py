@@ -296,10 +296,11 @@ def _rules(base: Base | None, tokenizer: Tokenizer) -> TargetRules:
 def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
     """The loss as in training, of pairs that fit into the model; BLEU and chrF of all that it translates."""
     pairs, name = _held_out(given), given.source.name
+    trained = given.trained_rows(_read_trained, MOST_HELD_OUT)
     if not given.same:
         for warning in pairs.warnings:
             warnings.warn(f"{name}: {warning}", stacklevel=3)
-        if (known := _trained_pairs(given)) is not None and exchanged_sides(known, pairs):
+        if trained is not None and exchanged_sides(trained, pairs):
             swapped = "source and target seem to be swapped, by the words of the training data"
             warnings.warn(f"{name}: {swapped}", stacklevel=3)
     chosen = given.sampled(pairs)
@@ -327,7 +328,7 @@ def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
     if not scores:
         warnings.warn(bleu.MISSING, stacklevel=3)
     else:
-        lines, apart = bleu.against_rivals(written, answered, _trained_pairs(given))
+        lines, apart = bleu.against_rivals(written, answered, trained)
         scores |= {"written": len(answered), **apart}
         given.baselines.extend(lines)
     if scores and BLEU in spec(pipe.task).metrics and bleu.without_spaces(targets):
@@ -354,10 +355,6 @@ def _fitting(pipe: Translator, given: EvaluationInputs, pairs: TextPairs) -> tup
     return encoded_pairs(pairs, pipe.tokenizer).fitting(longest), longest
 
 
-def _trained_pairs(given: EvaluationInputs) -> TextPairs | None:
-    """The pairs that the run was trained on; None if they are gone or have changed."""
-
-    def read(table: Table, found: Detected, policy: str) -> TextPairs:
-        return read_text_pairs(table, found.text_column or "", found.second_column or "")
-
-    return given.trained_rows(read, MOST_HELD_OUT)
+def _read_trained(table: Table, found: Detected, policy: str) -> TextPairs:
+    """The pairs of the files that a run was trained on."""
+    return read_text_pairs(table, found.text_column or "", found.second_column or "")
