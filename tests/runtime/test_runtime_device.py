@@ -19,7 +19,7 @@ from headway.workflows import bench
 from headway.workflows.evaluate import evaluate
 from headway.workflows.inside import look_inside
 from headway.workflows.verify.cache import check_cache
-from headway.workflows.verify.samples import Subject
+from headway.workflows.verify.check import Subject
 from headway.workflows.verify.verify import check_accumulation, check_batch
 
 WORDS = ["river", "stone", "cloud", "green", "quiet", "under", "seven", "house", "window", "letter", "garden"]

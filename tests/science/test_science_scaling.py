@@ -41,7 +41,7 @@ def runs_of(n: np.ndarray, d: np.ndarray, loss: np.ndarray) -> list[Run]:
     return [Run(float(a), float(b), float(c), f"run {i}") for i, (a, b, c) in enumerate(zip(n, d, loss, strict=True))]
 
 
-@pytest.mark.parametrize("law", [LAW, PUBLISHED[1].law, PUBLISHED[2].law], ids=["small", "Hoffmann", "Besiroglu"])
+@pytest.mark.parametrize("law", [LAW, *list(PUBLISHED.values())[1:]], ids=["small", "Hoffmann", "Besiroglu"])
 def test_a_law_without_noise_is_found_exactly(law: Law):
     n, d = grid(5, 4)
     if law is not LAW:
@@ -140,7 +140,7 @@ def test_a_law_without_one_of_its_terms_has_no_best_sizes():
 
 
 def test_published_laws_say_what_was_published():
-    kaplan, hoffmann, besiroglu = (one.law for one in PUBLISHED)
+    kaplan, hoffmann, besiroglu = PUBLISHED.values()
     assert hoffmann.loss(70e9, 1.4e12) == pytest.approx(1.936, abs=0.002)  # Chinchilla, by the law
     n, d = optimal(besiroglu, 5.76e23)
     assert 15 < d / n < 25  # about twenty tokens for each parameter

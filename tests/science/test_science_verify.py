@@ -24,9 +24,8 @@ from headway.training.monitor.progress import NoProgress
 from headway.training.store.facts import read_facts
 from headway.workflows.command import Command
 from headway.workflows.verify import resume
-from headway.workflows.verify.check import Check, difference, worst
-from headway.workflows.verify.replay import own_data, replay
-from headway.workflows.verify.samples import Subject
+from headway.workflows.verify.check import Check, Subject, difference, worst
+from headway.workflows.verify.resume import own_data, replay
 from headway.workflows.verify.verify import check_checkpoints, verify
 
 SKIPPED = {"classifier": {"cache"}, "masked": {"cache"}, "embedder": {"cache", "accumulation"}}

@@ -28,8 +28,8 @@ from headway.tasks.data_profile import data_profile
 from headway.tasks.image_classification.task import ImageClassifier
 from headway.training.loop.prefetch import Prefetch
 from headway.workflows.evaluate import evaluate
-from headway.workflows.verify.replay import replay
-from headway.workflows.verify.samples import Subject
+from headway.workflows.verify.check import Subject
+from headway.workflows.verify.resume import replay
 from headway.workflows.verify.verify import check_accumulation, check_batch
 
 Image = pytest.importorskip("PIL.Image")

@@ -20,7 +20,7 @@ from headway.models.heads import ClassificationHead, PoolingHead
 from headway.models.transformer import Encoder
 from headway.text.train import train_tokenizer
 from headway.workflows.export import export
-from headway.workflows.verify.samples import Subject
+from headway.workflows.verify.check import Subject
 from headway.workflows.verify.verify import check_export
 
 TOKENIZER = train_tokenizer(

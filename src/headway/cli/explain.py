@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import torch
@@ -87,37 +87,47 @@ def wiring_of(model: Any) -> dict[str, Any]:
     return {"wiring": "encoder", "head": head, "pooler": model.pooler is not None, "patches": model.patches}
 
 
-def _parts(model: Any) -> Iterable[tuple[str, str, Any, float]]:
-    """Name, kind and module of each part in forward order, and its FLOPs per token."""
-    length = model.config.max_length
-    for prefix, stack in _stacks(model):
-        patches = getattr(model, "patches", None)
+class Part(NamedTuple):
+    """A part of a model: its modules, of which the first is called in a forward pass, and its FLOPs per token."""
+
+    name: str
+    kind: str
+    modules: list[Any]
+    flops: float
+
+
+def _parts(model: Any) -> Iterable[Part]:
+    """The parts in forward order; a relative bias, which all blocks of a stack share, counts with the embedding."""
+    length, patches = model.config.max_length, getattr(model, "patches", None)
+    for stack_name, stack in stacks_of(model).items():
+        prefix, config = "" if stack_name == "self" else f"{stack_name} ", stack.config
         cut = 0.0 if patches is None else 2 * patches.pixels * model.config.d_model * (length - 1) / length
-        yield f"{prefix}embedding", "embedding", stack.embedding, cut
+        bias = [] if stack.relative is None else [stack.relative]
+        yield Part(f"{prefix}embedding", "embedding", [stack.embedding, *bias], cut)
         for layer, block in enumerate(stack.blocks):
             for kind in KINDS:
-                part = getattr(block, kind)
-                if part is not None:
-                    window = stack.windows[layer] if kind == "attention" else None
-                    scores = 0.0 if kind == "feedforward" else _scores(stack.config, window, length, stack.causal)
-                    yield f"{prefix}block {layer + 1} {kind}", kind, part, 2 * _weights(part) + scores
-        if stack.config.norm_order == "pre":
-            yield f"{prefix}norm", "norm", stack.norm, 0.0
+                if (part := getattr(block, kind)) is None:
+                    continue
+                flops = 2.0 * _weights(part)
+                if kind != "feedforward":  # q kᵀ and the weighted sum of values
+                    by_mask = config.position.kind in ("alibi", "relative")  # these two bring a whole mask
+                    window = stack.windows[layer] if kind == "attention" and not by_mask else None
+                    pairs = window_scores(length, window, stack.causal)
+                    flops += 4 * config.n_heads * config.head_width * pairs / length
+                yield Part(f"{prefix}block {layer + 1} {kind}", kind, [part], flops)
+        if config.norm_order == "pre":
+            yield Part(f"{prefix}norm", "norm", [stack.norm], 0.0)
     if getattr(model, "pooler", None) is not None:
-        yield "pooler", "pooler", model.pooler, 0.0  # not part of a forward pass
+        yield Part("pooler", "pooler", [model.pooler], 0.0)  # not part of a forward pass
     if model.head is not None:
-        yield "head", "head", model.head, 2 * _weights(model.head) / (1 if gives(model).each_token else length)
+        flops = 2 * _weights(model.head) / (1 if gives(model).each_token else length)
+        yield Part("head", "head", [model.head], flops)
 
 
 def _rows(model: Any) -> Iterable[Row]:
-    """One row per part: the shapes of its tensors, and the number of parameters that no earlier part has.
-
-    A relative bias, which all blocks of a stack share, counts with the embedding.
-    """
+    """One row per part: the shapes of its tensors, and the number of parameters that no earlier part has."""
     seen: set[int] = set()
-    biases = {f"{prefix}embedding": stack.relative for prefix, stack in _stacks(model)}
-    for name, kind, part, flops in _parts(model):
-        modules = [module for module in (part, biases.get(name)) if module is not None]
+    for name, kind, modules, flops in _parts(model):
         tensors = [(n, p) for module in modules for n, p in module.named_parameters()]
         shapes = {n.removesuffix(".weight").removeprefix("layer."): list(p.shape) for n, p in tensors}
         count = sum(p.numel() for _, p in tensors if id(p) not in seen)
@@ -125,20 +135,9 @@ def _rows(model: Any) -> Iterable[Row]:
         yield {"name": name, "kind": kind, "shapes": shapes, "parameters": count, "flops_per_token": flops}
 
 
-def _stacks(model: Any) -> list[tuple[str, Any]]:
-    return [("" if name == "self" else f"{name} ", stack) for name, stack in stacks_of(model).items()]
-
-
 def _weights(module: Any) -> int:
     """The number of matrix entries of a part: each is one multiply-add per token."""
     return sum(layer.weight.numel() for layer in module.modules() if isinstance(layer, nn.Linear))
-
-
-def _scores(config: Any, window: int | None, length: int, causal: bool) -> float:
-    """FLOPs per token of q kᵀ and of the weighted sum of values, in one layer."""
-    width = config.n_heads * config.head_width
-    by_mask = config.position.kind in ("alibi", "relative")  # these two bring a whole mask
-    return 4 * width * window_scores(length, None if by_mask else window, causal) / length
 
 
 def _path(model: Any, tokenizer: Any, text: str) -> dict[str, Any]:
@@ -148,7 +147,7 @@ def _path(model: Any, tokenizer: Any, text: str) -> dict[str, Any]:
     def note(name: str, _module: Any, _given: Any, result: Any) -> None:
         path.append({"name": name, "shape": list(result.shape)})
 
-    hooks = [part.register_forward_hook(partial(note, name)) for name, _, part, _ in _parts(model)]
+    hooks = [part.modules[0].register_forward_hook(partial(note, part.name)) for part in _parts(model)]
     if getattr(model, "patches", None) is None:
         ids = tokenizer.encode(text, special=True)[: model.config.max_length] or [0]
         read, tokens = torch.tensor([ids]), [tokenizer.decode([i], skip_special=False) for i in ids]
@@ -193,28 +192,28 @@ def _lines(run: str, found: dict[str, Any]) -> list[str]:
     if each is not None:
         lines.append(f"KV cache: {size(each)} per token, {size(each * length)} at {length:,} tokens.")
     source = "The block that the model is built from (headway/nn/block.py):"
-    return [*lines, "", *_way(found), "", source, "", *_source()]
+    code = f"{inspect.getsource(Residual)}\n\nclass Block(nn.Module):\n    ...\n\n{inspect.getsource(Block.forward)}"
+    return [*lines, "", *_way(found), "", source, "", *code.rstrip().split("\n")]
 
 
 def _alike(rows: list[Row]) -> list[tuple[str, list[Row]]]:
-    """The parts by name; parts that repeat in every block are grouped at the first one."""
+    """The parts by name; those that repeat in every block are together: "blocks 1-2 attention"."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         stack, block, _ = row["name"].rpartition("block ")
         own = (stack if block else row["name"], row["kind"], row["shapes"], row["parameters"], row["flops_per_token"])
         groups.setdefault(str(own), []).append(row)
-    return [(_together(group), group) for group in groups.values()]
-
-
-def _together(group: list[Row]) -> str:
-    """ "block 1 attention", "block 2 attention" -> "blocks 1-2 attention"."""
-    if len(group) == 1:
-        return group[0]["name"]
-    stack, _, place = group[0]["name"].rpartition("block ")
-    numbers = [row["name"].split()[-2] for row in group]
-    whole = int(numbers[-1]) - int(numbers[0]) + 1 == len(numbers)
-    which = f"{numbers[0]}-{numbers[-1]}" if whole else f"{numbers[0]}, {numbers[1]}, ..."
-    return f"{stack}blocks {which} {place.split()[-1]}"
+    found = []
+    for first, *others in groups.values():
+        name = first["name"]
+        if others:
+            stack, _, place = name.rpartition("block ")
+            numbers = [row["name"].split()[-2] for row in (first, *others)]
+            whole = int(numbers[-1]) - int(numbers[0]) + 1 == len(numbers)
+            which = f"{numbers[0]}-{numbers[-1]}" if whole else f"{numbers[0]}, {numbers[1]}, ..."
+            name = f"{stack}blocks {which} {place.split()[-1]}"
+        found.append((name, [first, *others]))
+    return found
 
 
 def _way(found: dict[str, Any]) -> list[str]:
@@ -235,9 +234,3 @@ def _way(found: dict[str, Any]) -> list[str]:
             inside = f"   attention weights: {' x '.join(map(str, found['attention'][kind]))}"
         lines.append(f"  {step['name']:30}{' x '.join(map(str, step['shape']))}{inside}")
     return lines
-
-
-def _source() -> list[str]:
-    """The source code of the residual and of the block's forward."""
-    residual, forward = inspect.getsource(Residual), inspect.getsource(Block.forward)
-    return f"{residual}\n\nclass Block(nn.Module):\n    ...\n\n{forward}".rstrip().split("\n")

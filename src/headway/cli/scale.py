@@ -71,15 +71,26 @@ def command(
     from headway.cli.main import STARTED
     from headway.science.scaling.analysis import analyse
     from headway.science.scaling.probes import probe_runs, wanted_probes
-    from headway.science.scaling.study import RUNS, Study, check_for_points, counted, keep_points, points_of, task_of
+    from headway.science.scaling.study import (
+        PLAN,
+        RESULTS,
+        RUNS,
+        Study,
+        check_for_points,
+        counted,
+        keep_points,
+        points_of,
+        task_of,
+    )
 
     if bool(inputs) == (points is not None):
         raise InputError("name a text to train on, the directory of an earlier study, or a CSV file with --points.")
     if seed < 0:
         raise InputError(f"--seed is {seed}; it must be 0 or more.")
     budgets, probes = [_flops(text) for text in predict], wanted_probes(probe)
-    place = points or (Path(inputs[0]) if len(inputs) == 1 else None)
-    earlier = place if points is not None or _is_study(place) else None
+    earlier = points
+    if len(inputs) == 1 and Path(inputs[0], RESULTS).is_file() and not any(Path(inputs[0]).glob("*.txt")):
+        earlier = Path(inputs[0])  # a directory that holds the runs of a study rather than text
     if earlier is not None:
         if planning:
             raise InputError("--plan is for a text; these runs are already trained.")
@@ -92,7 +103,13 @@ def command(
     else:
         study = Study(inputs, TrainOptions(seed=seed, **options), out, validation, progress, STARTED)
         if planning:
-            return _planned(study, parse_seconds(time))
+            if out is not None and not (out / PLAN).is_file():
+                study.out = None  # nothing is written
+            grid = study.decide(parse_seconds(time))
+            found = {"task": study.task, "planned_seconds": grid.seconds}
+            found |= {name: getattr(grid, name) for name in ("length", "batch_tokens", "precision")}
+            found |= {"notes": list(grid.notes), "rows": [vars(cell) for cell in grid.cells]}
+            return Answer(found, _plan_lines(found))
         usual = default_out(inputs)
         study.out = out = out or usual.with_name(f"scale-{usual.name}")
         runs, notes = _trained(study, time, len(probes))
@@ -108,11 +125,6 @@ def command(
     return Answer(found, _lines(found))
 
 
-def _is_study(place: Path | None) -> bool:
-    """Whether a directory holds the runs of a study rather than text."""
-    return place is not None and (place / "results.csv").is_file() and not any(place.glob("*.txt"))
-
-
 def _flops(text: str) -> float:
     """``--predict``: FLOPs as 1e18 or 5T."""
     try:
@@ -122,23 +134,6 @@ def _flops(text: str) -> float:
     if not 0 < value < 1e40:
         raise InputError(f"--predict is {text!r}; it must be FLOPs above 0 and below 1e40, such as 1e18.")
     return value
-
-
-def _planned(study: "Study", limit: float) -> Answer:
-    """The grid of runs, without training: nothing is written."""
-    from headway.science.scaling.study import PLAN
-
-    if study.out is not None and not (study.out / PLAN).is_file():
-        study.out = None
-    grid = study.decide(limit)
-    found = {
-        "task": study.task,
-        "planned_seconds": grid.seconds,
-        **{name: getattr(grid, name) for name in ("length", "batch_tokens", "precision")},
-        "notes": list(grid.notes),
-        "rows": [vars(cell) for cell in grid.cells],
-    }
-    return Answer(found, _plan_lines(found))
 
 
 def _trained(study: "Study", time: str, n_probes: int) -> tuple[list["Run"], list[str]]:
@@ -167,17 +162,18 @@ def _finished(found: dict[str, Any], task: str, out: Path | None, notes: list[st
     from headway.science.scaling.law import CONSTANTS, Law, best_sizes
     from headway.science.scaling.study import REPORT
 
-    notes = [*notes, *found.pop("notes")]
+    notes += found.pop("notes")
     found = {"task": task, "seconds": 0.0, "out": str(out) if out else None, "notes": notes, **found}
     if out is not None:
         law = Law(**{name: found["fit"][name] for name in CONSTANTS})
-        lines = Lines(law.loss, partial(best_sizes, law))
         try:
             out.mkdir(parents=True, exist_ok=True)
+            found["plots"] = []
             try:
-                found["plots"] = [f"{path}.png" for path in draw_study(found, lines, out)]
+                plots = draw_study(found, Lines(law.loss, partial(best_sizes, law)), out)
+                found["plots"] = [f"{path}.png" for path in plots]
             except NoMatplotlib as error:
-                found["plots"], found["notes"] = [], [*notes, str(error)]
+                notes.append(str(error))
             found["seconds"] = clock.monotonic() - STARTED
             write_json(out / REPORT, found)
         except OSError as error:

@@ -1,18 +1,8 @@
 """Architectures side by side: the same split, tokenizer, budget, number of trials and of seeds for all.
 
-    time         each model has the same time, its trials and its seeds included
-    parameters   each model has as many parameters as the first one, and the same time
-    tokens       each model reads as many tokens as the first one does in its time
-
 All are trained with AdamW in float32, unless ``options`` name another optimizer or precision, or "auto" for each
-model's own; a pretrained model keeps its recipe of fine-tuning.  Models of running text are evaluated equally often on
-the same windows of the held-out part.
-
-``vary`` compares Transformers that differ in one part, with the sizes of the first one and equally many tokens, so at
-equal compute.  ``recall`` uses a synthetic text instead of inputs.
-
-A trial is a training with another learning rate; the best one on the held-out part is trained with the other seeds,
-and counts as the first seed.
+model's own; a pretrained model keeps its recipe of fine-tuning.  A trial is a training with another learning rate; the
+best one on the held-out part is trained with the other seeds, and counts as the first seed.
 """
 
 import math

@@ -64,7 +64,8 @@ class Comparison:
     inputs: list[str]
     models: list[str] = field(default_factory=list)
     match: str | None = None
-    """by default tokens where parts are compared, else time"""
+    """what is equal for all: the time of each, trials and seeds included; the parameters of the first, and the time; or
+    the tokens that the first reads in its time.  By default tokens where parts are compared, else time"""
     vary: str | None = None
     """the part in which Transformers differ, instead of ``models``"""
     recall: bool = False

@@ -1,10 +1,7 @@
 """What a language model does with long texts: its loss beyond the length of training, and how far back it remembers.
 
-Recall is measured on a text in which a letter is repeated after a number of tokens.  It is a row of tasks: ``=`` and a
-letter, then random digits, then ``?`` and the same letter.  From the letter to where it comes again it is NEAREST to
-FARTHEST tokens, and tasks of 4 to 8 fill as much of the text as those of 256 to 512.  (With as many tasks of each,
-nearly all of the text is digits, and no recurrent model learns anything of it in minutes.)  Digits cannot be predicted,
-and the letter only by a model that remembered it (a recurrent model) or looks it up (a Transformer).
+Recall is measured on a text of tasks: ``=`` and a letter, then random digits, then ``?`` and the same letter, NEAREST
+to FARTHEST tokens later; near and far tasks fill as much of the text, else nearly all of it would be digits.
 """
 
 from typing import Any

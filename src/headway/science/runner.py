@@ -1,8 +1,4 @@
-"""What the trials of ``compare``, ``tune`` and ``scale`` have in common: their progress, and how they are resumed.
-
-Each trial is a run in a directory of its own, which a later command finds complete.  What was asked is kept beside
-them, so that only the same command resumes.
-"""
+"""What the trials of ``compare``, ``tune`` and ``scale`` have in common: progress, and the record by which they resume."""
 
 import json
 from pathlib import Path

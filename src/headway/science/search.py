@@ -1,8 +1,6 @@
 """The search of ``tune``: what is decided at its start, the record by which it resumes, and what is searched.
 
-What is searched are options of training, each in a range around what the preset decides (``search_space``).  An option
-that the user gave is not searched.  Neither is one that changes what the loss counts, such as --length or --vocab of a
-text, or the share of masked tokens: trials are compared by their loss on the same held-out targets.
+An option that the user gave is not searched, nor one that changes what the loss counts: trials are compared by it.
 """
 
 import math

@@ -1,8 +1,4 @@
-"""How fast models answer and train, and how the time of a token grows with the length.
-
-Machines are shared, and a minute later everything may take longer: so the models of a comparison are measured one after
-the other again and again, and the medians are compared.
-"""
+"""How fast models answer and train, and how the time of a token grows with the length: all models in turn."""
 
 import math
 import statistics

@@ -1,15 +1,9 @@
 """A search over the options of training that ends with the best model saved.
 
-    found = tune(["reviews.csv"], TrainOptions(time="30m"), trials=20, out=Path("runs/tuned"))
-    found["best"]                       # trial, value, options
-
-Every trial is a run of its own in ``out/trials``, with its share of the time (or with ``--steps``), the same held-out
-part and the same seed.  The first is the preset; a Tree-structured Parzen Estimator (Bergstra et al. 2011) draws the
-others, and the median rule (Golovin et al. 2017) gives up those that are behind.  Trials are compared by what a run
-keeps its best weights by.  The best one's model is copied to ``out``, as it is: nothing is trained again.
-
-Several processes that are given the same search share it: each makes trials until there are enough, and holds a lock
-for each, by which the others see that it lives.
+Every trial is a run of its own in ``out/trials``, with its share of the time, the same held-out part and seed.  The
+first is the preset; a Tree-structured Parzen Estimator (Bergstra et al. 2011) draws the others, and the median rule
+(Golovin et al. 2017) gives up those that are behind.  Processes that are given the same search share it: each holds a
+lock for its trial, by which the others see that it lives.
 """
 
 import contextlib

@@ -1,10 +1,5 @@
 """The speed of a model on this machine, and how its time and memory grow with the length T and the width D.
 
-    curves = cost_curves(lengths=[128, 256, 512, 1024], kinds=["full", "windowed"])
-    curves["rows"], curves["fits"]
-
-    bench("runs/notes", limit=120.0)        # tokens per second, reading and writing; precisions and engines
-
 Time is measured for one forward pass over one text without padding, in float32, on the model's device (for the curves,
 on the CPU).  Memory is the peak of torch's allocations during that pass, minus those before it: activations and
 workspace, without weights and without scratch space that a library allocates for itself.

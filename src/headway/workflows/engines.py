@@ -1,17 +1,9 @@
-"""What each engine of a run gives on this machine: its speed beside torch's, and how many held-out answers are equal.
-
-rows = engines("runs/reviews", limit=60.0)              # a dict for each engine and precision, torch first
-best(rows)                      # {"float32": {"few": "onnxruntime", "many": "torch"}, ...}: what "auto" takes
-stored(Path("runs/reviews"), rows)                      # headway.load(run, engine="auto") takes it from now on
-
-An engine is measured where its export lies in the run and its library is installed.
-"""
+"""What each engine of a run gives on this machine: its speed, and how many held-out answers equal torch's."""
 
 import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -87,7 +79,7 @@ def engines(run: str, *, limit: float, progress: Progress | None = None) -> list
             rows.append(row)
             try:
                 engine = None if name == TORCH else open_engine(name, directory, exact.model, precision)
-                measured.append((row, partial(_answering, pipe, engine)))
+                measured.append((row, partial(answering, pipe, engine)))
             except InputError as error:
                 row["problem"] = str(error)
     ways = [way for _, way in measured]
@@ -104,23 +96,6 @@ def engines(run: str, *, limit: float, progress: Progress | None = None) -> list
     for (row, _), speeds in zip(measured, _speeds(task, ways, inputs, left, progress), strict=True):
         row["speeds"] = speeds
     return rows
-
-
-def batch_differences(run: str) -> dict[tuple[str, str], float]:
-    """By engine and precision of the exports in a run: how far answers to inputs together are from those to each alone.
-
-    An export that cannot be used is left out.  Raises InputError as ``engines``.
-    """
-    if not (exports := exports_in(run)):
-        return {}
-    directory = locate_model(run).path
-    pipe, differences = load(run, device="cpu", precision=FLOAT32), {}
-    inputs = held_out(run, pipe, SINGLE)
-    for name, precision in exports:
-        with suppress(InputError):
-            engine = open_engine(name, directory, pipe.model, precision)
-            differences[name, precision] = batch_difference(_answering(pipe, engine), inputs)
-    return differences
 
 
 def batch_difference(pipe: Any, inputs: Sequence[Any]) -> float:
@@ -195,7 +170,7 @@ def exports_in(run: str) -> list[tuple[str, str]]:
     ]
 
 
-def _answering(pipe: Any, engine: Engine | None) -> Any:
+def answering(pipe: Any, engine: Engine | None) -> Any:
     """A pipeline, answered by an engine from now on."""
     pipe.runtime.use(engine, engine)
     return pipe

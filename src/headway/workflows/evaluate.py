@@ -57,19 +57,20 @@ def evaluate(
     nothing to measure on, or no such ``device`` or ``precision``.
     """
     pipe = load(run, device=device, precision=precision)
-    given_data = given_for(run, pipe, inputs, most=most, columns=columns)
-    if isinstance(pipe.tokenizer, Tokenizer) and (
-        line := lost_characters(_texts(given_data, pipe.task), pipe.tokenizer)
-    ):
+    data = given_for(run, pipe, inputs, most=most, columns=columns)
+    if isinstance(pipe.tokenizer, Tokenizer) and (line := lost_characters(_texts(data, pipe.task), pipe.tokenizer)):
         warnings.warn(line, stacklevel=3)
-    metrics = task_named(pipe.task).evaluate(pipe, given_data)
-    verdict = _verdict(pipe.task, metrics, given_data)
-    on = f"{given_data.source.name}, the held-out part" if given_data.same else given_data.source.name
-    every = {metric.key: metrics.get(metric.key) for metric in REPORTED}
-    called = spec(pipe.task).called_as(given_data.plan.get("model") or {})
-    found = {"verdict": verdict, "called": called, "rows": given_data.counts}
-    found |= pipe.runtime.described | {"stored": (given_data.facts.get("precision") or {}).get("chosen")}
-    return {"task": pipe.task, "on": on, **every, **metrics, **found}
+    metrics = task_named(pipe.task).evaluate(pipe, data)
+    return {
+        **{"task": pipe.task, "on": f"{data.source.name}, the held-out part" if data.same else data.source.name},
+        **{metric.key: metrics.get(metric.key) for metric in REPORTED},
+        **metrics,
+        "verdict": _verdict(pipe.task, metrics, data),
+        "called": spec(pipe.task).called_as(data.plan.get("model") or {}),
+        "rows": data.counts,
+        **pipe.runtime.described,
+        "stored": (data.facts.get("precision") or {}).get("chosen"),
+    }
 
 
 def shown(found: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +108,11 @@ def given_for(
         if data.get("in_memory"):
             what = f"{run}: it was trained on {gone[0]} in memory; write those rows to a file and name it"
         raise InputError(f"{what}: headway evaluate {run} FILE.")
-    options = _options(facts, files, pipe.task, named)
+    if isinstance(files[0], Table):  # data in memory have no encoding and no delimiter
+        options = reading_options(facts, [], pipe.task).but(encoding=None, delimiter=None)
+    else:
+        stream = facts.get("options", {}).get("stream") and (named or not validation) and _are_shards(files)
+        options = reading_options(facts, files, pipe.task, stream=bool(stream))
     options = options.but(**{key: value for key, value in columns.items() if value is not None})
     check_for_task(options, pipe.task)
     chat = task_named(pipe.task).reads_conversations(pipe)
@@ -161,14 +166,6 @@ def _verdict(task: str, metrics: dict[str, Any], given: EvaluationInputs) -> dic
     unit = before.get("unit")
     found = judged(spec(task).headline, metrics, baselines, units=units, of_baselines=given.of_baselines, unit=unit)
     return found if given.same or given.validation else {**found, "where": "measured"}
-
-
-def _options(facts: dict[str, Any], files: Sequence[Any], task: str, named: bool) -> TrainOptions:
-    """How the data are read: data in memory have no encoding and no delimiter."""
-    if isinstance(files[0], Table):
-        return reading_options(facts, [], task).but(encoding=None, delimiter=None)
-    stream = facts.get("options", {}).get("stream") and _are_shards(files) and (named or not facts.get("validation"))
-    return reading_options(facts, files, task, stream=bool(stream))
 
 
 def reading_options(facts: dict[str, Any], files: Sequence[str], task: str, *, stream: bool = False) -> TrainOptions:

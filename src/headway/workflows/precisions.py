@@ -1,9 +1,4 @@
-"""What each precision of a model costs and gives on this machine: speed, memory, and the metric on held-out data.
-
-rows = precisions("runs/reviews", limit=60.0)       # a dict for each precision, float32 first
-best(rows)                                          # its name
-stored(Path("runs/reviews"), rows, "int8")          # headway.load takes int8 from now on
-"""
+"""What each precision of a model costs and gives on this machine: speed, memory, and the metric on held-out data."""
 
 import statistics
 import time

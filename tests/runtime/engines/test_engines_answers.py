@@ -20,7 +20,7 @@ from headway.formats.registry import SPECS
 from headway.generation.sampling import Sampling
 from headway.tasks.checks import apart
 from headway.workflows.export import export
-from headway.workflows.verify.samples import Subject, read
+from headway.workflows.verify.check import Subject, read
 
 TEXTS = ["the cat sat", "old dogs ran past red doors and sang", "a", "on a mat while the cat sang " * 9, "", "zebra"]
 GREEDY = {"max_tokens": 70, "temperature": 0}

@@ -1,18 +1,7 @@
 """Fit L(N, D) = E + A / N^alpha + B / D^beta, as Hoffmann et al. 2022 (appendix D.3) did, and check it another way.
 
-With a = ln A, b = ln B and e = ln E the logarithm of the loss is a log-sum-exp,
-
-    ln L = LSE(a - alpha ln N, b - beta ln D, e),
-
-so A, B and E are above 0 by themselves.  The sum of Huber's loss (delta 1e-3) of the differences in ln L is made least
-from many starts.  Huber's loss is nearly the absolute difference: a run that went astray does not pull the law with it.
-
-How sure a fit is, the Bayesian bootstrap by run says (Rubin 1981): each run gets a weight drawn from the exponential
-distribution, the law is fitted again, and so on: what 95 of 100 such laws say lies in the 95 % interval, each as much
-farther from the fit as its five constants hide of the noise.  No shape of the noise is supposed.  Drawing runs with
-replacement, the usual way, may draw no second size or number of tokens where runs are few; weights are never 0.
-
-ln N and ln D are counted from their means, where a and alpha are nearly independent; ``Frame`` turns them back.
+With a = ln A, b = ln B and e = ln E, ln L = LSE(a - alpha ln N, b - beta ln D, e), so A, B and E are above 0 by
+themselves; ln N and ln D are counted from their means (``Frame``), where a and alpha are nearly independent.
 
 Letters: n runs, k fits at a time, 5 constants (a, b, e, alpha, beta).
 """
@@ -27,7 +16,8 @@ from headway.science.scaling.law import CONSTANTS, Law
 from headway.training.evaluation.intervals import Z, student
 
 DELTA = 1e-3
-"""Huber's: differences in ln L below it count by their square, those above by their size."""
+"""Huber's: differences in ln L below it count by their square, those above by their size, so that a run that went
+astray does not pull the law with it."""
 POLISHED = 4
 """How many of the starts that went best are followed by L-BFGS."""
 LEAST_E = np.log(1e-4)
@@ -259,7 +249,11 @@ def interval(values: np.ndarray, estimate: float | None = None) -> list[float]:
 
 
 def bootstrap(fit: Fit, n: np.ndarray, d: np.ndarray, loss: np.ndarray, *, draws: int = DRAWS, seed: int = 0) -> Draws:
-    """Fit again ``draws`` times to runs weighed at random, beginning from the law that was found."""
+    """Fit again ``draws`` times to runs weighed at random, beginning from the law: the Bayesian bootstrap (Rubin 1981).
+
+    Weights are exponential, so never 0: a second size stays where runs are few, and no shape of the noise is supposed.
+    Each law is as much farther from the fit as its constants hide of the noise.
+    """
     random = np.random.default_rng(seed)
     frame, target = Frame.of(n, d), np.log(loss)
     x, y = np.log(n) - frame.n, np.log(d) - frame.d

@@ -1,24 +1,12 @@
 """Which runs to make in a given time: sizes times numbers of tokens, and one larger run that is left out of the fit.
 
-Sizes go down from the largest by about halves, numbers of tokens too, and each size is trained on each of them: so what
-N does and what D does can be told apart.  All have the same tokenizer, text, sequences, batch, precision and schedule,
-and each has the whole schedule over exactly its own tokens: the loss on the way through a longer run is another one,
-since its rate has not come down yet (Hoffmann et al. 2022).
-
-Left out of the grid are runs with fewer than FEWEST or more than MOST tokens for each parameter: those have not yet
-left the early part of training, these have long since learnt what they can, and neither shows the law.  Text is gone
-through PASSES times at most: up to about four a repeated text is nearly as good as a new one (Muennighoff et al. 2023).
-
-A law of N alone predicts a larger model only if it is of the same kind.  So all have as many layers, and heads of
-one width: a larger model has more of them.  With heads that were as many but wider, or wider and then twice as many,
-each kind followed a law of its own (docs/scaling.md).
-
-The learning rate follows the width by ``rate``.
+Each size is trained on each number of tokens, with the whole schedule over its own tokens (Hoffmann et al. 2022).  All
+have as many layers and heads of one width, since each kind of model follows a law of its own (docs/scaling.md).
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.errors import InputError
@@ -31,12 +19,12 @@ SIZES, LENGTHS = 5, 4
 """How many sizes and numbers of tokens, each about the half of the next."""
 FEWEST_SIZES = 4
 FEWEST, MOST = 2.0, 80.0
-"""Tokens for each parameter."""
+"""Tokens for each parameter: with fewer a run is early in its training, with more it shows little of what D does."""
 WANTED = 10.0
 """Of the largest size on the most tokens."""
 LEAST_WANTED, MOST_WANTED = 4.0, 20.0
 PASSES = 4.0
-"""Over the text, at most."""
+"""Over the text, at most: up to there a repeated text is nearly as good as a new one (Muennighoff et al. 2023)."""
 LEFT_OUT_TIMES = 2.1
 """The compute of the run that is left out, over that of the largest other: 2 at least, however N is counted."""
 LEFT_OUT_SIZE = math.sqrt(2.0)
@@ -105,14 +93,11 @@ class Grid:
         """That all will take, about."""
         return sum(cell.seconds for cell in self.cells)
 
-    def plain(self) -> dict[str, Any]:
-        return {**asdict(self), "cells": [asdict(cell) for cell in self.cells], "notes": list(self.notes)}
-
     @staticmethod
-    def from_plain(found: dict[str, Any]) -> "Grid":
-        return Grid(
-            **{**found, "cells": tuple(Cell(**cell) for cell in found["cells"]), "notes": tuple(found["notes"])}
-        )
+    def from_plain(plain: dict[str, Any]) -> "Grid":
+        """Of what ``asdict`` makes of a grid, from JSON."""
+        cells, notes = tuple(Cell(**cell) for cell in plain["cells"]), tuple(plain["notes"])
+        return Grid(**{**plain, "cells": cells, "notes": notes})
 
 
 @dataclass(frozen=True)
@@ -169,23 +154,22 @@ def plan_grid(
     Raises InputError for a time or a text that are too short for any, and for a grid that could not be fitted.
     """
     plan = _Planner(text, speed, length, precision, batch_tokens, shapes(text.vocab_size, length, kind, scaling))
+    wanted = USED * seconds
     best: tuple[float, Grid] | None = None
     for largest in plan.choices[FEWEST_SIZES - 1 :]:
         if largest.parameters * LEAST_WANTED > PASSES * text.tokens:
             break
-        grid = plan.filled(USED * seconds, largest)
-        if grid is None:
-            continue
-        of_largest = max(cell.tokens for cell in grid.cells if not cell.held_out) / largest.parameters
-        idle = max(0.0, math.log(0.8 * USED * seconds / grid.seconds))
-        cost = abs(math.log(of_largest / WANTED)) + 2 * idle
-        if best is None or cost < best[0]:
-            best = cost, grid
+        if (grid := plan.filled(wanted, largest)) is not None:
+            of_largest = max(cell.tokens for cell in grid.cells if not cell.held_out) / largest.parameters
+            idle = max(0.0, math.log(0.8 * wanted / grid.seconds))
+            cost = abs(math.log(of_largest / WANTED)) + 2 * idle
+            if best is None or cost < best[0]:
+                best = cost, grid
     if best is None:
         raise InputError(plan.too_little(seconds, before))
     grid = best[1]
     check_varied([Run(cell.parameters, cell.tokens, 1.0) for cell in grid.cells if not cell.held_out])
-    if grid.seconds < 0.75 * USED * seconds:
+    if grid.seconds < 0.75 * wanted:
         why = f"only about {duration(grid.seconds)} are used: more would need more epochs, or give too few tokens"
         return replace(grid, notes=(*grid.notes, why))
     return grid
@@ -260,14 +244,9 @@ class _Planner:
         """A run of a size on about so many tokens."""
         steps = max(1, (math.ceil if held_out else round)(tokens / batch))
         evaluated = self.text.held_out / 2 * (SNAPSHOTS if held_out else 1)
+        sizes = {"steps": steps, "tokens": steps * batch}
         seconds = (steps * batch + evaluated) / self.speed(shape) + OVERHEAD
         name = f"{'left-out' if held_out else 'run'}-{shape.width}x{shape.layers}-{steps}"
         return Cell(
-            **vars(shape),
-            name=name,
-            steps=steps,
-            tokens=steps * batch,
-            learning_rate=rate(shape.width),
-            seconds=seconds,
-            held_out=held_out,
+            **vars(shape), **sizes, name=name, learning_rate=rate(shape.width), seconds=seconds, held_out=held_out
         )

@@ -50,25 +50,13 @@ class Kaplan:
         return (np.power(self.Nc / n, self.alpha / self.beta) + self.Dc / d) ** self.beta
 
 
-@dataclass(frozen=True)
-class Published:
-    """A law as it was published, and what it was fitted to."""
-
-    name: str
-    law: Law | Kaplan
-    counted: str
-    """how N was counted"""
-    smallest: float
-    """parameters of the smallest model it was fitted to, and of the largest"""
-    largest: float
-
-
-PUBLISHED = (
-    Published("Kaplan et al. 2020", Kaplan(6.4e13, 1.8e13, 0.076, 0.103), "without embeddings", 7.7e2, 1.5e9),
-    Published("Hoffmann et al. 2022", Law(1.69, 406.4, 410.7, 0.34, 0.28), "with embeddings", 4.4e7, 1.6e10),
-    Published("Besiroglu et al. 2024", Law(1.8172, 482.01, 2085.43, 0.3478, 0.3658), "with embeddings", 4.4e7, 1.6e10),
-)
-"""Kaplan: table 2; Hoffmann ("Chinchilla"): appendix D.3; Besiroglu: a new fit to the runs in Hoffmann's figure 4.
+PUBLISHED: dict[str, Law | Kaplan] = {
+    "Kaplan et al. 2020": Kaplan(6.4e13, 1.8e13, 0.076, 0.103),
+    "Hoffmann et al. 2022": Law(1.69, 406.4, 410.7, 0.34, 0.28),
+    "Besiroglu et al. 2024": Law(1.8172, 482.01, 2085.43, 0.3478, 0.3658),
+}
+"""Kaplan: table 2, N without embeddings, 770 to 1.5e9; Hoffmann ("Chinchilla"): appendix D.3, N with embeddings, 4.4e7
+to 1.6e10; Besiroglu: a new fit to the runs in Hoffmann's figure 4.
 
 Their losses are those of other texts, cut into other tokens: exponents and the best tokens for each parameter can be
 compared with your own, losses cannot.
@@ -105,10 +93,8 @@ def optimal(law: Law, flops: Any) -> tuple[Any, Any]:
 def best_sizes(law: Law, flops: np.ndarray) -> dict[str, np.ndarray]:
     """The best N by a study's own law and by each published one, by its name, for budgets (n,)."""
     found = {"this study": optimal(law, flops)[0]}
-    for one in PUBLISHED:
-        if isinstance(one.law, Law):
-            found[one.name] = optimal(one.law, flops)[0]
-        else:
-            scale, exponent = KAPLAN_OPTIMUM
-            found[one.name] = scale * (flops / PF_DAY) ** exponent
+    for name, published in PUBLISHED.items():
+        scale, exponent = KAPLAN_OPTIMUM
+        known = optimal(published, flops)[0] if isinstance(published, Law) else scale * (flops / PF_DAY) ** exponent
+        found[name] = known
     return found

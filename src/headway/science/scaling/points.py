@@ -73,7 +73,11 @@ def read_points(path: Path, count: str | None = None) -> tuple[list[Run], str]:
         raise InputError(f"{path}: this is not a CSV file in UTF-8 ({error}).") from None
     if not rows:
         raise InputError(f"{path}: holds no runs; expected a header with parameters, tokens, loss and a row for each.")
-    names = _columns([column for column in rows[0] if column is not None])
+    held = {column.strip().casefold(): column for column in rows[0] if column is not None}
+    known = {
+        key: next((held[name] for name in (key, *others) if name in held), None) for key, others in OTHER_NAMES.items()
+    }
+    names = {key: column for key, column in known.items() if column is not None}
     counts = [kind for kind, column in COUNTS.items() if column in names]
     if count is not None and count not in counts:
         raise InputError(f"{path}: there is no column {COUNTS[count]!r}, which --count {count} needs.")
@@ -85,32 +89,20 @@ def read_points(path: Path, count: str | None = None) -> tuple[list[Run], str]:
             "and loss (nats for each token)."
         )
     kind = count or counts[0]
-    used = {names[key]: key for key in (COUNTS[kind], "tokens", "loss")}
+    used = {"parameters": names[COUNTS[kind]], "tokens": names["tokens"], "loss": names["loss"]}
     return [_run(path, number, row, used) for number, row in enumerate(rows, start=2)], kind
-
-
-def _columns(found: Sequence[str]) -> dict[str, str]:
-    """The columns that are known, each with what the file calls it."""
-    names = {column.strip().casefold(): column for column in found}
-    known: dict[str, str] = {}
-    for key, others in OTHER_NAMES.items():
-        for name in (key, *others):
-            if name in names:
-                known.setdefault(key, names[name])
-    return known
 
 
 def _run(path: Path, number: int, row: dict[str, Any], used: dict[str, str]) -> Run:
     values = {}
-    for column, key in used.items():
+    for key, column in used.items():
         try:
-            value = float(row[column])
+            values[key] = float(row[column])
         except (TypeError, ValueError):
-            value = math.nan
-        if not 0 < value < math.inf:
+            values[key] = math.nan
+        if not 0 < values[key] < math.inf:
             what = "missing" if row[column] is None else shown(row[column])
             raise InputError(f"{path}, row {number}: {column} is {what}; expected a number above 0.")
-        values["loss" if key == "loss" else "tokens" if key == "tokens" else "parameters"] = value
     more = {column: value for column, value in row.items() if column is not None}
     left_out = str(row.get("held_out") or "").strip().casefold() in ("1", "true", "yes")
     return Run(**values, name=str(row.get("name") or f"row {number}"), held_out=left_out, more=more)
@@ -119,16 +111,15 @@ def _run(path: Path, number: int, row: dict[str, Any], used: dict[str, str]) -> 
 def check_varied(runs: Sequence[Run]) -> None:
     """Raise InputError where the runs cannot tell what N does from what D does: no exponent is given then."""
     n, d, _ = arrays(runs)
-    sizes, lengths = len(np.unique(n)), len(np.unique(d))
     if len(runs) < LEAST_RUNS:
         raise InputError(
             f"{len(runs)} runs to fit are too few for a law of five constants; expected {LEAST_RUNS} or more, with "
             "numbers of parameters and of tokens varied independently."
         )
-    for values, what, exponent in ((sizes, "numbers of parameters", "alpha"), (lengths, "numbers of tokens", "beta")):
-        if values < LEAST_VALUES:
+    for values, what, exponent in ((n, "numbers of parameters", "alpha"), (d, "numbers of tokens", "beta")):
+        if (count := len(np.unique(values))) < LEAST_VALUES:
             raise InputError(
-                f"the runs have {values} different {what}, so {exponent} cannot be known; expected {LEAST_VALUES} or "
+                f"the runs have {count} different {what}, so {exponent} cannot be known; expected {LEAST_VALUES} or "
                 "more. Add runs that vary it while the other is constant."
             )
     together = float(np.corrcoef(np.log(n), np.log(d))[0, 1])

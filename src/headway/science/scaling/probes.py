@@ -1,15 +1,6 @@
 """Two abilities that language models gain with scale, measured without any text: copying and learning from examples.
 
-induction: a sequence of random tokens is repeated once.  Its first occurrence cannot be predicted; the second can be
-copied from the first.  The losses on the second and on the first are measured in nats per token (Elhage et al. 2021;
-Olsson et al. 2022).
-
-fewshot: each of WAYS random tokens (keys) is paired with a token of its own (values).  The context shows each pair so
-many times, in random order, as ``key link value end`` with two more random tokens for link and end; then a key and
-link.  Measured is how often the most probable of the WAYS values is the right one; guessing is right in 1 of WAYS.
-
 Tokens are drawn evenly from the model's vocabulary without its special tokens, the same for all models of one study.
-
 Letters: B sequences, T tokens of each, V vocabulary.
 """
 
@@ -42,7 +33,8 @@ SHOTS = (0, 1, 2, 4)
 def induction(model: nn.Module, pool: np.ndarray, length: int, *, seed: int = 0) -> dict[str, float]:
     """Nats per token on the ``first`` and ``second`` occurrence of random sequences, for windows of ``length`` tokens.
 
-    The first token of each is not counted: nothing says which it is, nor that the sequence begins again.
+    The second can be copied from the first (Elhage et al. 2021; Olsson et al. 2022).  The first token of each is not
+    counted: nothing says which it is, nor that the sequence begins again.
     """
     once = min(LONGEST, length // 2, len(pool))
     random = np.random.default_rng([seed, 1])
@@ -55,7 +47,11 @@ def induction(model: nn.Module, pool: np.ndarray, length: int, *, seed: int = 0)
 
 @torch.no_grad()
 def few_shot(model: nn.Module, pool: np.ndarray, length: int, *, seed: int = 0) -> dict[str, float]:
-    """The share of right answers by how often each pair is shown ("0", "1", ...), as far as windows have room."""
+    """The share of right answers by how often each pair is shown ("0", "1", ...), as far as windows have room.
+
+    Each of WAYS keys has a value of its own; a pair is ``key link value end``, and a key and link are the question.
+    Guessing is right in 1 of WAYS.
+    """
     found = {}
     for shots in SHOTS:
         if 4 * WAYS * shots + 2 > length:

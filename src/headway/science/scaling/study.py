@@ -1,14 +1,10 @@
-"""A scaling study on a text: plan, runs, results, kept in one directory so that it can be stopped and resumed.
-
-``OUT/plan.json`` holds the plan, ``OUT/runs/`` a run directory for each run, ``OUT/results.csv`` the points, and
-``OUT/scaling.json`` what ``--json`` prints.
-"""
+"""A scaling study on a text: plan, runs, results, kept in one directory so that it can be stopped and resumed."""
 
 import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +32,7 @@ from headway.workflows.input import read_input, validation_input
 from headway.workflows.train.run import run_training
 
 PLAN, RESULTS, REPORT, RUNS = "plan.json", "results.csv", "scaling.json", "runs"
+"""What is in its directory: the plan, the points, what ``--json`` prints, and a run directory for each run."""
 TASK = "language_modeling"
 """What is studied unless another task is named."""
 TIMED = (1, 2, 4, 6, 10)
@@ -128,7 +125,7 @@ class Study:
         if self.out is not None:
             try:
                 self.out.mkdir(parents=True, exist_ok=True)
-                write_json(self.out / PLAN, {"asked": asked, "text": vars(text), "grid": grid.plain()})
+                write_json(self.out / PLAN, {"asked": asked, "text": vars(text), "grid": asdict(grid)})
             except OSError as error:
                 why = error.strerror or error
                 raise InputError(f"{self.out}: results cannot be written there ({why}).") from None

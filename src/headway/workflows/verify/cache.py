@@ -1,8 +1,5 @@
 """The KV cache changes the speed of generation, and nothing else.
 
-A model that reads everything again for each token is slow, and the reference for the cache.  ``generation`` uses both
-in place of a model, so that its own loop is checked.
-
 Letters: B batch, T length, V vocabulary.
 """
 
@@ -18,8 +15,7 @@ from headway.generation.decode import Conditional, decode
 from headway.generation.sampling import Sampling
 from headway.models.transformer import EncoderDecoder
 from headway.tasks.checks import token_vectors
-from headway.workflows.verify.check import Check, bound_of, difference, worst
-from headway.workflows.verify.samples import Subject
+from headway.workflows.verify.check import Check, Subject, bound_of, difference, worst
 
 NAME = "cache"
 PROMPTS = (23, 1, 7, 2)
@@ -57,7 +53,7 @@ class Read:
 
 
 class Uncached:
-    """A decoder, or an encoder-decoder with its sources, without its cache."""
+    """A decoder, or an encoder-decoder with its sources, without its cache: ``generation`` takes it as a model."""
 
     def __init__(self, model: Any):
         self.model = model

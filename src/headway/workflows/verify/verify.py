@@ -1,21 +1,9 @@
-"""Check a saved model for correctness, on this machine.
-
-    found = verify("runs/notes")
-    found["checks"]                     # name, passed, value, bound of each
-
-cache           the KV cache changes the speed of generation, and nothing else
-batch           texts in one padded batch get the same answers as each alone
-precision       outputs in the precision that a run answers in are near those in float32
-engines         inputs together get the same answers of each engine as each alone
-accumulation    the gradient of a batch equals the sum of the gradients of its parts
-export          the exported model is the same model, read again here and as users of other programs open it
-checkpoints     the files of the run's checkpoints are unchanged
-resume          training that is killed and resumed equals uninterrupted training, bit for bit
-"""
+"""Check a saved model for correctness, on this machine: each check has a name, a value and its bound."""
 
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +14,7 @@ from torch import Tensor, nn
 from headway.data.batches.batching import Batch
 from headway.errors import InputError
 from headway.formats.differences import BOUND, units_of
+from headway.formats.exports import open_engine
 from headway.formats.subject import columns_of
 from headway.generation.decode import Conditional, decode
 from headway.generation.sampling import Sampling
@@ -44,13 +33,13 @@ from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.objective import Objective
 from headway.training.store.checkpoint import damaged
 from headway.training.store.facts import read_facts
-from headway.workflows.engines import batch_differences
+from headway.workflows.engines import SINGLE, answering, batch_difference, exports_in
 from headway.workflows.export import export
 from headway.workflows.load import load
+from headway.workflows.precisions import held_out
 from headway.workflows.verify.cache import Uncached, beams, check_cache
-from headway.workflows.verify.check import Check, bound_of, difference, worst
+from headway.workflows.verify.check import Check, Subject, bound_of, difference, different_lengths, read, worst
 from headway.workflows.verify.resume import check_resume
-from headway.workflows.verify.samples import Subject, different_lengths, read
 
 NEW, PROMPT = 8, 32
 """Maximum tokens written and read: without a cache, all of them are read again for each new one."""
@@ -96,7 +85,7 @@ def verify(run: str | Path, progress: Progress | None = None, *, device: str = "
 
 
 def check_batch(subject: Subject) -> Check:
-    """Read texts of 1 to ``samples.LONGEST`` tokens in one padded batch and one by one, and compare the answers.
+    """Read texts of 1 to ``LONGEST`` tokens in one padded batch and one by one, and compare the answers.
 
     Text is generated without the cache, which has its own check.
     """
@@ -189,14 +178,21 @@ def check_precision(subject: Subject, place: Path) -> Check:
 def check_engines(place: Path) -> Check:
     """Answer inputs together and one by one by each engine whose export lies in the run."""
     what = "answers of the engines to inputs together and one by one"
+    differences: dict[str, float] = {}
     try:
-        found = batch_differences(str(place))
+        if exports := exports_in(str(place)):
+            pipe = load(place, device="cpu", precision=FLOAT32)
+            inputs = held_out(str(place), pipe, SINGLE)
+        for name, precision in exports:
+            with suppress(InputError):  # of an export that cannot be used
+                engine = open_engine(name, place, pipe.model, precision)
+                differences[f"{name} in {precision}"] = batch_difference(answering(pipe, engine), inputs)
     except InputError as error:
         return Check("engines", what, skipped=str(error))
-    if not found:
+    if not differences:
         return Check("engines", what, skipped="no export that an engine here can use lies in it")
-    (name, precision), value = max(found.items(), key=lambda one: one[1])
-    return Check("engines", f"{what}; most apart those of {name} in {precision}", value, BOUND)
+    name, value = max(differences.items(), key=lambda one: one[1])
+    return Check("engines", f"{what}; most apart those of {name}", value, BOUND)
 
 
 def check_checkpoints(directory: Path) -> Check:
@@ -233,7 +229,6 @@ def check_export(subject: Subject, directory: Path, folder: Path) -> Check:
     own = worst(*(difference(one / (size := units_of(model, one)), other / size) for one, other, model in pairs))
     if not parity.checked:  # reading by Headway alone does not show that other programs can read it
         skipped = f"not checked: {parity.problem}; Headway reads its own export with the same answers"
-        return Check(
-            "export", f"{what}, read by Headway", own, BOUND, skipped=skipped if own <= BOUND else None, more=more
-        )
+        skipped = skipped if own <= BOUND else None
+        return Check("export", f"{what}, read by Headway", own, BOUND, skipped=skipped, more=more)
     return Check("export", f"{what}, read by Headway and through {by}", worst(value, own), BOUND, more=more)
