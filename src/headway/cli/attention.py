@@ -68,7 +68,7 @@ def command(
     progress.say(f"read {', '.join(f'{len(names):,} tokens of the {axis}' for axis, names in inside.tokens.items())}")
     page = attention_page(inside, PurePath(run).name or "the model")
     write_output(out, [page.encode()])
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "task": pipe.task,
         "out": out,
         "bytes": len(page.encode()),
@@ -77,9 +77,9 @@ def command(
         "difference": inside.difference,
         "target": inside.target,
     }
-    maps = ", ".join(f"{name} {layers} x {heads}" for name, (layers, heads) in found["kinds"].items())
-    lines = [f"{out}: maps of {maps} heads; {size(found['bytes'])}. Open it in a browser."]
-    return Answer(found, [*lines, f"headway explain {run} shows the model block by block."])
+    maps = ", ".join(f"{name} {layers} x {heads}" for name, (layers, heads) in result["kinds"].items())
+    lines = [f"{out}: maps of {maps} heads; {size(result['bytes'])}. Open it in a browser."]
+    return Answer(result, [*lines, f"headway explain {run} shows the model block by block."])
 
 
 def _check_out(out: str) -> None:

@@ -83,7 +83,7 @@ def command(
     end = STARTED + parse_seconds(limit)
     progress.say(f"this takes at most {limit} (--time to change); sizes that do not fit are skipped")
     if lengths or widths:
-        found = curves(
+        result = curves(
             run,
             lengths=sizes(lengths, "lengths") if lengths else (),
             widths=sizes(widths, "widths") if widths else (),
@@ -91,10 +91,10 @@ def command(
             limit=end - time.monotonic() - SAVING,
             progress=progress,
         )
-        found["out"] = str(_written(found, Path(out or "runs/bench")))
-        return Answer(found, _curve_lines(found))
-    found = bench(str(run), end=end, device=device, full=full, store=store, progress=progress)
-    return Answer(found, _speed_lines(str(run), found, store))
+        result["out"] = str(_written(result, Path(out or "runs/bench")))
+        return Answer(result, _curve_lines(result))
+    result = bench(str(run), end=end, device=device, full=full, store=store, progress=progress)
+    return Answer(result, _speed_lines(str(run), result, store))
 
 
 def sizes(text: str, name: str) -> list[int]:
@@ -102,41 +102,41 @@ def sizes(text: str, name: str) -> list[int]:
     doubling = re.fullmatch(r"\s*(\d{1,7})\s*\.\.\s*(\d{1,7})\s*", text)
     if doubling:
         size, last = int(doubling[1]), int(doubling[2])
-        found = []
+        numbers = []
         while 0 < size <= last:
-            found.append(size)
+            numbers.append(size)
             size *= 2
     else:
         words = [word.strip() for word in text.split(",")]
-        found = [int(word) for word in words if re.fullmatch(r"\d{1,7}", word)]
-        found = sorted(set(found)) if len(found) == len(words) else []
-    if not found or found[0] < 1:
+        numbers = [int(word) for word in words if re.fullmatch(r"\d{1,7}", word)]
+        numbers = sorted(set(numbers)) if len(numbers) == len(words) else []
+    if not numbers or numbers[0] < 1:
         raise InputError(
             f"--{name} is {text!r}; it must be two numbers such as 128..8192, which doubles from the first up to the "
             "last, or numbers such as 128,300,1024."
         )
-    return found
+    return numbers
 
 
-def _written(found: dict[str, Any], folder: Path) -> Path:
+def _written(result: dict[str, Any], folder: Path) -> Path:
     """Write cost.json and, if matplotlib is installed, a plot for each axis; returns the folder."""
     from headway.reports.costs import draw_costs
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "cost.json", found)
+        write_json(folder / "cost.json", result)
     except OSError as error:
         raise InputError(f"--out {folder}: cannot be written ({error.strerror}).") from None
     try:
-        draw_costs(found, folder)
+        draw_costs(result, folder)
     except InputError as error:  # the numbers are saved without plots
         warnings.warn(str(error), stacklevel=2)
     return folder
 
 
-def _curve_lines(found: dict[str, Any]) -> list[str]:
-    lines = [*_table(found["rows"], "kind", "length", "width"), "", *map(fit_in_words, found["fits"])]
-    for entry in found["left_out"]:
+def _curve_lines(result: dict[str, Any]) -> list[str]:
+    lines = [*_table(result["rows"], "kind", "length", "width"), "", *map(fit_in_words, result["fits"])]
+    for entry in result["left_out"]:
         what = f"{entry['kind']}, {entry['length']:,} tokens, width {entry['width']:,}"
         lines.append(f"Skipped for lack of {entry['for_want_of']}: {what}.")
     lines += [
@@ -144,7 +144,7 @@ def _curve_lines(found: dict[str, Any]) -> list[str]:
         "Seconds are the median of one forward pass, with minimum and maximum; peak MB is what torch allocates",
         "during it.  The exponents are least squares on logarithms; in brackets, their 95 % intervals over the",
         "rounds of measurements: of noise alone, and none for a single round.",
-        f"Results and plots: {found['out']}",
+        f"Results and plots: {result['out']}",
     ]
     return lines
 
@@ -175,20 +175,20 @@ def _table(rows: list[dict[str, Any]], kind: str, *columns: str) -> list[str]:
     return aligned(table, slice(1, None))
 
 
-def _speed_lines(run: str, found: dict[str, Any], store: str | None) -> list[str]:
+def _speed_lines(run: str, result: dict[str, Any], store: str | None) -> list[str]:
     """The speed of a run, and what its precisions and engines cost, where they were measured."""
     from headway.workflows.engines import exports_in
 
-    on = found["machine"].get("gpu") or f"{found['machine']['threads']} threads"
+    on = result["machine"].get("gpu") or f"{result['machine']['threads']} threads"
     lines = [f"{run}: speed of its model on this machine, with {on}", ""]
-    lines += _table(found["rows"], "kind", "batch", "length")
-    if "precisions" in found:
-        lines += ["", *_precision_lines(found["precisions"], found["best"], found["task"])]
+    lines += _table(result["rows"], "kind", "batch", "length")
+    if "precisions" in result:
+        lines += ["", *_precision_lines(result["precisions"], result["best"], result["task"])]
     if store is not None:
-        chosen = found["best"] if store == "best" else store
+        chosen = result["best"] if store == "best" else store
         lines += ["", f"{run} answers in {chosen} from now on (--precision for another)."]
-    if "engines" in found:
-        lines += ["", *_engine_lines(found["engines"], found["best_engines"])]
+    if "engines" in result:
+        lines += ["", *_engine_lines(result["engines"], result["best_engines"])]
         stored = f"With --engine auto, {run} is answered by these from now on."
         lines += ["", stored] if store is not None else []
     elif not exports_in(run):

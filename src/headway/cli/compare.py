@@ -68,21 +68,21 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, progress: Any,
     )
     set_threads(given["threads"])
     with resumable(f"the comparison in {place}"), interruptible(signal.SIGTERM):  # which stops a training too
-        found = compare(comparison, place, progress)
+        result = compare(comparison, place, progress)
     drawn = "report, plots and compare.json"
     try:
-        write_comparison(found, place, guessing=1 / len(LETTERS))
+        write_comparison(result, place, guessing=1 / len(LETTERS))
     except NoMatplotlib as error:
         drawn = f"{error} compare.json"
-    lines = [*_table(found), "", *found["advice"], "", f"{drawn}: {place}"]
-    return Answer({"out": str(place), **found}, lines)
+    lines = [*_table(result), "", *result["advice"], "", f"{drawn}: {place}"]
+    return Answer({"out": str(place), **result}, lines)
 
 
-def _table(found: dict[str, Any]) -> list[str]:
-    heads = ["model", found["metric"].replace("_", " "), "95 % interval", "parameters", "optimizer", "precision"]
+def _table(result: dict[str, Any]) -> list[str]:
+    heads = ["model", result["metric"].replace("_", " "), "95 % interval", "parameters", "optimizer", "precision"]
     heads += ["trained, s", "tokens/s", "latency, ms", "throughput/s", "memory, MB"]
     lines = [heads]
-    for row in found["rows"]:
+    for row in result["rows"]:
         if "failed" in row:
             lines.append([row["model"], "failed", row["failed"][:60], *[""] * (len(heads) - 3)])
             continue

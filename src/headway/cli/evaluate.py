@@ -36,29 +36,29 @@ def command(run: str, inputs: tuple[str, ...], **columns: Any) -> Answer:
     return Answer(shown(metrics), _lines(metrics))
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
+def _lines(result: dict[str, Any]) -> list[str]:
     from headway.reports.tables import columns_in_words
     from headway.reports.verdict import comparison_in_words, interval
 
-    measured = {key: value for key, value in found.items() if isinstance(value, float) and key != "seconds"}
-    names = {"accuracy": spec(found["task"]).metric("accuracy").name}
+    measured = {key: value for key, value in result.items() if isinstance(value, float) and key != "seconds"}
+    names = {"accuracy": spec(result["task"]).metric("accuracy").name}
     numbers = [f"{names.get(key, key)} {metric(value)}" for key, value in measured.items()]
-    verdict = found["verdict"]
+    verdict = result["verdict"]
     own = interval(verdict.get("interval"))
-    how = f"in {found['precision']}"
-    if found["stored"] not in (None, found["precision"]):
-        how += f" (the run answers in {found['stored']}: --precision {found['stored']} measures that)"
-    lines = [f"{field(found['on'])}: {counted(found['examples'], spec(found['task']).unit)}, {how}"]
-    lines += [*([rows_in_words(found["rows"])] if found["rows"] else []), ", ".join(numbers)]
+    how = f"in {result['precision']}"
+    if result["stored"] not in (None, result["precision"]):
+        how += f" (the run answers in {result['stored']}: --precision {result['stored']} measures that)"
+    lines = [f"{field(result['on'])}: {counted(result['examples'], spec(result['task']).unit)}, {how}"]
+    lines += [*([rows_in_words(result["rows"])] if result["rows"] else []), ", ".join(numbers)]
     if own:
         lines.append(f"{verdict['metric']}: {own}")
     if verdict.get("against") is not None:
-        lines.append(" ".join(comparison_in_words(verdict, found["task"], found["called"])))
-    lines += columns_in_words(found, [])
-    lines += [f"  {name}: {signature}" for name, signature in found.get("signatures", {}).items()]
-    task = spec(found["task"])
+        lines.append(" ".join(comparison_in_words(verdict, result["task"], result["called"])))
+    lines += columns_in_words(result, [])
+    lines += [f"  {name}: {signature}" for name, signature in result.get("signatures", {}).items()]
+    task = spec(result["task"])
     unit = "span" if task.answers == "spans" else task.unit
-    for label, entry in (found.get("per_class") or {}).items():
+    for label, entry in (result.get("per_class") or {}).items():
         lines.append(
             f"  {field(label)}: precision {entry['precision']:.3f}, recall {entry['recall']:.3f}, "
             f"F1 {entry['f1']:.3f}, {counted(entry['support'], unit)}"

@@ -39,8 +39,8 @@ def command(run: str, text: str) -> Answer:
     from headway.workflows.load import load
 
     pipe = load(run, device="cpu", precision="float32")
-    found = {"task": pipe.task, **explain(pipe, text)}
-    return Answer(found, _lines(run, found))
+    result = {"task": pipe.task, **explain(pipe, text)}
+    return Answer(result, _lines(run, result))
 
 
 def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
@@ -144,8 +144,8 @@ def _path(model: Any, tokenizer: Any, text: str) -> dict[str, Any]:
     """The output shape of each part when the model reads ``text``, the tokens, and the shapes of the attention."""
     path: list[Row] = []
 
-    def note(name: str, _module: Any, _given: Any, result: Any) -> None:
-        path.append({"name": name, "shape": list(result.shape)})
+    def note(name: str, _module: Any, _inputs: Any, output: Any) -> None:
+        path.append({"name": name, "shape": list(output.shape)})
 
     hooks = [part.modules[0].register_forward_hook(partial(note, part.name)) for part in _parts(model)]
     if getattr(model, "patches", None) is None:
@@ -168,32 +168,32 @@ def _path(model: Any, tokenizer: Any, text: str) -> dict[str, Any]:
     }
 
 
-def _lines(run: str, found: dict[str, Any]) -> list[str]:
+def _lines(run: str, result: dict[str, Any]) -> list[str]:
     """The same for a person, at most 100 columns wide."""
-    total, length, each = found["parameters"], found["length"], found["cache_bytes_per_token"]
-    lines = [f"{run}: {found['wiring']} for {found['task'].replace('_', ' ')}, {total:,} parameters"]
-    if "members" in found:
-        lines.append(f"The first of {found['members']} such models; their answers are averaged.")
+    total, length, each = result["parameters"], result["length"], result["cache_bytes_per_token"]
+    lines = [f"{run}: {result['wiring']} for {result['task'].replace('_', ' ')}, {total:,} parameters"]
+    if "members" in result:
+        lines.append(f"The first of {result['members']} such models; their answers are averaged.")
     table = [["part", "tensors", "parameters", "share", "FLOPs/token"]]
-    for name, rows in _alike(found["blocks"]):
+    for name, rows in _alike(result["blocks"]):
         count, flops = (sum(row[key] for row in rows) for key in ("parameters", "flops_per_token"))
         shapes = [f"{what} {' x '.join(map(str, shape))}" for what, shape in rows[0]["shapes"].items()] or ["-"]
         shapes[0] += " (shared)" if shapes[0] != "-" and not count else ""
         table.append([name, shapes[0][:32], f"{count:,}", f"{count / max(1, total):.1%}", f"{flops:,.0f}"])
         table += [["", shape, "", "", ""] for shape in shapes[1:]]
-    table.append(["all", "", f"{total:,}", "100.0%", f"{found['flops_per_token']:,.0f}"])
+    table.append(["all", "", f"{total:,}", "100.0%", f"{result['flops_per_token']:,.0f}"])
     lines += [
         "",
         *(f"  {line}" for line in aligned(table, slice(2, None))),
         "",
         f"FLOPs are per token of a sequence of {length:,}; training costs three times as many.",
-        f"Weights: {size(found['bytes'])} in float32, {size(found['bytes'] // 2)} in bfloat16.",
+        f"Weights: {size(result['bytes'])} in float32, {size(result['bytes'] // 2)} in bfloat16.",
     ]
     if each is not None:
         lines.append(f"KV cache: {size(each)} per token, {size(each * length)} at {length:,} tokens.")
     source = "The block that the model is built from (headway/nn/block.py):"
     code = f"{inspect.getsource(Residual)}\n\nclass Block(nn.Module):\n    ...\n\n{inspect.getsource(Block.forward)}"
-    return [*lines, "", *_way(found), "", source, "", *code.rstrip().split("\n")]
+    return [*lines, "", *_way(result), "", source, "", *code.rstrip().split("\n")]
 
 
 def _alike(rows: list[Row]) -> list[tuple[str, list[Row]]]:
@@ -203,7 +203,7 @@ def _alike(rows: list[Row]) -> list[tuple[str, list[Row]]]:
         stack, block, _ = row["name"].rpartition("block ")
         own = (stack if block else row["name"], row["kind"], row["shapes"], row["parameters"], row["flops_per_token"])
         groups.setdefault(str(own), []).append(row)
-    found = []
+    named = []
     for first, *others in groups.values():
         name = first["name"]
         if others:
@@ -212,17 +212,17 @@ def _alike(rows: list[Row]) -> list[tuple[str, list[Row]]]:
             whole = int(numbers[-1]) - int(numbers[0]) + 1 == len(numbers)
             which = f"{numbers[0]}-{numbers[-1]}" if whole else f"{numbers[0]}, {numbers[1]}, ..."
             name = f"{stack}blocks {which} {place.split()[-1]}"
-        found.append((name, [first, *others]))
-    return found
+        named.append((name, [first, *others]))
+    return named
 
 
-def _way(found: dict[str, Any]) -> list[str]:
+def _way(result: dict[str, Any]) -> list[str]:
     """The shapes of the example on its way; the blocks after the first have the same output shape."""
-    tokens = "|".join(token.replace("\n", "\\n") for token in found["tokens"][:SHOWN_TOKENS])
-    more = " ..." if len(found["tokens"]) > SHOWN_TOKENS else ""
-    lines = [f"The path of {found['text'][:40]!r}, {len(found['tokens'])} tokens:", f"  {tokens[:90]}{more}", ""]
-    lines.append(f"  {'ids' if len(found['read']) == 2 else 'pixels':30}{' x '.join(map(str, found['read']))}")
-    for step in found["path"]:
+    tokens = "|".join(token.replace("\n", "\\n") for token in result["tokens"][:SHOWN_TOKENS])
+    more = " ..." if len(result["tokens"]) > SHOWN_TOKENS else ""
+    lines = [f"The path of {result['text'][:40]!r}, {len(result['tokens'])} tokens:", f"  {tokens[:90]}{more}", ""]
+    lines.append(f"  {'ids' if len(result['read']) == 2 else 'pixels':30}{' x '.join(map(str, result['read']))}")
+    for step in result["path"]:
         stack, _, place = step["name"].rpartition("block ")
         if place[:1].isdigit() and not place.startswith("1 "):
             if not lines[-1].endswith("the same"):
@@ -231,6 +231,6 @@ def _way(found: dict[str, Any]) -> list[str]:
         inside = ""
         if place.startswith("1 ") and not place.endswith("feedforward"):
             kind = "cross" if place.endswith("cross") else stack.strip() or "self"
-            inside = f"   attention weights: {' x '.join(map(str, found['attention'][kind]))}"
+            inside = f"   attention weights: {' x '.join(map(str, result['attention'][kind]))}"
         lines.append(f"  {step['name']:30}{' x '.join(map(str, step['shape']))}{inside}")
     return lines

@@ -106,23 +106,23 @@ def command(
             if out is not None and not (out / PLAN).is_file():
                 study.out = None  # nothing is written
             grid = study.decide(parse_seconds(time))
-            found = {"task": study.task, "planned_seconds": grid.seconds}
-            found |= {name: getattr(grid, name) for name in ("length", "batch_tokens", "precision")}
-            found |= {"notes": list(grid.notes), "rows": [vars(cell) for cell in grid.cells]}
-            return Answer(found, _plan_lines(found))
+            result = {"task": study.task, "planned_seconds": grid.seconds}
+            result |= {name: getattr(grid, name) for name in ("length", "batch_tokens", "precision")}
+            result |= {"notes": list(grid.notes), "rows": [vars(cell) for cell in grid.cells]}
+            return Answer(result, _plan_lines(result))
         usual = default_out(inputs)
         study.out = out = out or usual.with_name(f"scale-{usual.name}")
         runs, notes = _trained(study, time, len(probes))
         count, task = count or "total", study.task
         fitted = counted(runs, count)
-    found = analyse(fitted, count, budgets=budgets, seed=seed)
+    result = analyse(fitted, count, budgets=budgets, seed=seed)
     if probes:
         progress.phase("probing")
-        found["probes"] = probe_runs((earlier or out or Path()) / RUNS, runs, probes, seed=seed)
-    found = _finished(found, task, out, notes)
+        result["probes"] = probe_runs((earlier or out or Path()) / RUNS, runs, probes, seed=seed)
+    result = _finished(result, task, out, notes)
     if earlier is not None and out is not None:
         keep_points(earlier, out)
-    return Answer(found, _lines(found))
+    return Answer(result, _lines(result))
 
 
 def _flops(text: str) -> float:
@@ -154,7 +154,7 @@ def _trained(study: "Study", time: str, n_probes: int) -> tuple[list["Run"], lis
     return runs, [*grid.notes, *notes]
 
 
-def _finished(found: dict[str, Any], task: str, out: Path | None, notes: list[str]) -> dict[str, Any]:
+def _finished(result: dict[str, Any], task: str, out: Path | None, notes: list[str]) -> dict[str, Any]:
     """The result, with its plots if it is saved."""
     from headway.cli.main import STARTED
     from headway.reports.plots import NoMatplotlib
@@ -162,42 +162,42 @@ def _finished(found: dict[str, Any], task: str, out: Path | None, notes: list[st
     from headway.science.scaling.law import CONSTANTS, Law, best_sizes
     from headway.science.scaling.study import REPORT
 
-    notes += found.pop("notes")
-    found = {"task": task, "seconds": 0.0, "out": str(out) if out else None, "notes": notes, **found}
+    notes += result.pop("notes")
+    result = {"task": task, "seconds": 0.0, "out": str(out) if out else None, "notes": notes, **result}
     if out is not None:
-        law = Law(**{name: found["fit"][name] for name in CONSTANTS})
+        law = Law(**{name: result["fit"][name] for name in CONSTANTS})
         try:
             out.mkdir(parents=True, exist_ok=True)
-            found["plots"] = []
+            result["plots"] = []
             try:
-                plots = draw_study(found, Lines(law.loss, partial(best_sizes, law)), out)
-                found["plots"] = [f"{path}.png" for path in plots]
+                plots = draw_study(result, Lines(law.loss, partial(best_sizes, law)), out)
+                result["plots"] = [f"{path}.png" for path in plots]
             except NoMatplotlib as error:
                 notes.append(str(error))
-            found["seconds"] = clock.monotonic() - STARTED
-            write_json(out / REPORT, found)
+            result["seconds"] = clock.monotonic() - STARTED
+            write_json(out / REPORT, result)
         except OSError as error:
             raise InputError(f"{out}: results cannot be written there ({error.strerror or error}).") from None
-    found["seconds"] = clock.monotonic() - STARTED
-    return found
+    result["seconds"] = clock.monotonic() - STARTED
+    return result
 
 
-def _plan_lines(found: dict[str, Any]) -> list[str]:
+def _plan_lines(result: dict[str, Any]) -> list[str]:
     table = [["parameters", "width", "layers", "tokens", "tokens/par.", "rate", "seconds", ""]]
-    for row in found["rows"]:
+    for row in result["rows"]:
         sizes = [f"{row[name]:,}" for name in ("parameters", "width", "layers", "tokens")]
         costs = [f"{row['tokens'] / row['parameters']:.1f}", f"{row['learning_rate']:.2g}", f"{row['seconds']:.0f}"]
         table.append([*sizes, *costs, "not in the fit" if row["held_out"] else ""])
     return [
-        f"{len(found['rows'])} runs of {found['batch_tokens']:,} tokens per step in sequences of {found['length']}, "
-        f"{found['precision']}: about {duration(found['planned_seconds'])}",
+        f"{len(result['rows'])} runs of {result['batch_tokens']:,} tokens per step in sequences of {result['length']}, "
+        f"{result['precision']}: about {duration(result['planned_seconds'])}",
         *aligned(table, slice(7)),
-        *found["notes"],
+        *result["notes"],
     ]
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
-    fit, last = found["fit"], found["held_out"]
+def _lines(result: dict[str, Any]) -> list[str]:
+    fit, last = result["fit"], result["held_out"]
     lines = [
         "L = E + A / N^alpha + B / D^beta, nats per token; N: " + fit["counted"],
         *(
@@ -208,7 +208,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
         "  check, by variable projection: "
         + ", ".join(f"{name} {fit['check'][name]:.4g}" for name in fit["intervals"]),
     ]
-    for name, curve in found["curves"].items():
+    for name, curve in result["curves"].items():
         if curve is not None:
             low, high = curve["exponent_interval"]
             lines.append(f"  L({name}) on its own falls as {name}^-{curve['exponent']:.3f} ({low:.3f} to {high:.3f})")
@@ -221,7 +221,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
         )
         if not last["far_enough"]:
             lines.append("  it has less than twice the compute of another run, so this prediction says little")
-    for one in [*found["optimal"], *found.get("predicted", [])]:
+    for one in [*result["optimal"], *result.get("predicted", [])]:
         if one["parameters"] is None:
             lines.append(f"{one['compute']:.2e} FLOPs: no best size: these losses do not show one of the two terms")
             continue
@@ -231,7 +231,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
             f"{one['compute']:.2e} FLOPs{far}: best {one['parameters']:.3g} parameters on {one['tokens']:.3g} tokens, "
             f"loss {one['loss']:.3f} ({one['loss_interval'][0]:.3f} to {one['loss_interval'][1]:.3f})"
         )
-    for row in found.get("probes", []):
+    for row in result.get("probes", []):
         said = [f"{row['name']}:"]
         if "induction" in row:
             said.append(f"repeated {row['induction']['second']:.2f} nats, before {row['induction']['first']:.2f}")
@@ -240,4 +240,4 @@ def _lines(found: dict[str, Any]) -> list[str]:
                 "right " + ", ".join(f"{share:.0%} of {shots} shots" for shots, share in row["fewshot"].items())
             )
         lines.append("  ".join(said))
-    return [*lines, *found["notes"], *([f"saved in {found['out']}"] if found["out"] else [])]
+    return [*lines, *result["notes"], *([f"saved in {result['out']}"] if result["out"] else [])]

@@ -68,61 +68,61 @@ def command(
     line = ["headway", *(shlex.quote(word) for word in sys.argv[1:])]
     given: dict[str, Any] = {"validation": validation, "started": STARTED, "progress": progress, "command": line}
     try:
-        found = tune(inputs, chosen, trials=trials, out=place, **given)
+        result = tune(inputs, chosen, trials=trials, out=place, **given)
     except Interrupted:
         raise KeyboardInterrupt(f"stopped; run the same command again to resume the search in {place}") from None
     save_report(place, progress)
     try:
-        found["plots"] = [str(path) for path in plot_tuning(found, place)]
+        result["plots"] = [str(path) for path in plot_tuning(result, place)]
     except (InputError, OSError) as error:  # matplotlib is missing or the disk is full; the search is still valid
-        found["plots"] = []
+        result["plots"] = []
         progress.warn(str(error))
     record = read_record(place)
     said = [verdict(record), *kept_in_words(record.info.get("kept"))]
     words = (*inputs, *(word for path in validation for word in ("--validation", path)))
-    return Answer(found, lines(found, words, said))
+    return Answer(result, lines(result, words, said))
 
 
-def lines(found: dict[str, Any], inputs: Sequence[str], verdict: Sequence[str] = ()) -> list[str]:
+def lines(result: dict[str, Any], inputs: Sequence[str], verdict: Sequence[str] = ()) -> list[str]:
     """The summary of a search, as lines: the best trials, how certain they are, the verdict, and what mattered.
 
     ``inputs`` are the words of the command that name the training data.
     """
     from headway.science.tune import in_words
 
-    measure, best = found["measure"], found["best"]
-    complete = sorted((one for one in found["trials"] if one["state"] == "complete"), key=lambda one: one["value"])
+    measure, best = result["measure"], result["best"]
+    complete = sorted((one for one in result["trials"] if one["state"] == "complete"), key=lambda one: one["value"])
     states = ("pruned", "failed", "interrupted")
-    counts = {state: sum(one["state"] == state for one in found["trials"]) for state in states}
-    rows = [("trial", measure, *(["accuracy"] if found["accuracy"] is not None else []), "options")]
+    counts = {state: sum(one["state"] == state for one in result["trials"]) for state in states}
+    rows = [("trial", measure, *(["accuracy"] if result["accuracy"] is not None else []), "options")]
     kept = complete[:SHOWN] + [one for one in complete[SHOWN:] if one["preset"]]
     for one in kept:
         measured = [one["value"], *([one["metrics"]["accuracy"]] if len(rows[0]) == 4 else [])]
         numbers = [quantities.metric(value) for value in measured]
         rows.append((str(one["number"]), *numbers, in_words(one["options"]) + " (the preset)" * one["preset"]))
     options = " ".join(
-        f"--{flag(name)} {shlex.quote(str(value))}".removesuffix(" True") for name, value in found["options"].items()
+        f"--{flag(name)} {shlex.quote(str(value))}".removesuffix(" True") for name, value in result["options"].items()
     )
     said = [
         *aligned(rows),
         f"{len(complete)} trials complete, {counts['pruned']} pruned, {counts['failed']} failed, "
         + f"{counts['interrupted']} interrupted and tried again, " * (counts["interrupted"] > 0)
-        + quantities.duration(found["seconds"]),
-        *_how_sure(found),
+        + quantities.duration(result["seconds"]),
+        *_how_sure(result),
         *verdict,
     ]
-    if found["importance"]:
-        shares = ", ".join(f"{name} {share:.0%}" for name, share in list(found["importance"].items())[:4])
+    if result["importance"]:
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in list(result["importance"].items())[:4])
         said.append(f"what made the difference (fANOVA, from few trials): {shares}")
-    task = spec(found["task"])
-    use = f"headway {task.verb} {found['out']} {task.argument}"
-    said.append(f"saved in {found['out']}, the model of trial {best['trial']}: {use} uses it")
+    task = spec(result["task"])
+    use = f"headway {task.verb} {result['out']} {task.argument}"
+    said.append(f"saved in {result['out']}, the model of trial {best['trial']}: {use} uses it")
     return [*said, f"to train it again: headway train {shlex.join(inputs)} {options}"]
 
 
-def _how_sure(found: dict[str, Any]) -> list[str]:
+def _how_sure(result: dict[str, Any]) -> list[str]:
     """How much better the best trial is, and how certain that is."""
-    best, noise, measure = found["best"], found["noise"], found["measure"]
+    best, noise, measure = result["best"], result["noise"], result["measure"]
     said = [f"measured on {noise['held_out']}"]
     if noise["accuracy_error"]:
         said.append(f"which give an accuracy ± {noise['accuracy_error']:.3f} (one standard error)")
@@ -130,9 +130,9 @@ def _how_sure(found: dict[str, Any]) -> list[str]:
         gap = noise["second"]["value"] - best["value"]
         said.append(f"the next best, trial {noise['second']['trial']}, is {quantities.metric(gap)} worse in {measure}")
         if between := interval(noise["second"].get("interval")):
-            lower = found["accuracy"] - noise["second"]["accuracy"]
+            lower = result["accuracy"] - noise["second"]["accuracy"]
             said.append(f"its accuracy is lower by {quantities.metric(lower)} ({between})")
         else:
             said[-1] += " (no interval from one run each)"
     optimistic = "the held-out part chose the best trial, so its figures here are optimistic"
-    return ["; ".join(said), f"{optimistic}: measure it on other data with `headway evaluate {found['out']} FILE`"]
+    return ["; ".join(said), f"{optimistic}: measure it on other data with `headway evaluate {result['out']} FILE`"]

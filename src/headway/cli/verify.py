@@ -24,11 +24,11 @@ def command(run: str, device: str, progress: Any) -> Answer:
     from headway.workflows.verify.verify import verify
 
     with interruptible(signal.SIGTERM):
-        found = verify(run, progress, device=device)
-    checks = found["checks"]
+        result = verify(run, progress, device=device)
+    checks = result["checks"]
     failed = ", ".join(check["name"] for check in checks if check["passed"] is False)
-    problem = "" if found["passed"] else f"{run}: failed: {failed}."
-    return Answer({"task": found["task"], "checks": checks}, _lines(checks), problem)
+    problem = "" if result["passed"] else f"{run}: failed: {failed}."
+    return Answer({"task": result["task"], "checks": checks}, _lines(checks), problem)
 
 
 def _lines(checks: list[dict[str, Any]]) -> list[str]:

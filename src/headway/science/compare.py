@@ -276,16 +276,12 @@ def _test(rows: list[dict[str, Any]], metric: Metric) -> None:
             row["each"] = [units * [scale, 1] for units, scale in zip(row["each"], scales, strict=True)]
         own = row["metrics"][0].get("intervals", {}) if len(row["values"]) == 1 else {}
         row["interval"] = over_seeds(kind, row["each"]) if kind in SCORES else own.get("interval")
-    for row in rows:
-        paired = row is not best and _are_paired(kind, row, best)
+    for row in rows:  # with other tokens, units have another order or length
+        (a, *_), (b, *_) = row["each"], best["each"]
+        alike = kind == "class" or row["size"]["vocab_size"] == best["size"]["vocab_size"]
+        same = len(a) == len(b) and (kind == "quotient" or np.array_equal(a[:, 1], b[:, 1]))
+        paired = row is not best and alike and same
         row["behind"] = metric.better(best["mean"], row["mean"])
         row["behind_interval"] = better_over_seeds(kind, best["each"], row["each"]) if paired else None
     for row in rows:
         del row["each"]
-
-
-def _are_paired(kind: str, one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two models were measured on the same units; with other tokens, these have another order or length."""
-    (a, *_), (b, *_) = one["each"], other["each"]
-    alike = kind == "class" or one["size"]["vocab_size"] == other["size"]["vocab_size"]
-    return alike and len(a) == len(b) and (kind == "quotient" or np.array_equal(a[:, 1], b[:, 1]))

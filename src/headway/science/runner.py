@@ -1,4 +1,4 @@
-"""What the trials of ``compare``, ``tune`` and ``scale`` have in common: progress, and the record by which they resume."""
+"""What the trials of ``compare``, ``tune`` and ``scale`` share: progress, and the record by which they resume."""
 
 import json
 from pathlib import Path

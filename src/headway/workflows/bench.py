@@ -293,7 +293,7 @@ def speed(pipe: Pipeline, *, limit: float | None = None, progress: Progress | No
     progress = progress or NoProgress()
     model: Any = pipe.model
     device, most = model_device(model), model.config.max_length
-    lengths = dict.fromkeys(min(length, most) for length in LENGTHS)
+    lengths = list(dict.fromkeys(min(length, most) for length in LENGTHS))
     if getattr(model, "patches", None) is not None:  # an image model reads images of one size
         lengths = [most]
     cases = [("read", batch, length, _reading(model, batch, length)) for length in lengths for batch in BATCHES]

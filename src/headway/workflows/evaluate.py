@@ -111,8 +111,10 @@ def given_for(
     if isinstance(files[0], Table):  # data in memory have no encoding and no delimiter
         options = reading_options(facts, [], pipe.task).but(encoding=None, delimiter=None)
     else:
-        stream = facts.get("options", {}).get("stream") and (named or not validation) and _are_shards(files)
-        options = reading_options(facts, files, pipe.task, stream=bool(stream))
+        stream = bool(facts.get("options", {}).get("stream")) and (named or not validation)
+        if stream and (here := [file for file in files if dataset_id(file) is None]):
+            stream = all(kind(path) == "parquet" for path in input_paths(here))  # what --stream reads
+        options = reading_options(facts, files, pipe.task, stream=stream)
     options = options.but(**{key: value for key, value in columns.items() if value is not None})
     check_for_task(options, pipe.task)
     chat = task_named(pipe.task).reads_conversations(pipe)
@@ -174,12 +176,6 @@ def reading_options(facts: dict[str, Any], files: Sequence[str], task: str, *, s
     reading = {key: before[key] for key in READING if before.get(key) is not None}
     options = TrainOptions(**{**reading, "task": task, "stream": stream})
     return without_columns(options) if are_aligned(files, task) else options
-
-
-def _are_shards(files: Sequence[str | Path]) -> bool:
-    """Whether these are files that ``--stream`` reads."""
-    here = [file for file in files if dataset_id(file) is None]
-    return not here or all(kind(path) == "parquet" for path in input_paths(here))
 
 
 def trained_on(facts: dict[str, Any], options: TrainOptions) -> Corpus | Table | None:

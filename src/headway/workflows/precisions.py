@@ -97,17 +97,13 @@ def best(rows: list[dict[str, Any]]) -> str:
     metric: Metric | None = exact["metric"]
     names = {FLOAT32: _fastest(exact)}
     if metric is not None and not too_few(metric, exact.get("units")):
+        allowed = LOST["nats" if metric.lower_is_better else "score" if metric.units == "text" else "share"]
+        if metric.lower_is_better and metric not in (VAL_LOSS, BITS_PER_BYTE, PERPLEXITY):
+            allowed = LOST["share"] * exact["value"]  # of an error in its own unit, in proportion to it
         for row in rows[1:]:
-            if row["value"] is not None and -metric.better(row["value"], exact["value"]) <= _allowed(metric, exact):
+            if row["value"] is not None and -metric.better(row["value"], exact["value"]) <= allowed:
                 names[row["precision"]] = _fastest(row)
     return max(names, key=lambda name: names[name])
-
-
-def _allowed(metric: Metric, exact: dict[str, Any]) -> float:
-    """How much worse "auto" may be in a metric than float32; of an error in its own unit, in proportion to it."""
-    if metric.lower_is_better and metric not in (VAL_LOSS, BITS_PER_BYTE, PERPLEXITY):
-        return LOST["share"] * float(exact["value"])
-    return LOST["nats" if metric.lower_is_better else "score" if metric.units == "text" else "share"]
 
 
 def stored(run: Path, rows: list[dict[str, Any]], chosen: str | None) -> None:

@@ -95,26 +95,22 @@ def probe_runs(place: Path, runs: Sequence[Run], names: Sequence[str], *, seed: 
 
     Raises InputError where the models are not there, or have too few tokens to draw from.
     """
-    found = []
+    rows = []
     for run in runs:
         for directory, tokens, loss in _snapshots(place / run.name) or [(place / run.name, run.tokens, run.loss)]:
+            if not (directory / "config.json").exists():
+                raise InputError(f"{directory}: there is no model to probe; --probe needs the runs of a study.")
+            model, tokenizer = load_model(directory), Tokenizer.load(directory)
+            if not isinstance(model, Decoder):
+                raise InputError(f"{directory}: this is not a language model, which --probe needs.")
+            pool = np.array(sorted(set(range(tokenizer.vocab_size)) - tokenizer.special_ids))
+            if len(pool) < 2 * WAYS + 2:
+                raise InputError(f"{directory}: has {len(pool)} tokens; the probes need {2 * WAYS + 2} or more.")
             name = run.name if tokens == run.tokens else f"{run.name}, {directory.name}"
-            row = {"name": name, "parameters": run.parameters, "tokens": tokens, "loss": loss}
-            found.append({**row, "held_out": run.held_out, **_probed(directory, names, seed)})
-    return found
-
-
-def _probed(directory: Path, names: Sequence[str], seed: int) -> dict[str, Any]:
-    """What the model in a directory can do.  Raises InputError where that cannot be found out."""
-    if not (directory / "config.json").exists():
-        raise InputError(f"{directory}: there is no model to probe; --probe needs the runs of a study.")
-    model, tokenizer = load_model(directory), Tokenizer.load(directory)
-    if not isinstance(model, Decoder):
-        raise InputError(f"{directory}: this is not a language model, which --probe needs.")
-    pool = np.array(sorted(set(range(tokenizer.vocab_size)) - tokenizer.special_ids))
-    if len(pool) < 2 * WAYS + 2:
-        raise InputError(f"{directory}: has {len(pool)} tokens; the probes need {2 * WAYS + 2} or more.")
-    return {name: PROBES[name](model, pool, model.config.max_length, seed=seed) for name in names}
+            row = {"name": name, "parameters": run.parameters, "tokens": tokens, "loss": loss, "held_out": run.held_out}
+            able = {probe: PROBES[probe](model, pool, model.config.max_length, seed=seed) for probe in names}
+            rows.append({**row, **able})
+    return rows
 
 
 def _snapshots(run: Path) -> list[tuple[Path, float, float]]:

@@ -108,7 +108,7 @@ def replay(subject: Subject, directory: Path, folder: Path) -> Replay:
     directory = (directory if member is None else directory / member).absolute()
     weights = sum(p.numel() for p in subject.one.parameters())
     few = weights >= LARGE
-    options = {
+    options: dict[str, Any] = {
         "steps": FEW_STEPS if few else STEPS,
         "evaluations": 1 if few or task.writes == "targets" else EVALUATIONS,
         **{"log_every": 1, "on_save_error": "stop"},

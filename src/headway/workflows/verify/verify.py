@@ -228,7 +228,7 @@ def check_export(subject: Subject, directory: Path, folder: Path) -> Check:
     pairs = ((*pair, model) for before, after, model in both for pair in zip(before, after, strict=True))
     own = worst(*(difference(one / (size := units_of(model, one)), other / size) for one, other, model in pairs))
     if not parity.checked:  # reading by Headway alone does not show that other programs can read it
-        skipped = f"not checked: {parity.problem}; Headway reads its own export with the same answers"
-        skipped = skipped if own <= BOUND else None
+        reason = f"not checked: {parity.problem}; Headway reads its own export with the same answers"
+        skipped = reason if own <= BOUND else None
         return Check("export", f"{what}, read by Headway", own, BOUND, skipped=skipped, more=more)
     return Check("export", f"{what}, read by Headway and through {by}", worst(value, own), BOUND, more=more)
