@@ -120,7 +120,7 @@ def _too_large(error: Exception) -> str:
 
 def _in_their_words(message: str, family: Family) -> str:
     """A message about our configuration, with our field names replaced by the file's."""
-    for key, (field, _) in family.FIELDS.items():
+    for field, key in family.keys.items():
         message = re.sub(rf"\b{field}\b", key, message)
     return message
 

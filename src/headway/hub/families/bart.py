@@ -47,17 +47,14 @@ class BartLike(Family):
     prefix = "model."
     separate: ClassVar[bool] = False
     """whether source and target may have separate tables of token vectors"""
-    FIELDS: ClassVar = {
-        "vocab_size": ("vocab_size", None),
-        "d_model": ("d_model", 1024),
-        "decoder_layers": ("n_layers", 12),
-        "decoder_attention_heads": ("n_heads", 16),
-        "decoder_ffn_dim": ("d_ff", 4096),
-        "max_position_embeddings": ("max_length", 1024),
-        "activation_function": ("activation", "gelu"),
-        "dropout": ("dropout", 0.1),
-        "scale_embedding": ("embedding_scale", False),
-        "tie_word_embeddings": ("tied", True),
+    KEYS: ClassVar = {
+        **{**Family.KEYS, "d_model": "d_model", "n_layers": "decoder_layers", "n_heads": "decoder_attention_heads"},
+        **{"d_ff": "decoder_ffn_dim", "activation": "activation_function", "dropout": "dropout"},
+        "embedding_scale": "scale_embedding",
+    }
+    DEFAULTS: ClassVar = {
+        **{"vocab_size": None, "d_model": 1024, "n_layers": 12, "n_heads": 16, "d_ff": 4096, "max_length": 1024},
+        **{"activation": "gelu", "dropout": 0.1, "embedding_scale": False, "tied": True},
     }
     REQUIRED: ClassVar = {**Family.REQUIRED, "is_causal": True}
     FIXED: ClassVar = {
@@ -136,7 +133,7 @@ class Bart(BartLike):
 
     model_type = "bart"
     classes = classes_of("Bart", ENCODER_DECODER)
-    FIELDS: ClassVar = {**BartLike.FIELDS, "vocab_size": ("vocab_size", 50265)}
+    DEFAULTS: ClassVar = {**BartLike.DEFAULTS, "vocab_size": 50265}
     FIXED: ClassVar = {**BartLike.FIXED, "positions": Positions("learned", start=2), "embedding_norm": True}
     SPECIAL: ClassVar = {
         **{"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
@@ -154,7 +151,7 @@ class Marian(BartLike):
     model_type = "marian"
     classes: ClassVar = {Gives.VOCABULARY: "MarianMTModel", Gives.HIDDEN: "MarianModel"}
     separate = True
-    FIELDS: ClassVar = {**BartLike.FIELDS, "vocab_size": ("vocab_size", 58101)}
+    DEFAULTS: ClassVar = {**BartLike.DEFAULTS, "vocab_size": 58101}
     FIXED: ClassVar = {**BartLike.FIXED, "positions": Positions("sinusoidal", sinusoids="halves")}
     SPECIAL: ClassVar = {
         **{"pad_token_id": 58100, "eos_token_id": 0},
@@ -200,12 +197,7 @@ class M2M100(BartLike):
 
     model_type = "m2m_100"
     classes = classes_of("M2M100", ENCODER_DECODER)
-    FIELDS: ClassVar = {
-        **BartLike.FIELDS,
-        "vocab_size": ("vocab_size", 128112),
-        "activation_function": ("activation", "relu"),
-        "scale_embedding": ("embedding_scale", True),
-    }
+    DEFAULTS: ClassVar = {**BartLike.DEFAULTS, "vocab_size": 128112, "activation": "relu", "embedding_scale": True}
     FIXED: ClassVar = {**BartLike.FIXED, "norm_order": "pre", "bias": ("qkv", "out", "ff")}
     SPECIAL: ClassVar = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2}
 

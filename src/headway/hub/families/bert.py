@@ -28,18 +28,9 @@ class Bert(EncoderFamily):
     shapes: ClassVar = {Gives.ROW: {"pooling": "first", "activation": "tanh", "dense_bias": True}}
     prefix = "bert."
     pools: ClassVar[tuple[Gives, ...]] = (Gives.HIDDEN, Gives.ROW)
-    FIELDS: ClassVar = {
-        "vocab_size": ("vocab_size", 30522),
-        "hidden_size": ("d_model", 768),
-        "num_hidden_layers": ("n_layers", 12),
-        "num_attention_heads": ("n_heads", 12),
-        "intermediate_size": ("d_ff", 3072),
-        "max_position_embeddings": ("max_length", 512),
-        "type_vocab_size": ("segments", 2),
-        "hidden_act": ("activation", "gelu"),
-        "layer_norm_eps": ("norm_eps", 1e-12),
-        "hidden_dropout_prob": ("dropout", 0.1),
-        "tie_word_embeddings": ("tied", True),
+    DEFAULTS: ClassVar = {
+        **{"vocab_size": 30522, "d_model": 768, "n_layers": 12, "n_heads": 12, "d_ff": 3072, "max_length": 512},
+        **{"segments": 2, "activation": "gelu", "norm_eps": 1e-12, "dropout": 0.1, "tied": True},
     }
     FIXED: ClassVar = {
         **{"positions": "learned", "norm": "layernorm", "norm_order": "post", "norm_parameters": "both"},
@@ -103,7 +94,7 @@ class Roberta(Bert):
     shapes: ClassVar = {**Bert.shapes, Gives.VOCABULARY: {"activation": "gelu"}}
     prefix = "roberta."
     pools = (Gives.HIDDEN,)
-    FIELDS: ClassVar = {**Bert.FIELDS, "vocab_size": ("vocab_size", 50265)}
+    DEFAULTS: ClassVar = {**Bert.DEFAULTS, "vocab_size": 50265}
     HEADS: ClassVar = {
         Gives.VOCABULARY: {
             "head.dense": "lm_head.dense",
@@ -137,7 +128,7 @@ class XlmRoberta(Roberta):
 
     model_type = "xlm-roberta"
     classes = classes_of("XLMRoberta", ENCODER)
-    FIELDS: ClassVar = Bert.FIELDS
+    DEFAULTS: ClassVar = Bert.DEFAULTS
 
 
 class DistilBert(EncoderFamily):
@@ -153,16 +144,13 @@ class DistilBert(EncoderFamily):
     dropouts: ClassVar = {Gives.ROW: ("seq_classif_dropout", 0.2), Gives.TOKEN: (None, None)}
     prefix = "distilbert."
     attention_dropout = "attention_dropout"
-    FIELDS: ClassVar = {
-        "vocab_size": ("vocab_size", 30522),
-        "dim": ("d_model", 768),
-        "n_layers": ("n_layers", 6),
-        "n_heads": ("n_heads", 12),
-        "hidden_dim": ("d_ff", 3072),
-        "max_position_embeddings": ("max_length", 512),
-        "activation": ("activation", "gelu"),
-        "dropout": ("dropout", 0.1),
-        "tie_word_embeddings": ("tied", True),
+    KEYS: ClassVar = {
+        **{**Bert.KEYS, "d_model": "dim", "n_layers": "n_layers", "n_heads": "n_heads", "d_ff": "hidden_dim"},
+        **{"activation": "activation", "dropout": "dropout"},
+    }
+    DEFAULTS: ClassVar = {
+        **{"vocab_size": 30522, "d_model": 768, "n_layers": 6, "n_heads": 12, "d_ff": 3072, "max_length": 512},
+        **{"activation": "gelu", "dropout": 0.1, "tied": True},
     }
     FIXED: ClassVar = {**Bert.FIXED, "norm_eps": 1e-12}
     NAMES: ClassVar = {

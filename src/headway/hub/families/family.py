@@ -1,6 +1,6 @@
 """A model family: its ``config.json`` and its weight names, to and from ours.
 
-The file of a family holds what is specific to it, as tables: the keys that correspond to our fields (``FIELDS``), its
+The file of a family holds what is specific to it, as tables: the keys of our fields (``KEYS``) and their defaults, its
 classes, the names of its modules.  What a table cannot say is in ``read_config`` and the inverse ``write_config``.
 """
 
@@ -81,8 +81,15 @@ class Family:
     transposed: ClassVar[bool] = False
     """whether the matrices of blocks are stored (input, output) instead of (output, input)"""
 
-    FIELDS: ClassVar[dict[str, tuple[str, Any]]] = {}
-    """their key -> our field of the same value, and the default of ``transformers``"""
+    KEYS: ClassVar[dict[str, str]] = {
+        **{"d_model": "hidden_size", "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads"},
+        **{"n_kv_heads": "num_key_value_heads", "d_head": "head_dim", "d_ff": "intermediate_size"},
+        **{"max_length": "max_position_embeddings", "segments": "type_vocab_size", "activation": "hidden_act"},
+        **{"norm_eps": "layer_norm_eps", "dropout": "hidden_dropout_prob", "tied": "tie_word_embeddings"},
+    }
+    """our field -> their key for the same value; others have the same name"""
+    DEFAULTS: ClassVar[dict[str, Any]] = {}
+    """our fields that have a key -> the default of ``transformers``"""
     BIASES: ClassVar[dict[str, tuple[tuple[str, ...], bool]]] = {}
     """their key -> our biases that it adds to those in ``FIXED``, and whether it does by default"""
     FIXED: ClassVar[dict[str, Any]] = {}
@@ -106,10 +113,15 @@ class Family:
     renamed: ClassVar[dict[str, str]] = {}
     """part of a stored name (a regular expression) in old files -> its name since"""
 
+    @property
+    def keys(self) -> dict[str, str]:
+        """Our fields that have a key -> the key."""
+        return {ours: self.KEYS.get(ours, ours) for ours in self.DEFAULTS}
+
     def config(self, theirs: Json) -> TransformerConfig:
         """Our configuration (the decoder's, if there are two) for theirs.  Raises ValueError if unsupported."""
         refuse(theirs, **self.REQUIRED)
-        fields = {ours: read_field(theirs, key, ours, default) for key, (ours, default) in self.FIELDS.items()}
+        fields = {ours: read_field(theirs, key, ours, self.DEFAULTS[ours]) for ours, key in self.keys.items()}
         biases = set(self.FIXED.get("bias", ()))
         for key, (names, default) in self.BIASES.items():
             biases |= set(names) if pick(theirs, key, bool, default) else set()
@@ -121,7 +133,7 @@ class Family:
         return None
 
     def read_config(self, theirs: Json) -> dict[str, Any]:
-        """The fields that need more than ``FIELDS``.  Raises ValueError for what we cannot represent."""
+        """The fields that need more than ``KEYS``.  Raises ValueError for what we cannot represent."""
         return {}
 
     def write_config(self, model: Any) -> Json:
@@ -141,7 +153,7 @@ class Family:
             raise ValueError(f"it has no {type(model.head).__name__}")
         theirs = {
             "model_type": self.model_type,
-            **{key: written_field(config, field) for key, (field, _) in self.FIELDS.items()},
+            **{key: written_field(config, ours) for ours, key in self.keys.items()},
             **{key: names[0] in config.bias for key, (names, _) in self.BIASES.items()},
             "architectures": [self.classes[result]],
             **(class_names(n_outputs(model)) if result in CLASSES else {}),

@@ -24,16 +24,14 @@ class GPT2(DecoderFamily):
     classes: ClassVar = {**classes_of("GPT2", DECODER), Gives.VOCABULARY: "GPT2LMHeadModel"}
     prefix = "transformer."
     transposed = True
-    FIELDS: ClassVar = {
-        "vocab_size": ("vocab_size", 50257),
-        "n_embd": ("d_model", 768),
-        "n_layer": ("n_layers", 12),
-        "n_head": ("n_heads", 12),
-        "n_positions": ("max_length", 1024),
-        "activation_function": ("activation", "gelu_new"),
-        "layer_norm_epsilon": ("norm_eps", 1e-05),
-        "resid_pdrop": ("dropout", 0.1),
-        "tie_word_embeddings": ("tied", True),
+    KEYS: ClassVar = {
+        **{**DecoderFamily.KEYS, "d_model": "n_embd", "n_layers": "n_layer", "n_heads": "n_head"},
+        **{"max_length": "n_positions", "activation": "activation_function", "norm_eps": "layer_norm_epsilon"},
+        "dropout": "resid_pdrop",
+    }
+    DEFAULTS: ClassVar = {
+        **{"vocab_size": 50257, "d_model": 768, "n_layers": 12, "n_heads": 12, "max_length": 1024},
+        **{"activation": "gelu_new", "norm_eps": 1e-05, "dropout": 0.1, "tied": True},
     }
     FIXED: ClassVar = {
         **{"positions": "learned", "norm": "layernorm", "norm_order": "pre", "norm_parameters": "both"},

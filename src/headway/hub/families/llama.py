@@ -20,18 +20,10 @@ class LlamaLike(DecoderFamily):
     """
 
     prefix = "model."
-    FIELDS: ClassVar = {
-        "vocab_size": ("vocab_size", 32000),
-        "hidden_size": ("d_model", 4096),
-        "num_hidden_layers": ("n_layers", 32),
-        "num_attention_heads": ("n_heads", 32),
-        "num_key_value_heads": ("n_kv_heads", None),
-        "head_dim": ("d_head", None),
-        "intermediate_size": ("d_ff", 11008),
-        "max_position_embeddings": ("max_length", 2048),
-        "hidden_act": ("activation", "silu"),
-        "rms_norm_eps": ("norm_eps", 1e-06),
-        "tie_word_embeddings": ("tied", False),
+    KEYS: ClassVar = {**DecoderFamily.KEYS, "norm_eps": "rms_norm_eps"}
+    DEFAULTS: ClassVar = {
+        **{"vocab_size": 32000, "d_model": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": None, "d_head": None},
+        **{"d_ff": 11008, "max_length": 2048, "activation": "silu", "norm_eps": 1e-06, "tied": False},
     }
     FIXED: ClassVar = {"norm": "rmsnorm", "norm_order": "pre", "norm_parameters": "weight", "gated": True}
     WRITTEN: ClassVar = {**DecoderFamily.WRITTEN, "attention_dropout": 0.0}
@@ -79,12 +71,7 @@ class Mistral(LlamaLike):
 
     model_type = "mistral"
     classes = classes_of("Mistral", DECODER)
-    FIELDS: ClassVar = {
-        **LlamaLike.FIELDS,
-        "num_key_value_heads": ("n_kv_heads", 8),
-        "intermediate_size": ("d_ff", 14336),
-        "max_position_embeddings": ("max_length", 131072),
-    }
+    DEFAULTS: ClassVar = {**LlamaLike.DEFAULTS, "n_kv_heads": 8, "d_ff": 14336, "max_length": 131072}
     SPECIAL: ClassVar = Llama.SPECIAL
 
     def read_config(self, theirs: Json) -> dict[str, Any]:
@@ -105,12 +92,9 @@ class Qwen2(LlamaLike):
 
     model_type = "qwen2"
     classes = classes_of("Qwen2", DECODER)
-    FIELDS: ClassVar = {
-        **LlamaLike.FIELDS,
-        "vocab_size": ("vocab_size", 151936),
-        "num_key_value_heads": ("n_kv_heads", 32),
-        "intermediate_size": ("d_ff", 22016),
-        "max_position_embeddings": ("max_length", 32768),
+    DEFAULTS: ClassVar = {
+        **LlamaLike.DEFAULTS,
+        **{"vocab_size": 151936, "n_kv_heads": 32, "d_ff": 22016, "max_length": 32768},
     }
     FIXED: ClassVar = {**LlamaLike.FIXED, "bias": ("qkv",)}
 
@@ -145,6 +129,6 @@ class Qwen3(Qwen2):
 
     model_type = "qwen3"
     classes = classes_of("Qwen3", DECODER)
-    FIELDS: ClassVar = {**Qwen2.FIELDS, "head_dim": ("d_head", 128)}
+    DEFAULTS: ClassVar = {**Qwen2.DEFAULTS, "d_head": 128}
     FIXED: ClassVar = {**LlamaLike.FIXED, "qk_norm": True}
     BIASES: ClassVar = {"attention_bias": (("qkv", "out"), False)}

@@ -47,16 +47,10 @@ class ModernBert(EncoderFamily):
         **{**Family.REQUIRED, "is_causal": False, "is_encoder_decoder": False, "rope_scaling": None},
         **{"is_decoder": False, "add_cross_attention": False},
     }
-    FIELDS: ClassVar = {
-        "vocab_size": ("vocab_size", None),
-        "hidden_size": ("d_model", None),
-        "num_hidden_layers": ("n_layers", None),
-        "num_attention_heads": ("n_heads", None),
-        "intermediate_size": ("d_ff", None),
-        "max_position_embeddings": ("max_length", None),
-        "hidden_activation": ("activation", "gelu"),
-        "norm_eps": ("norm_eps", 1e-05),
-        "tie_word_embeddings": ("tied", True),
+    KEYS: ClassVar = {**EncoderFamily.KEYS, "activation": "hidden_activation", "norm_eps": "norm_eps"}
+    DEFAULTS: ClassVar = {
+        **dict.fromkeys(("vocab_size", "d_model", "n_layers", "n_heads", "d_ff", "max_length")),
+        **{"activation": "gelu", "norm_eps": 1e-05, "tied": True},
     }
     BIASES: ClassVar = {
         "attention_bias": (("qkv", "out"), False),

@@ -29,11 +29,10 @@ class NanoChat(DecoderFamily):
     classes: ClassVar = {Gives.VOCABULARY: "NanoChatForCausalLM", Gives.HIDDEN: "NanoChatModel"}
     prefix = "model."
     REQUIRED: ClassVar = {**DecoderFamily.REQUIRED, "attention_bias": False}
-    FIELDS: ClassVar = {
-        **{key: (ours, None) for key, (ours, _) in LlamaLike.FIELDS.items()},  # sizes have no default
-        "hidden_act": ("activation", "relu2"),
-        "rms_norm_eps": ("norm_eps", 1e-06),
-        "tie_word_embeddings": ("tied", False),
+    KEYS: ClassVar = LlamaLike.KEYS
+    DEFAULTS: ClassVar = {  # sizes have none
+        **dict.fromkeys(LlamaLike.DEFAULTS),
+        **{"activation": "relu2", "norm_eps": 1e-06, "tied": False},
     }
     FIXED: ClassVar = {
         **{"norm": "rmsnorm", "norm_order": "pre", "norm_parameters": "none"},

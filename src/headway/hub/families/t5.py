@@ -30,16 +30,13 @@ class T5(Family):
     wiring = "encoder-decoder"
     classes = classes_of("T5", ENCODER_DECODER)
     others: ClassVar = {ENCODER: Gives.HIDDEN}
-    FIELDS: ClassVar = {
-        "vocab_size": ("vocab_size", 32128),
-        "d_model": ("d_model", 512),
-        "num_heads": ("n_heads", 8),
-        "d_kv": ("d_head", 64),
-        "d_ff": ("d_ff", 2048),
-        "n_positions": ("max_length", 512),
-        "layer_norm_epsilon": ("norm_eps", 1e-6),
-        "dropout_rate": ("dropout", 0.1),
-        "tie_word_embeddings": ("tied", True),
+    KEYS: ClassVar = {
+        **{**Family.KEYS, "d_model": "d_model", "n_heads": "num_heads", "d_head": "d_kv", "d_ff": "d_ff"},
+        **{"max_length": "n_positions", "norm_eps": "layer_norm_epsilon", "dropout": "dropout_rate"},
+    }
+    DEFAULTS: ClassVar = {
+        **{"vocab_size": 32128, "d_model": 512, "n_heads": 8, "d_head": 64, "d_ff": 2048, "max_length": 512},
+        **{"norm_eps": 1e-6, "dropout": 0.1, "tied": True},
     }
     REQUIRED: ClassVar = {**Family.REQUIRED, "is_causal": True}
     FIXED: ClassVar = {"norm": "rmsnorm", "norm_order": "pre", "norm_parameters": "weight"}

@@ -31,14 +31,9 @@ class ViT(EncoderFamily):
     prefix = "vit."
     pools = (Gives.HIDDEN,)
     pooler_key = "pooler_act"
-    FIELDS: ClassVar = {
-        "hidden_size": ("d_model", 768),
-        "num_hidden_layers": ("n_layers", 12),
-        "num_attention_heads": ("n_heads", 12),
-        "intermediate_size": ("d_ff", 3072),
-        "hidden_act": ("activation", "gelu"),
-        "layer_norm_eps": ("norm_eps", 1e-12),
-        "hidden_dropout_prob": ("dropout", 0.0),
+    DEFAULTS: ClassVar = {
+        **{"d_model": 768, "n_layers": 12, "n_heads": 12, "d_ff": 3072},
+        **{"activation": "gelu", "norm_eps": 1e-12, "dropout": 0.0},
     }
     BIASES: ClassVar = {"qkv_bias": (("qkv",), True)}
     FIXED: ClassVar = {
