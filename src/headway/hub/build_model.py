@@ -56,7 +56,10 @@ def build(
             model = family.build(theirs, names.keys())
             shapes = {name: partial(torch.empty, stored.shape(key), device="meta") for name, key in names.items()}
     except UNBUILDABLE as error:
-        raise InputError(f"{config_file}: {_too_large(error) or _in_their_words(one_line(error), family)}") from None
+        message = _too_large(error) or one_line(error)
+        for field, key in family.keys.items():  # in the file's words
+            message = re.sub(rf"\b{field}\b", key, message)
+        raise InputError(f"{config_file}: {message}") from None
     try:
         with ShapesAlone():
             list(_our_weights(shapes, family, theirs, model, torch.device("meta")))
@@ -118,13 +121,6 @@ def _too_large(error: Exception) -> str:
     )
 
 
-def _in_their_words(message: str, family: Family) -> str:
-    """A message about our configuration, with our field names replaced by the file's."""
-    for field, key in family.keys.items():
-        message = re.sub(rf"\b{field}\b", key, message)
-    return message
-
-
 def _names(stored: Iterable[str], family: Family, theirs: dict[str, Any]) -> dict[str, str]:
     """Names in ``family.rows`` -> names in the files, without those that the family ignores.
 
@@ -163,35 +159,20 @@ def _our_weights(
         if name not in weights:
             weights[name] = partial(torch.zeros, shape, device=device)
     for copy, name in family.copies(theirs).items():
-        weights = _without_copy(weights, copy, name)
-    weights = _without_copies(weights, family, theirs, model)
-    return read_weights(family.rows(theirs), weights, own_weights(model), model.config)
-
-
-def _without_copy(weights: dict[str, Read], copy: str, name: str) -> dict[str, Read]:
-    """Drop a stored copy of a tensor after comparing it; a copy without its original takes its place."""
-    if copy not in weights:
-        return weights
-    if name in weights and not _equal(weights[copy](), weights[name]()):
-        raise ValueError(f"{copy} differs from {name}, though both are one table in this family")
-    return {name: weights[copy], **{key: tensor for key, tensor in weights.items() if key != copy}}
-
-
-def _without_copies(
-    weights: dict[str, Read], family: Family, theirs: dict[str, Any], model: nn.Module
-) -> dict[str, Read]:
-    """Drop stored copies of a tied weight after comparing each with the original."""
-    own = own_weights(model)
-    everything = dict(model.named_parameters(remove_duplicate=False))
-    aliases = set(everything) - set(own)
+        if copy in weights:  # a copy without its original takes its place
+            if name in weights and not _equal(weights[copy](), weights[name]()):
+                raise ValueError(f"{copy} differs from {name}, though both are one table in this family")
+            weights = {name: weights[copy], **{key: tensor for key, tensor in weights.items() if key != copy}}
+    own, everything = own_weights(model), dict(model.named_parameters(remove_duplicate=False))
     rows = list(expand(family.rows(theirs), everything))
-    copies = {part.name for entry in rows for part in entry.theirs if entry.ours in aliases}
+    copies = {part.name for entry in rows for part in entry.theirs if entry.ours not in own}  # of tied weights
     owners = {part.name for entry in rows for part in entry.theirs if entry.ours.endswith("embedding.tokens.weight")}
     originals = [weights[name] for name in owners - copies if name in weights]
     for name in sorted(copies & set(weights)):
-        if not any(_equal(weights[name](), original()) for original in originals):
+        copied = weights.pop(name)
+        if not any(_equal(copied(), original()) for original in originals):
             raise ValueError(f"{name} differs from the embedding that config.json says it is tied to")
-    return {name: tensor for name, tensor in weights.items() if name not in copies}
+    return read_weights(family.rows(theirs), weights, own, model.config)
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:
@@ -211,14 +192,13 @@ def shared(weights: Iterable[tuple[str, Tensor]], like: nn.Module, source: Path)
     own = own_weights(like)
     for name, weight in weights:
         theirs = own.get(name, weight)  # a family may add a part
-        if not _rounded(weight, theirs.detach().float().cpu()):
+        saved = theirs.detach().float().cpu()
+        same = torch.equal(weight, saved) or (
+            weight.shape == saved.shape and torch.allclose(weight, saved, rtol=1e-6, atol=1e-37)
+        )
+        if not same:
             raise Damaged(f"{source}: {name} is not what was saved there.")
         yield name, theirs
-
-
-def _rounded(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors are equal but for rounding."""
-    return one.shape == other.shape and (torch.equal(one, other) or torch.allclose(one, other, rtol=1e-6, atol=1e-37))
 
 
 def put(weights: Iterable[tuple[str, Tensor]], model: nn.Module, precision: str | None = None) -> None:

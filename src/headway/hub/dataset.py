@@ -9,7 +9,6 @@ its usual cache and environment variables; no telemetry is sent, and no login is
 """
 
 import contextlib
-import logging
 import re
 import sys
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
-from headway.hub.download import hub_library, is_hub_id, missing_extra, one_line
+from headway.hub.download import hub_library, is_hub_id, missing_extra, one_line, silence
 
 SPLIT = re.compile(r"[A-Za-z_][\w.\-\[\]:%+]*", re.ASCII)
 TRAIN = "train"
@@ -85,18 +84,18 @@ def parquet_files(wanted: DatasetId) -> list[str]:
 @contextlib.contextmanager
 def _library(wanted: DatasetId) -> Iterator[Any]:
     """The library, with its output suppressed except progress bars on a terminal; its errors become InputError."""
-    with hub_library(str(wanted), WHAT):
+    with hub_library(str(wanted), WHAT), contextlib.ExitStack() as undo:
         try:
             import datasets
         except ImportError:
             raise missing_extra(str(wanted), WHAT) from None
-        logs = [logging.getLogger(name) for name in ("datasets", "huggingface_hub")]  # configured on import
-        levels, counts = [log.level for log in logs], datasets.config.HF_UPDATE_DOWNLOAD_COUNTS
-        hide = not sys.stderr.isatty() and not datasets.are_progress_bars_disabled()
-        for log in logs:
-            log.setLevel(logging.CRITICAL)
+        for name in ("datasets", "huggingface_hub"):  # configured on import
+            silence(name, undo)
+        counts = "HF_UPDATE_DOWNLOAD_COUNTS"
+        undo.callback(setattr, datasets.config, counts, datasets.config.HF_UPDATE_DOWNLOAD_COUNTS)
         datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
-        if hide:
+        if not sys.stderr.isatty() and not datasets.are_progress_bars_disabled():
+            undo.callback(datasets.enable_progress_bars)
             datasets.disable_progress_bars()
         try:
             yield datasets
@@ -104,12 +103,6 @@ def _library(wanted: DatasetId) -> Iterator[Any]:
             raise
         except Exception as error:  # the types depend on the versions of the library and of its dependencies
             raise InputError(f"{wanted}: {_reason(error)}") from None
-        finally:
-            if hide:
-                datasets.enable_progress_bars()
-            datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = counts
-            for log, level in zip(logs, levels, strict=True):
-                log.setLevel(level)
 
 
 def _reason(error: Exception) -> str:

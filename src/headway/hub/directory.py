@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from headway.errors import InputError
 from headway.hub.build_model import Damaged, build, one_line, own_weights
 from headway.hub.families import FAMILIES, family_named
-from headway.hub.families.entries import Json
+from headway.hub.families.entries import Json, class_names
 from headway.hub.families.family import Family
 from headway.hub.kept_entries import CONFIG, GENERATION, entries_to_write, kept_entries
 from headway.hub.label_columns import set_units
@@ -22,7 +22,7 @@ from headway.hub.name_table import write_weights
 from headway.hub.own_format import OF_A_TASK, TYPES, Build, load_of_a_task, load_own, save_own
 from headway.hub.safe.config_file import read_config
 from headway.hub.safe.weights import FILE, open_weights, save_weights
-from headway.hub.sentence_transformers import MODULES, add_modules, head_entries, without_modules, write_modules
+from headway.hub.sentence_transformers import MODULES, add_modules, without_modules, write_modules
 from headway.io.atomic_write import checked_files, write_json
 from headway.io.regular_file import inside
 from headway.io.strict_json import read_object
@@ -189,7 +189,8 @@ def save_config(model: nn.Module, path: str | Path, **entries: Any) -> None:
 def _described(model: nn.Module, head: nn.Module | None, entries: Json) -> tuple[Family, Json, dict[str, Json]]:
     """A model's family, its description there, and the content of the JSON files of its directory."""
     family, theirs = family_of(model)
-    theirs |= head_entries(head)
+    if head is not None and head.gives is Gives.ROW:
+        theirs |= class_names(head.out.out_features)  # type: ignore[union-attr, arg-type]
     kept = entries_to_write(model, theirs, entries)
     changed = _changed(family.config(theirs), family.config({**theirs, **kept[CONFIG]}))
     if changed:

@@ -53,6 +53,8 @@ SAYS_NOTHING = re.compile(
 )
 """Names of directories that many models have."""
 EXTRA = "pip install 'headway[hub]'"
+TELEMETRY = "HF_HUB_DISABLE_TELEMETRY"
+"""The name of an environment variable and of the library's setting."""
 
 
 @dataclass(frozen=True)
@@ -133,11 +135,13 @@ def _fetch(api: Any, name: str, revision: str, allow_pickle: bool) -> Path:
         words = {"allow_patterns": list(patterns), "etag_timeout": SECONDS, **words}
         return Path(api.snapshot_download(name, revision=revision, **words))
 
+    from huggingface_hub import errors
+
     try:
         listed = api.model_info(name, revision=revision, timeout=SECONDS)
-    except Exception as error:
-        if _is_answer(error):
-            raise
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.HFValidationError):
+        raise  # the hub itself answered that there is no such thing for us; other errors may be temporary
+    except Exception:
         with contextlib.suppress(Exception):
             folder = get(FILES, revision, local_files_only=True)
             if (folder / "config.json").is_file() or (folder / ADAPTER).is_file():
@@ -184,50 +188,36 @@ def _shards(folder: Path) -> list[str]:
 @contextlib.contextmanager
 def hub_library(id: str, what: str = "model") -> Iterator[Any]:
     """The hub's library without telemetry, with its output suppressed except progress bars on a terminal."""
-    before = os.environ.get("HF_HUB_DISABLE_TELEMETRY")
-    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
-    try:
-        import huggingface_hub
-        from huggingface_hub import constants
-        from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-    except ImportError:
-        _restore(before)
-        raise missing_extra(id, what) from None
-    telemetry, constants.HF_HUB_DISABLE_TELEMETRY = constants.HF_HUB_DISABLE_TELEMETRY, True
-    log = logging.getLogger("huggingface_hub")
-    level = log.level
-    log.setLevel(logging.CRITICAL)
-    hide = not sys.stderr.isatty() and constants.HF_HUB_DISABLE_PROGRESS_BARS is None
-    hide = hide and not are_progress_bars_disabled()
-    if hide:
-        disable_progress_bars()
-    try:
+    with contextlib.ExitStack() as undo:
+        before = os.environ.get(TELEMETRY)
+        undo.callback(lambda: os.environ.pop(TELEMETRY) if before is None else os.environ.update({TELEMETRY: before}))
+        os.environ[TELEMETRY] = "1"
+        try:
+            import huggingface_hub
+            from huggingface_hub import constants
+            from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+        except ImportError:
+            raise missing_extra(id, what) from None
+        undo.callback(setattr, constants, TELEMETRY, constants.HF_HUB_DISABLE_TELEMETRY)
+        constants.HF_HUB_DISABLE_TELEMETRY = True
+        silence("huggingface_hub", undo)
+        hide = not sys.stderr.isatty() and constants.HF_HUB_DISABLE_PROGRESS_BARS is None
+        if hide and not are_progress_bars_disabled():
+            undo.callback(enable_progress_bars)
+            disable_progress_bars()
         yield huggingface_hub
-    finally:
-        if hide:
-            enable_progress_bars()
-        log.setLevel(level)
-        constants.HF_HUB_DISABLE_TELEMETRY = telemetry
-        _restore(before)
+
+
+def silence(name: str, undo: contextlib.ExitStack) -> None:
+    """Let a logger say nothing until ``undo`` is closed."""
+    log = logging.getLogger(name)
+    undo.callback(log.setLevel, log.level)
+    log.setLevel(logging.CRITICAL)
 
 
 def missing_extra(id: str, what: str) -> InputError:
     """The error for an id whose libraries are not installed."""
     return InputError(f"{id}: no such path.  To fetch the {what} of this name from the hub: {EXTRA}")
-
-
-def _restore(telemetry: str | None) -> None:
-    if telemetry is None:
-        del os.environ["HF_HUB_DISABLE_TELEMETRY"]
-    else:
-        os.environ["HF_HUB_DISABLE_TELEMETRY"] = telemetry
-
-
-def _is_answer(error: Exception) -> bool:
-    """Whether the hub itself answered that there is no such thing for us; other errors may be temporary."""
-    from huggingface_hub import errors
-
-    return isinstance(error, errors.RepositoryNotFoundError | errors.RevisionNotFoundError | errors.HFValidationError)
 
 
 def _reason(error: Exception, revision: str | None) -> str:

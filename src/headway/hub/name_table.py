@@ -45,12 +45,12 @@ Names = Mapping[str, "str | Part | tuple[str | Part, ...]"]
 
 def within(ours: str, theirs: str, names: Names) -> dict[str, tuple[Part, ...]]:
     """The table of modules inside two others: one of ours and one of theirs, each with its dot."""
-    found = {}
+    rows = {}
     for name, parts in names.items():
         several = parts if isinstance(parts, tuple) else (parts,)
         known = (Part(part) if isinstance(part, str) else part for part in several)
-        found[ours + name] = tuple(replace(part, name=theirs + part.name) for part in known)
-    return found
+        rows[ours + name] = tuple(replace(part, name=theirs + part.name) for part in known)
+    return rows
 
 
 def each(name: str, *words: str) -> tuple[str, ...]:
@@ -142,8 +142,9 @@ def read_weights(
             if list(piece.shape) == [size, *rest]:
                 parts.append(piece)
             else:
-                wanted = _stored_shape(part, [size, *rest], config)
-                problems.append(f"{part.name} has shape {list(tensor.shape)}, expected {wanted}")
+                wanted = torch.empty([size, *rest], device="meta")
+                wanted = wanted if part.write is None else part.write(wanted, config)
+                problems.append(f"{part.name} has shape {list(tensor.shape)}, expected {list(wanted.shape)}")
         if len(parts) == len(entry.theirs):
             ours.add(entry.ours)
             if place == last[entry.ours]:
@@ -177,13 +178,6 @@ def write_weights(rows: list[Row], ours: dict[str, Tensor], config: TransformerC
     if unknown:
         raise ValueError(f"this family has no such weights: {', '.join(unknown[:10])}")
     return theirs
-
-
-def _stored_shape(part: Part, shape: list[int], config: TransformerConfig) -> list[int]:
-    """The stored shape of a part that has this shape here."""
-    if part.write is None:
-        return shape
-    return list(part.write(torch.empty(shape, device="meta"), config).shape)
 
 
 def _sizes(entry: Row, total: int, config: TransformerConfig) -> list[int]:

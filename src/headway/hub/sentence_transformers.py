@@ -22,12 +22,11 @@ from typing import Any
 from torch import nn
 
 from headway.errors import InputError, shown
-from headway.hub.families.entries import Json, class_names
+from headway.hub.families.entries import Json
 from headway.hub.safe.weights import FILE, open_file, save_weights
 from headway.io.atomic_write import write_json
 from headway.io.regular_file import inside
-from headway.io.strict_json import parse_object, read_object, read_text
-from headway.models.config import TransformerConfig
+from headway.io.strict_json import read_list, read_object
 from headway.models.heads import ClassificationHead, Gives, Pooling, PoolingHead, gives
 from headway.models.transformer import Embeddings, Encoder
 from headway.nn.linear import Linear
@@ -108,11 +107,6 @@ def without_modules(model: nn.Module) -> tuple[nn.Module, nn.Module | None]:
     return bare, head
 
 
-def head_entries(head: Any) -> Json:
-    """The entries of ``config.json`` for such a head: the classes, before they are named."""
-    return class_names(head.out.out_features) if head is not None and head.gives is Gives.ROW else {}
-
-
 def write_modules(directory: Path, model: nn.Module, head: nn.Module | None) -> None:
     """Write ``modules.json`` and the folders that it names, for a model already saved; without a head, remove it.
 
@@ -121,19 +115,22 @@ def write_modules(directory: Path, model: nn.Module, head: nn.Module | None) -> 
     if head is None:
         (directory / MODULES).unlink(missing_ok=True)
         return
-    config: TransformerConfig = model.config  # type: ignore[assignment]
     names, dense, activation = _chain(head)
     modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
     for number, name in enumerate(names, start=1):
         path = f"{number}_{name}"
         kind = f"sentence_transformers.models.{name}"
         modules.append({"idx": number, "name": str(number), "path": path, "type": kind})
+        if name == "Normalize":
+            continue
+        (directory / path).mkdir(exist_ok=True)
         if name == "Pooling":
-            (directory / path).mkdir(exist_ok=True)
-            write_json(directory / path / "config.json", _pooling_entries(head.pooling, config.d_model))  # type: ignore
-        elif name == "Dense" and dense is not None:
-            (directory / path).mkdir(exist_ok=True)
-            _write_dense(directory / path, dense, activation)
+            entries = _pooling_entries(head.pooling, model.config.d_model)  # type: ignore[union-attr, arg-type]
+        else:
+            entries = _dense_entries(dense, activation)
+            weights = {f"linear.{name}": p.detach().float().contiguous() for name, p in dense.named_parameters()}
+            save_weights(directory / path / FILE, weights)
+        write_json(directory / path / "config.json", entries)
     write_json(directory / SENTENCE, {"max_seq_length": sequence_length(model), "do_lower_case": False})
     write_json(directory / MODULES, modules)
 
@@ -154,24 +151,22 @@ def limit_sequences(model: nn.Module, length: int) -> None:
 
 def _chain(head: Any) -> tuple[list[str], nn.Linear | None, str | None]:
     """The modules of a head, its dense layer and the activation after it."""
+    normalise = ["Normalize"] if head.normalise else []
     if head.gives is Gives.ROW:
         if head.dense is not None or not isinstance(head.norm, nn.Identity):
             raise ValueError("a classifier on normalised vectors has no dense layer and no norm of its own")
-        return ["Pooling", *(["Normalize"] if head.normalise else []), "Dense"], head.out, None
+        return ["Pooling", *normalise, "Dense"], head.out, None
     if head.activation not in ACTIVATIONS.values():
         raise ValueError(f"activation {head.activation!r} after the pooling is not one of {', '.join(ACTIVATIONS)}")
-    dense = ["Dense"] if head.dense is not None else []
-    return ["Pooling", *dense, *(["Normalize"] if head.normalise else [])], head.dense, head.activation
+    return ["Pooling", *([] if head.dense is None else ["Dense"]), *normalise], head.dense, head.activation
 
 
 def _read_modules(directory: Path) -> list[tuple[str, str]]:
     """The modules after the Transformer: (kind, folder) in order."""
     path = inside(directory, MODULES)
-    text = read_text(path, advice="expected a list of modules")
-    found = parse_object(f'{{"modules": {text}}}', str(path), advice="expected a list of modules")
-    listed = found["modules"]
-    if set(found) != {"modules"} or not isinstance(listed, list) or not listed:
-        raise InputError(f"{path}: found {shown(listed)}, expected a list of modules")
+    listed = read_list(path, advice="expected a list of modules")
+    if not listed:
+        raise InputError(f"{path}: found an empty list, expected a list of modules")
     steps = []
     for number, entry in enumerate(listed):
         if not isinstance(entry, dict) or set(entry) - {"idx", "name", "path", "type", "kwargs"} or entry.get("kwargs"):
@@ -292,28 +287,17 @@ def _check_names(found: Json, path: Path) -> Json:
 
 def _pooling_entries(pooling: Pooling, width: int) -> Json:
     """The flags that every version reads."""
-    mode = next(theirs for theirs, ours in POOLING.items() if ours == pooling)
-    return {
-        "word_embedding_dimension": width,
-        "pooling_mode_cls_token": mode == "cls",
-        "pooling_mode_mean_tokens": mode == "mean",
-        "pooling_mode_max_tokens": False,
-        "pooling_mode_mean_sqrt_len_tokens": False,
-        "pooling_mode_weightedmean_tokens": False,
-        "pooling_mode_lasttoken": mode == "lasttoken",
-        "include_prompt": True,
-    }
+    ways = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+    flags = {f"pooling_mode_{way}": POOLING.get(MODES.get(f"pooling_mode_{way}", "")) == pooling for way in ways}
+    return {"word_embedding_dimension": width, **flags, "include_prompt": True}
 
 
-def _write_dense(folder: Path, dense: nn.Linear, activation: str | None) -> None:
+def _dense_entries(dense: nn.Linear, activation: str | None) -> Json:
     kind = next(name for name, ours in ACTIVATIONS.items() if ours == activation)
     place = "linear" if kind == "Identity" else "activation"
-    entries = {
+    return {
         "in_features": dense.in_features,
         "out_features": dense.out_features,
         "bias": dense.bias is not None,
         "activation_function": f"torch.nn.modules.{place}.{kind}",
     }
-    weights = {f"linear.{name}": p.detach().float().contiguous() for name, p in dense.named_parameters()}
-    write_json(folder / "config.json", entries)
-    save_weights(folder / FILE, weights)

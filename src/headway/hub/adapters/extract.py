@@ -56,7 +56,8 @@ def adapter_of(model: Any, base: nn.Module, rank: int) -> tuple[Json, dict[str, 
             module = name.rpartition(".")[0]
             if whole and entry.ours.startswith("head."):
                 tensors[START + name] = new
-                saved.add(_saved_module(module))
+                # PEFT saves whole modules: its classes of classifiers name ``classifier`` themselves
+                saved.add("classifier" if module.startswith("classifier.") else module)
                 continue
             if ".blocks." in entry.ours and new.dim() == 2:
                 matrices.append(module)
@@ -75,7 +76,8 @@ def adapter_of(model: Any, base: nn.Module, rank: int) -> tuple[Json, dict[str, 
     if not ranks:
         raise ValueError("its blocks are those of the base: no update was trained")
     names = _short(list(ranks), matrices)
-    others = {_short_name(module, names): found for module, found in ranks.items() if found != rank}
+    keys = {module: _end(module) if _end(module) in names else f"^{module}" for module in ranks}
+    others = {keys[module]: own_rank for module, own_rank in ranks.items() if own_rank != rank}
     task = next(task for end, task in TASKS.items() if family.architecture(theirs).endswith(end))
     return {
         "peft_type": "LORA",
@@ -83,7 +85,7 @@ def adapter_of(model: Any, base: nn.Module, rank: int) -> tuple[Json, dict[str, 
         "r": rank,
         "lora_alpha": SCALE * rank,
         "rank_pattern": others,
-        "alpha_pattern": {module: SCALE * found for module, found in others.items()},
+        "alpha_pattern": {module: SCALE * own_rank for module, own_rank in others.items()},
         "target_modules": names,
         "modules_to_save": sorted(saved) or None,
         "fan_in_fan_out": family.transposed,
@@ -111,21 +113,11 @@ def _factors(update: Tensor, rank: int, rounding: float) -> tuple[Tensor, Tensor
     return None
 
 
-def _saved_module(module: str) -> str:
-    """The module that PEFT saves whole: its classes of classifiers name ``classifier`` themselves."""
-    return "classifier" if module.startswith("classifier.") else module
-
-
 def _short(targets: list[str], matrices: list[str]) -> list[str]:
     """``target_modules``: the ends of names behind the block's number, or, where not all have one, whole names."""
     short = sorted({_end(module) for module in targets})
     covered = [module for module in matrices if any(f".{module}".endswith(f".{name}") for name in short)]
     return short if set(covered) == set(targets) else sorted(targets)
-
-
-def _short_name(module: str, names: list[str]) -> str:
-    """A module's key in a pattern."""
-    return _end(module) if _end(module) in names else f"^{module}"
 
 
 def _end(module: str) -> str:

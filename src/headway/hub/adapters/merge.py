@@ -208,13 +208,10 @@ def _check_updates(adapter: AdapterConfig, stored: Weights, weights: Mapping[str
     for name, weight in weights.items():
         module = name.removesuffix(".weight")
         wanted = weight.ndim == 2 and re.search(r"\.\d+\.", name) and not adapter.replaces(name)
-        if wanted and adapter.updates(module) and not any(_same_module(module, one) for one in updated):
+        # a class may have its family's prefix before the names of modules or not
+        there = any(f".{module}".endswith(f".{other}") or f".{other}".endswith(f".{module}") for other in updated)
+        if wanted and adapter.updates(module) and not there:
             raise InputError(f"{stored.source}: has no update of {module}, which {said} of {adapter.path} promise.")
-
-
-def _same_module(one: str, other: str) -> bool:
-    """Whether two names mean one module, whose class may have its family's prefix or not."""
-    return one == other or one.endswith(f".{other}") or other.endswith(f".{one}")
 
 
 def _name_in(weights: Mapping[str, Tensor], name: str, family: Family, stored: Weights, key: str) -> str:

@@ -52,12 +52,6 @@ def classes_of(name: str, endings: dict[Gives, str]) -> dict[Gives, str]:
     return {result: name + ending for result, ending in endings.items()}
 
 
-def token_table(model: Any) -> nn.Embedding:
-    """The vectors of the tokens that a model's logits are of."""
-    table: nn.Embedding = (model.decoder if isinstance(model, EncoderDecoder) else model.stack).embedding.tokens
-    return table
-
-
 class Family:
     """A published model family."""
 
@@ -175,7 +169,8 @@ class Family:
         """
         result, config = self.gives(theirs), self.config(theirs)
         model = self.bare(config, theirs)
-        outputs = class_count(theirs) if result in CLASSES else token_table(model)
+        stack = model.decoder if isinstance(model, EncoderDecoder) else model.stack
+        outputs = class_count(theirs) if result in CLASSES else stack.embedding.tokens
         model.head = self.head(result, config, outputs, **self.read_head(theirs, config))
         return model
 
@@ -219,19 +214,16 @@ class Family:
 
     def rows(self, theirs: Json) -> list[Row]:
         """The name table."""
-        bare, block = (
-            within("", self.prefix, self.NAMES),
-            within("stack.blocks.{i}.", self.prefix + self.block, self.BLOCK),
-        )
-        return name_rows({**bare, **block, **self.HEADS.get(self.gives(theirs), {})})
+        block = within("stack.blocks.{i}.", self.prefix + self.block, self.BLOCK)
+        return name_rows({**within("", self.prefix, self.NAMES), **block, **self.HEADS.get(self.gives(theirs), {})})
 
     def architecture(self, theirs: Json) -> str:
         """The class in ``config.json`` (by default the first).  Raises ValueError for an unknown one."""
         known = (*self.classes.values(), *self.others)
-        names = pick(theirs, "architectures", list, [known[0]]) or [known[0]]
-        if (found := names[0]) not in known:
-            raise ValueError(f"architecture {found!r} is not one of {', '.join(known)}")
-        return names[0]
+        name = (pick(theirs, "architectures", list, [known[0]]) or known)[0]
+        if name not in known:
+            raise ValueError(f"architecture {name!r} is not one of {', '.join(known)}")
+        return str(name)
 
     def gives(self, theirs: Json) -> Gives:
         """What a model of that class gives."""

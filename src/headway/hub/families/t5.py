@@ -49,7 +49,12 @@ class T5(Family):
             number = pick(theirs, "num_decoder_layers", int, number)
         projection = pick(theirs, "feed_forward_proj", str, "relu")
         gated = projection.startswith("gated-")
-        _check_activation(theirs, projection)
+        # the two entries derived from it must not contradict it: it takes precedence
+        name = "gelu_new" if projection == "gated-gelu" else projection.rpartition("-")[2]
+        dense = pick(theirs, "dense_act_fn", str, name)
+        if ACTIVATIONS.get(dense, dense) != ACTIVATIONS.get(name, name):
+            raise ValueError(f"dense_act_fn is {dense!r}, but feed_forward_proj {projection!r} means {name!r}")
+        refuse(theirs, is_gated_act=gated)
         return {
             "n_layers": number,
             "gated": gated,
@@ -70,9 +75,7 @@ class T5(Family):
         config = self.config(theirs)
         if self.architecture(theirs) == ENCODER:
             return Encoder(config)
-        if (
-            self.gives(theirs) is Gives.VOCABULARY
-        ):  # transformers 5 writes "tied" for 1.1 too, even if it also writes a head
+        if self.gives(theirs) is Gives.VOCABULARY:  # transformers 5 writes "tied" for 1.1 too
             config = config.but(tied=_scales(theirs) or "lm_head.weight" not in names)
         model = EncoderDecoder(config, config.but(n_layers=pick(theirs, "num_layers", int, 6)))
         model.head = self.head(self.gives(theirs), config, model.decoder.embedding.tokens)
@@ -129,15 +132,6 @@ def _scales(theirs: Json) -> bool:
     if "scale_decoder_outputs" in theirs:
         return pick(theirs, "scale_decoder_outputs", bool, False)
     return pick(theirs, "tie_word_embeddings", bool, True)
-
-
-def _check_activation(theirs: Json, projection: str) -> None:
-    """Raise ValueError if the two entries derived from ``feed_forward_proj`` contradict it; they take precedence."""
-    name = "gelu_new" if projection == "gated-gelu" else projection.rpartition("-")[2]
-    found = pick(theirs, "dense_act_fn", str, name)
-    if ACTIVATIONS.get(found, found) != ACTIVATIONS.get(name, name):
-        raise ValueError(f"dense_act_fn is {found!r}, but feed_forward_proj {projection!r} means {name!r}")
-    refuse(theirs, is_gated_act=projection.startswith("gated-"))
 
 
 def _stack(last: int, gated: bool) -> Names:
