@@ -149,7 +149,7 @@ def limit_sequences(model: nn.Module, length: int) -> None:
     model.kept = {**kept, SENTENCE: {**kept.get(SENTENCE, {}), "max_seq_length": length}}  # type: ignore[assignment]
 
 
-def _chain(head: Any) -> tuple[list[str], nn.Linear | None, str | None]:
+def _chain(head: Any) -> tuple[list[str], Any, str | None]:
     """The modules of a head, its dense layer and the activation after it."""
     normalise = ["Normalize"] if head.normalise else []
     if head.gives is Gives.ROW:
