@@ -160,7 +160,7 @@ def test_reading_stops_at_the_bound_and_says_so() -> None:
 
 
 def test_text_without_spaces_stops_at_the_bound_on_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.text.training_sample.MAX_DISTINCT", 40_000)
+    monkeypatch.setattr("headway.text.train.MAX_DISTINCT", 40_000)
     tokenizer = train_tokenizer((str(n) * 1000 for n in range(1, 100)), "bpe", 263)
     assert tokenizer.sampled and 40_000 <= tokenizer.trained_on_characters < 60_000
 

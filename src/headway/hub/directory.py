@@ -16,8 +16,7 @@ from headway.hub.build_model import Damaged, build, one_line, own_weights
 from headway.hub.families import FAMILIES, family_named
 from headway.hub.families.entries import Json, class_names
 from headway.hub.families.family import Family
-from headway.hub.kept_entries import CONFIG, GENERATION, entries_to_write, kept_entries
-from headway.hub.label_columns import set_units
+from headway.hub.kept_entries import CONFIG, GENERATION, entries_to_write, kept_entries, set_units
 from headway.hub.name_table import write_weights
 from headway.hub.own_format import OF_A_TASK, TYPES, Build, load_of_a_task, load_own, save_own
 from headway.hub.safe.config_file import read_config

@@ -1,17 +1,27 @@
 """Configuration entries that are not about the architecture: special tokens, labels, generation settings.
 
-They are kept with a loaded model (``model.kept``, by file) and written again when the model is saved.
+They are kept with a loaded model (``model.kept``, by file) and written again when the model is saved.  ``columns`` says
+what a model of several label columns gives, by name, in the order of the outputs:
+
+{"queue": {"task": "classification", "labels": ["billing", "tech"]},
+ "price": {"task": "regression", "labels": [], "mean": 40.5, "spread": 12.0}}
 """
 
+import math
 import re
+from collections.abc import Iterable, Mapping
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
+from headway.errors import InputError
 from headway.hub.families.entries import Json
 from headway.hub.families.family import Family
 from headway.io.strict_json import read_object
+from headway.models.heads import n_outputs
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 WRITING_IDS = ("decoder_start_token_id", "bos_token_id", "eos_token_id", "pad_token_id")
@@ -65,3 +75,43 @@ def entries_to_write(model: nn.Module, theirs: Json, entries: Json) -> dict[str,
         CONFIG: {**config, **entries},
         GENERATION: {**generation, **{key: value for key, value in entries.items() if key in generation}},
     }
+
+
+COLUMNS = "columns"
+
+
+def slices(widths: Iterable[int]) -> list[slice]:
+    """What lies side by side, in so many places each."""
+    return [slice(start, end) for start, end in pairwise(accumulate(widths, initial=0))]
+
+
+def width(column: Mapping[str, Any]) -> int:
+    """The outputs of a column: one for each label, or one number."""
+    return len(column["labels"]) or 1
+
+
+def set_units(model: Any, directory: Path) -> None:
+    """Give the outputs of numbers their own unit: the weights know neither the mean nor the spread.
+
+    Raises InputError for columns that the model cannot have.
+    """
+    columns = kept(model, COLUMNS)
+    if columns is None:
+        return
+    if (
+        not isinstance(columns, dict)
+        or not all(map(_possible, columns.values()))
+        or n_outputs(model) != sum(map(width, columns.values()))
+    ):
+        raise InputError(f"{directory / CONFIG}: columns does not say what the {n_outputs(model)} outputs are.")
+    widths = torch.tensor([*map(width, columns.values())])
+    pairs = torch.tensor([[column.get("spread", 1.0), column.get("mean", 0.0)] for column in columns.values()])
+    model.head.set_scale(*pairs.repeat_interleave(widths, dim=0).T)
+
+
+def _possible(column: Any) -> bool:
+    if not isinstance(column, dict) or not isinstance(column.get("task"), str):
+        return False
+    labels, units = column.get("labels"), [column.get("spread", 1.0), column.get("mean", 0.0)]
+    named = isinstance(labels, list) and all(isinstance(label, str) for label in labels)
+    return named and all(isinstance(one, int | float) and math.isfinite(one) for one in units)

@@ -28,8 +28,7 @@ from headway.tasks.losses import bytes_per_token, unknown_in
 from headway.tasks.rows import base_vocabulary
 from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
-from headway.text.train import train_tokenizer
-from headway.text.training_sample import MOST_CHARACTERS
+from headway.text.train import MOST_CHARACTERS, train_tokenizer
 from headway.training.distributed.ranks import Ranks
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions

@@ -14,7 +14,7 @@ from headway.errors import InputError
 from headway.text.backend import RustBackend
 from headway.text.safe.tokenizer_files import LONGEST_TOKEN
 from headway.text.tokenizer import Tokenizer
-from headway.text.training_sample import MOST_CHARACTERS, Sample
+from headway.text.train import MOST_CHARACTERS, Sample
 
 CONTINUES = "##"
 """WordPiece's prefix of a token that continues a word."""

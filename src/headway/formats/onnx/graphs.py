@@ -34,8 +34,7 @@ from headway.formats.onnx.engine import (
     SOURCE_MASK,
     present,
 )
-from headway.hub.kept_entries import kept
-from headway.hub.label_columns import COLUMNS, width
+from headway.hub.kept_entries import COLUMNS, kept, width
 from headway.models.heads import Gives, PoolingHead, gives
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.state import KeyValueCache, State

@@ -6,9 +6,8 @@ from headway.hub.families.bart import M2M100, Bart, Marian
 from headway.hub.families.bert import Bert, DistilBert, Roberta, XlmRoberta
 from headway.hub.families.family import Family
 from headway.hub.families.gpt2 import GPT2
-from headway.hub.families.llama import Llama, Mistral, Qwen2, Qwen3
+from headway.hub.families.llama import Llama, Mistral, NanoChat, Qwen2, Qwen3
 from headway.hub.families.modernbert import ModernBert
-from headway.hub.families.nanochat import NanoChat
 from headway.hub.families.t5 import T5
 from headway.hub.families.vit import ViT
 

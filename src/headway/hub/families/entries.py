@@ -25,6 +25,8 @@ ACTIVATIONS = {
 """Their names of activations.  Of several for one of ours, the first is written."""
 
 
+TYPES = {"norm_eps": float, "dropout": float, "tied": bool, "embedding_scale": bool}
+"""The types of our fields that are no whole numbers."""
 LAYER_KINDS = ("full_attention", "sliding_attention")
 TARGET_IDS = {
     **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "forced_eos_token_id")),
@@ -40,11 +42,9 @@ def read_field(theirs: Json, key: str, field: str, default: Any) -> Any:
     """
     if field in ("n_kv_heads", "d_head") and theirs.get(key, default) is None:
         return None
-    if field in ("activation", "norm_eps", "dropout", "tied", "embedding_scale"):
-        if field == "activation":
-            return choice(theirs, key, ACTIVATIONS, default or "")
-        return pick(theirs, key, float if field in ("norm_eps", "dropout") else bool, default)
-    return pick(theirs, key, int, default)
+    if field == "activation":
+        return choice(theirs, key, ACTIVATIONS, default or "")
+    return pick(theirs, key, TYPES.get(field, int), default)
 
 
 def written_field(config: TransformerConfig, field: str) -> Any:
@@ -142,25 +142,17 @@ def read_rope(theirs: Json) -> Positions:
 
 def _scaling(kind: Any, entries: Json, theirs: Json) -> RopeScaling:
     trained = pick(theirs, "max_position_embeddings", int)
-    if kind == "linear":
-        return RopeScaling(kind, pick(entries, "factor", float))
-    if kind == "dynamic":
-        return RopeScaling(kind, pick(entries, "factor", float), trained)
-    apart = theirs.get("original_max_position_embeddings") or entries.get("original_max_position_embeddings")
-    original = pick({"original_max_position_embeddings": apart}, "original_max_position_embeddings", int, trained)
+    if kind in ("linear", "dynamic"):
+        return RopeScaling(kind, pick(entries, "factor", float), *([trained] if kind == "dynamic" else []))
+    key = "original_max_position_embeddings"
+    original = pick({key: theirs.get(key) or entries.get(key)}, key, int, trained)
     if kind == "llama3":
         slow, fast = (pick(entries, f"{end}_freq_factor", float) for end in ("low", "high"))
         return RopeScaling(kind, pick(entries, "factor", float), original, slow, fast)
     factor = pick(entries, "factor", float, trained / original)
-    return RopeScaling(
-        kind,
-        factor,
-        original,
-        slow=pick(entries, "beta_slow", float, 1.0),
-        fast=pick(entries, "beta_fast", float, 32.0),
-        whole=pick(entries, "truncate", bool, True),
-        size=_size(factor, entries),
-    )
+    slow, fast = pick(entries, "beta_slow", float, 1.0), pick(entries, "beta_fast", float, 32.0)
+    whole = pick(entries, "truncate", bool, True)
+    return RopeScaling(kind, factor, original, slow, fast, whole=whole, size=_size(factor, entries))
 
 
 def _size(factor: float, entries: Json) -> float:

@@ -17,8 +17,7 @@ from headway.data.batches.batching import Batch
 from headway.data.records.label_typing import value_of
 from headway.data.records.labels import BETWEEN, Labelled
 from headway.errors import InputError
-from headway.hub.kept_entries import keep
-from headway.hub.label_columns import slices
+from headway.hub.kept_entries import keep, slices
 from headway.tasks.answers import Label
 from headway.tasks.base import TextTask
 from headway.tasks.baselines import linear_guess, most_frequent

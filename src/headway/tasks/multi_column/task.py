@@ -20,8 +20,7 @@ from headway.data.records.labels import Labelled, labelled
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.directory import model_config
-from headway.hub.kept_entries import keep, kept
-from headway.hub.label_columns import COLUMNS, set_units, slices, width
+from headway.hub.kept_entries import COLUMNS, keep, kept, set_units, slices, width
 from headway.tasks.base import TextTask
 from headway.tasks.baselines import LINEAR
 from headway.tasks.checks import LABEL, TEXT, Material, MaterialInputs, synthetic_table
