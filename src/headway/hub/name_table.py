@@ -70,21 +70,6 @@ def name_rows(names: Names) -> list[Row]:
     return rows
 
 
-def row(ours: str, *theirs: str | Part) -> Row:
-    """The row of one of our parameters."""
-    return Row(ours, within("", "", {ours: theirs})[ours])
-
-
-def layers(*pairs: tuple[str, str]) -> list[Row]:
-    """The rows for pairs of modules, ours and theirs."""
-    return name_rows(dict(pairs))
-
-
-def stacked(ours: str, *theirs: str) -> list[Row]:
-    """The rows for one of our modules that stacks several of theirs."""
-    return name_rows({ours: theirs})
-
-
 def by_columns(name: str) -> Part:
     """A matrix that is stored (input, output); its bias is a vector."""
     return Part(name, _turned, _turned)

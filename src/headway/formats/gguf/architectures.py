@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.hub.build_model import own_weights
-from headway.hub.name_table import Change, Part, Row, layers, row, stacked, write_weights
+from headway.hub.name_table import Change, Names, Part, Row, name_rows, within, write_weights
 from headway.models.config import RopeScaling, TransformerConfig
 from headway.models.heads import Gives, gives
 from headway.nn.positions import STRETCHES
@@ -131,77 +131,66 @@ def _qwen_rows(config: TransformerConfig) -> list[Row]:
 
 
 def _decoder_rows(order: Change | None) -> list[Row]:
-    ours = "stack.blocks.{i}."
-    return [
-        *layers(
-            ("stack.embedding.tokens", "token_embd"),
-            (ours + "attention.norm", "blk.{i}.attn_norm"),
-            (ours + "attention.layer.q_norm", "blk.{i}.attn_q_norm"),
-            (ours + "attention.layer.k_norm", "blk.{i}.attn_k_norm"),
-            (ours + "attention.layer.out", "blk.{i}.attn_output"),
-            (ours + "feedforward.norm", "blk.{i}.ffn_norm"),
-            (ours + "feedforward.layer.out", "blk.{i}.ffn_down"),
-            ("stack.norm", "output_norm"),
-            ("head.matrix", "output"),
-        ),
-        *(
-            row(
-                f"{ours}attention.layer.qkv.{kind}",
-                *(Part(f"blk.{{i}}.attn_{name}.{kind}", write=order) for name in "qk"),
-                f"blk.{{i}}.attn_v.{kind}",
-            )
-            for kind in ("weight", "bias")
-        ),
-        *stacked(ours + "feedforward.layer.up", "blk.{i}.ffn_gate", "blk.{i}.ffn_up"),
-    ]
+    block = {
+        "attention.norm": "attn_norm",
+        "attention.layer.q_norm": "attn_q_norm",
+        "attention.layer.k_norm": "attn_k_norm",
+        "attention.layer.out": "attn_output",
+        "feedforward.norm": "ffn_norm",
+        "feedforward.layer.out": "ffn_down",
+    }
+    stacked: Names = {
+        "attention.layer.qkv": (Part("attn_q", write=order), Part("attn_k", write=order), "attn_v"),
+        "feedforward.layer.up": ("ffn_gate", "ffn_up"),
+    }
+    return name_rows({**EMBEDDING, **within(*BLOCKS, block), **END, **HEAD, **within(*BLOCKS, stacked)})
 
 
-PRE_NORM = (
-    ("stack.blocks.{i}.attention.norm", "blk.{i}.attn_norm"),
-    ("stack.blocks.{i}.attention.layer.qkv", "blk.{i}.attn_qkv"),
-    ("stack.blocks.{i}.attention.layer.out", "blk.{i}.attn_output"),
-    ("stack.blocks.{i}.feedforward.norm", "blk.{i}.ffn_norm"),
-    ("stack.blocks.{i}.feedforward.layer.up", "blk.{i}.ffn_up"),
-    ("stack.blocks.{i}.feedforward.layer.out", "blk.{i}.ffn_down"),
-    ("stack.norm", "output_norm"),
+BLOCKS = "stack.blocks.{i}.", "blk.{i}."
+EMBEDDING, END, HEAD = (
+    {"stack.embedding.tokens": "token_embd"},
+    {"stack.norm": "output_norm"},
+    {"head.matrix": "output"},
 )
-"""The blocks of pre-norm layouts whose matrices lie as ours do, ours and theirs."""
+PRE_NORM = {
+    "attention.norm": "attn_norm",
+    "attention.layer.qkv": "attn_qkv",
+    "attention.layer.out": "attn_output",
+    "feedforward.norm": "ffn_norm",
+    "feedforward.layer.up": "ffn_up",
+    "feedforward.layer.out": "ffn_down",
+}
+"""A block of pre-norm layouts whose matrices lie as ours do, ours and theirs."""
 
 
 def _gpt2_rows(config: TransformerConfig) -> list[Row]:
-    return layers(
-        ("stack.embedding.tokens", "token_embd"),
-        ("stack.embedding.learned.table", "position_embd"),
-        *PRE_NORM,
-        ("head.matrix", "output"),
-    )
+    positions = {"stack.embedding.learned.table": "position_embd"}
+    return name_rows({**EMBEDDING, **positions, **within(*BLOCKS, PRE_NORM), **END, **HEAD})
 
 
 def _bert_rows(config: TransformerConfig) -> list[Row]:
     """Positions without the rows before the first that is used (RoBERTa)."""
-    ours, start = "stack.blocks.{i}.", config.position.start
-    return [
-        *layers(
-            ("stack.embedding.tokens", "token_embd"),
-            ("stack.embedding.segments", "token_types"),
-            ("stack.embedding.norm", "token_embd_norm"),
-            (ours + "attention.layer.out", "blk.{i}.attn_output"),
-            (ours + "attention.norm", "blk.{i}.attn_output_norm"),
-            (ours + "feedforward.layer.up", "blk.{i}.ffn_up"),
-            (ours + "feedforward.layer.out", "blk.{i}.ffn_down"),
-            (ours + "feedforward.norm", "blk.{i}.layer_output_norm"),
-        ),
-        row("stack.embedding.learned.table.weight", Part("position_embd.weight", write=lambda x, _: x[start:])),
-        *stacked(ours + "attention.layer.qkv", *(f"blk.{{i}}.attn_{name}" for name in "qkv")),
-    ]
+    start = config.position.start
+    block = {
+        "attention.layer.out": "attn_output",
+        "attention.norm": "attn_output_norm",
+        "feedforward.layer.up": "ffn_up",
+        "feedforward.layer.out": "ffn_down",
+        "feedforward.norm": "layer_output_norm",
+    }
+    names: Names = {
+        **EMBEDDING,
+        "stack.embedding.segments": "token_types",
+        "stack.embedding.norm": "token_embd_norm",
+        **within(*BLOCKS, block),
+        "stack.embedding.learned.table.weight": Part("position_embd.weight", write=lambda x, _: x[start:]),
+        **within(*BLOCKS, {"attention.layer.qkv": ("attn_q", "attn_k", "attn_v")}),
+    }
+    return name_rows(names)
 
 
 def _modernbert_rows(config: TransformerConfig) -> list[Row]:
-    return layers(
-        ("stack.embedding.tokens", "token_embd"),
-        ("stack.embedding.norm", "token_embd_norm"),
-        *PRE_NORM,
-    )
+    return name_rows({**EMBEDDING, "stack.embedding.norm": "token_embd_norm", **within(*BLOCKS, PRE_NORM), **END})
 
 
 def _neighbours(x: Tensor, config: TransformerConfig) -> Tensor:
