@@ -11,8 +11,7 @@ from bases import BERT, V, tokenizer
 import headway
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
-from headway.hub.fine_tune import for_classification
-from headway.hub.mean_pooling import SPREAD
+from headway.hub.fine_tune import SPREAD, for_classification
 from headway.models.adapt.freeze import first_blocks
 from headway.models.heads import ClassificationHead, PoolingHead
 from headway.tasks.fitting import kept_blocks

@@ -4,7 +4,7 @@ The vectors are those after two thirds of the blocks, pooled by their mean and b
 a published encoder serve what it was trained for, the middle ones serve other tasks better.  Where the labels are
 words, they are examples too: a few plain sentences with the label in them ("this is positive") join the rows.  The
 classifier is multinomial logistic regression, fitted on exactly what the last matrix of the family's own classifier
-reads (``hub.mean_pooling``).
+reads (``hub.fine_tune``).
 
 Contrastive tuning before it is SetFit (Tunstall et al. 2022): vectors of one label move together, those of different
 labels apart.  The loss is that of Khosla et al. 2020, which looks at all pairs of a batch at once; a batch holds as
@@ -29,7 +29,7 @@ from torch import Tensor
 from headway.data.batches.batching import length_batches, pad
 from headway.data.batches.encoded import Rows, row_lengths
 from headway.data.records.repeats import text_key
-from headway.hub.mean_pooling import shift_of
+from headway.hub.fine_tune import shift_of
 from headway.models.adapt.freeze import freeze, set_dropout
 from headway.models.heads import pool
 from headway.models.transformer import Encoder

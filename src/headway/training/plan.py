@@ -102,7 +102,7 @@ class FineTuningPlan:
     contrastive: bool = False
     """whether the vectors are first tuned on pairs of rows (SetFit)"""
     mean: bool = False
-    """whether a classifier from a base reads the mean of its vectors (``hub.mean_pooling``)"""
+    """whether a classifier from a base reads the mean of its vectors (``hub.fine_tune``)"""
 
 
 @dataclass(frozen=True, init=False, kw_only=True)

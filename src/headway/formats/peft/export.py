@@ -23,12 +23,11 @@ from headway.formats.hf.loaders import class_of
 from headway.formats.parity import Parity
 from headway.formats.subject import Subject
 from headway.hub.adapters.config import is_adapter
-from headway.hub.adapters.extract import adapter_of
-from headway.hub.adapters.merge import LABELS_FILE
+from headway.hub.adapters.merge import LABELS_FILE, adapter_of
 from headway.hub.directory import family_of, load_model
 from headway.hub.download import ADAPTER, ADAPTER_WEIGHTS, Download, locate, one_line
+from headway.hub.fine_tune import has_block
 from headway.hub.fingerprint import fingerprint
-from headway.hub.mean_pooling import has_block
 from headway.hub.safe.weights import save_weights
 from headway.hub.sentence_transformers import without_modules, write_modules
 from headway.io.atomic_write import write_json

@@ -16,8 +16,7 @@ from headway.data.records.labels import Labelled, check_labels, label_counts, la
 from headway.data.records.split import few
 from headway.data.records.table import Table
 from headway.errors import InputError
-from headway.hub.fine_tune import adds_layer, for_classification, pools_mean
-from headway.hub.mean_pooling import with_block
+from headway.hub.fine_tune import adds_layer, for_classification, pools_mean, with_block
 from headway.io.quantities import duration
 from headway.models.adapt.freeze import first_blocks, freeze
 from headway.models.config import TransformerConfig

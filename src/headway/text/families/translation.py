@@ -1,5 +1,6 @@
 """``source.spm``, ``target.spm``, ``sentencepiece.bpe.model``: the tokenizers of Marian and M2M-100."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ Sides = tuple[SentencePieceBackend, SentencePieceBackend, dict[str, str]]
 MARIAN = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 M2M100 = {"bos_token": "<s>", "eos_token": "</s>", "sep_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 
+CODED = re.compile(r">>.+<<", re.DOTALL)
+"""How a token of Marian's names a language."""
 TARGET_CODE = "headway_target_language"
 """The entry in which a saved Marian tokenizer keeps the language chosen by ``Tokenizer.with_languages``."""
 
@@ -37,31 +40,18 @@ def load_marian(folder: Path, config: dict[str, Any]) -> Sides:
     The sides are segmented by ``source.spm`` and ``target.spm``; ids come from ``vocab.json``, or for the target side
     from ``target_vocab.json`` if ``separate_vocabs`` is true.  Texts end with ``</s>``.  Raises InputError.
     """
-    names_of = ["source.spm", "target.spm", "vocab.json"]
-    separate = bool(flag(config, "separate_vocabs", False, folder))
-    if separate:
-        names_of.append("target_vocab.json")
-    paths = {name: inside(folder, name) for name in names_of}
+    files = ["source.spm", "target.spm", "vocab.json"]
+    if flag(config, "separate_vocabs", False, folder):
+        files.append("target_vocab.json")
+    paths = {name: inside(folder, name) for name in files}
+    written = {name: read_bytes(path, "a file of a Marian tokenizer") for name, path in paths.items()}
     sides = []
-    for side, ids in (("source.spm", "vocab.json"), ("target.spm", names_of[-1])):
+    for side, ids in (("source.spm", "vocab.json"), ("target.spm", files[-1])):
         vocabulary = read_vocabulary(paths[ids])
         names = named_tokens(config, MARIAN, vocabulary.get, paths[ids])
-        backend = SentencePieceBackend(
-            Segmenter(read_model(paths[side])),
-            vocabulary,
-            {token: vocabulary[token] for token in names.values()},
-            unknown=vocabulary[names["unk_token"]],
-            suffix=(vocabulary[names["eos_token"]],),
-            languages={
-                token[2:-2]: number
-                for token, number in vocabulary.items()
-                if token.startswith(">>") and token.endswith("<<") and len(token) > 4
-            },
-            coded=True,
-            written={name: read_bytes(path, "a file of a Marian tokenizer") for name, path in paths.items()},
-            transformers_class="MarianTokenizer",
-        )
-        sides.append(backend)
+        coded = {token[2:-2]: number for token, number in vocabulary.items() if CODED.fullmatch(token)}
+        entries: dict[str, Any] = {"languages": coded, "written": written, "transformers_class": "MarianTokenizer"}
+        sides.append(_side(paths[side], vocabulary, names, coded=True, **entries))
     source, target = sides
     chosen = config.get(TARGET_CODE)
     if chosen is not None:
@@ -88,12 +78,10 @@ def load_m2m100(folder: Path, config: dict[str, Any]) -> Sides:
     if not isinstance(family, str) or family not in _LANGUAGES:
         raise InputError(f"{at}: language_codes: found {str(family)[:40]!r}, expected {' or '.join(_LANGUAGES)}")
     languages = {code: number for number, code in enumerate(_LANGUAGES[family], start=len(vocabulary))}
-    source = SentencePieceBackend(
-        Segmenter(read_model(paths["sentencepiece.bpe.model"])),
+    source = _side(
+        paths["sentencepiece.bpe.model"],
         {**vocabulary, **{f"__{code}__": number for code, number in languages.items()}},
-        {token: vocabulary[token] for token in names.values()},
-        unknown=vocabulary[names["unk_token"]],
-        suffix=(vocabulary[names["eos_token"]],),
+        names,
         languages=languages,
         written={name: read_bytes(path, "a file of an M2M-100 tokenizer") for name, path in paths.items()},
         transformers_class="M2M100Tokenizer",
@@ -101,6 +89,18 @@ def load_m2m100(folder: Path, config: dict[str, Any]) -> Sides:
     to = config.get("tgt_lang")
     target = source.with_prefix(() if to is None else (language(languages, to, f"{at}: target"),))
     return source.with_prefix((language(languages, config.get("src_lang", "en"), f"{at}: source"),)), target, names
+
+
+def _side(model: Path, vocabulary: dict[str, int], names: dict[str, str], **entries: Any) -> SentencePieceBackend:
+    """A side whose texts end with ``</s>``."""
+    return SentencePieceBackend(
+        Segmenter(read_model(model)),
+        vocabulary,
+        {token: vocabulary[token] for token in names.values()},
+        unknown=vocabulary[names["unk_token"]],
+        suffix=(vocabulary[names["eos_token"]],),
+        **entries,
+    )
 
 
 def language(languages: Mapping[str, int], code: Any, side: str) -> int:
