@@ -22,8 +22,7 @@ from headway.io.atomic_write import write_json
 from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder
 from headway.tasks.language_modeling.pipeline import Conversation, Generator, end_of_turn, fit
-from headway.text.chat import DEFAULT_TEMPLATE, END, START, with_chat
-from headway.text.chat.encode import encode_chat, encode_prompt
+from headway.text.chat import DEFAULT_TEMPLATE, END, START, encode_chat, encode_prompt, with_chat
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 

@@ -27,8 +27,7 @@ from headway.tasks.count_baselines import token_counts
 from headway.tasks.detect import detect
 from headway.tasks.dialogue import EncodedTalks, encoded_talks, talks
 from headway.tasks.losses import LanguageModeling
-from headway.text.chat import DEFAULT_TEMPLATE, with_chat
-from headway.text.chat.encode import encode_chat
+from headway.text.chat import DEFAULT_TEMPLATE, encode_chat, with_chat
 from headway.text.tokenizer import Tokenizer
 from headway.training.loop import trainer
 from headway.training.store.checkpoint import newest_checkpoint

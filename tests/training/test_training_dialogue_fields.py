@@ -17,8 +17,7 @@ from headway.data.records.dialogues import Dialogues
 from headway.errors import InputError
 from headway.tasks.count_baselines import token_counts
 from headway.tasks.dialogue import encoded_talks, talks
-from headway.text.chat import with_chat
-from headway.text.chat.encode import encode_chat
+from headway.text.chat import encode_chat, with_chat
 from headway.training.options import TrainOptions
 from headway.workflows.input import read_input
 

@@ -19,8 +19,7 @@ from headway.data.records.text_rows import Growing
 from headway.errors import InputError
 from headway.tasks.rows import EncodedTargets
 from headway.tasks.running_text import new_tokenizer
-from headway.text.chat import END, START, with_chat
-from headway.text.chat.encode import encode_chat, shows_last_reply_apart
+from headway.text.chat import END, START, encode_chat, shows_last_reply_apart, with_chat
 from headway.text.tokenizer import Tokenizer
 from headway.training.options import TrainOptions
 

@@ -1,7 +1,6 @@
 """Tokenizers, trained here or loaded from a Hugging Face directory, and chat templates."""
 
-from headway.text.chat import DEFAULT_TEMPLATE, render_chat, with_chat
-from headway.text.chat.encode import encode_chat
+from headway.text.chat import DEFAULT_TEMPLATE, encode_chat, render_chat, with_chat
 from headway.text.extend import Extended, extend
 from headway.text.stream_decoder import StopStrings, StreamDecoder
 from headway.text.tokenizer import Tokenizer

@@ -17,8 +17,6 @@ from headway.io.atomic_write import write_json, write_whole
 from headway.io.regular_file import inside
 from headway.io.strict_json import read_text
 from headway.text.backend import Backend, IsolatedBackend, RustBackend
-from headway.text.families.translation import TARGET_CODE, load_m2m100, load_marian
-from headway.text.families.vocabularies import llama_spaces, load_bert, load_byte_level, load_llama, load_t5
 from headway.text.rust_errors import guarded
 from headway.text.safe.known import is_known
 from headway.text.safe.tokenizer_files import (
@@ -40,6 +38,8 @@ from headway.text.special_tokens import (
     read_config,
     usual_names,
 )
+from headway.text.translation import TARGET_CODE, load_m2m100, load_marian
+from headway.text.vocabularies import llama_spaces, load_bert, load_byte_level, load_llama, load_t5
 
 _CLASSES = {
     "source.spm": ("MarianTokenizer",),

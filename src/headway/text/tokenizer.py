@@ -14,11 +14,11 @@ from headway.errors import InputError
 from headway.io.atomic_write import checked_files
 from headway.text.backend import Backend, RustBackend
 from headway.text.directory import PROBES, load, write
-from headway.text.families.translation import TARGET_CODE, language
 from headway.text.rust_errors import check_unicode, guarded
 from headway.text.sentencepiece.backend import Pair
 from headway.text.special_tokens import frame
 from headway.text.stream_decoder import StreamDecoder, byte_alphabet
+from headway.text.translation import TARGET_CODE, language
 
 NO_LIMIT = 10**9
 """A ``model_max_length`` above this means "none"."""

@@ -14,7 +14,7 @@ from headway.data.open.files import Tally, kind, lines
 from headway.data.records.rows import BadRows, OpenTable, chunked, numbered_rows, place_of, shorten
 from headway.data.records.table import Table, read_table
 from headway.errors import InputError
-from headway.text.chat.template import MEANT, Message
+from headway.text.chat import MEANT, Message
 
 KEY = "messages"
 ROLES = ("system", "user", "assistant", "tool")

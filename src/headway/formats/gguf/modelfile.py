@@ -6,8 +6,7 @@ text around each message becomes one.  A template that does more than put text a
 
 from headway.errors import InputError, printable
 from headway.formats.subject import Subject
-from headway.text.chat import Message, render_chat
-from headway.text.chat.encode import encode_chat
+from headway.text.chat import Message, encode_chat, render_chat
 from headway.text.tokenizer import Tokenizer
 
 MODELFILE = "Modelfile"

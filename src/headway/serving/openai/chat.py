@@ -13,7 +13,7 @@ from headway.serving.responses import in_thread, invalid, unless_gone
 from headway.serving.state import State
 from headway.serving.text_stream import Delta, Token
 from headway.tasks.inputs import Prompt
-from headway.text.chat.template import MEANT
+from headway.text.chat import MEANT
 
 PART = record(type=one_of("text"), text=STRING)
 MESSAGE = record(

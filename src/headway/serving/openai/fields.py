@@ -9,7 +9,7 @@ from headway.serving.body import BOOLEAN, Schema, array, integer, number, option
 from headway.serving.models import Served
 from headway.serving.responses import RequestError, invalid
 from headway.serving.text_stream import GenerationOptions
-from headway.text.chat.template import MEANT
+from headway.text.chat import MEANT
 
 MOST_TEXTS = 64
 """Texts that one request may ask for, n for each prompt."""

@@ -35,7 +35,7 @@ from headway.tasks.running_text import (
     measured_bytes,
 )
 from headway.tasks.task import Scaling, TaskInputs
-from headway.text.chat.encode import encode_prompt
+from headway.text.chat import encode_prompt
 from headway.training.base import base_decoder, prepared_base
 from headway.training.distributed.ranks import Ranks
 from headway.training.objective import Objective

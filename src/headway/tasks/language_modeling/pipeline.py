@@ -20,8 +20,7 @@ from headway.runtime.windows import frame
 from headway.tasks.frames import FrameAnswers
 from headway.tasks.inputs import Prompt, text_list
 from headway.tasks.language_modeling.spec import SPEC
-from headway.text.chat import END, START, Message, check_messages, with_chat
-from headway.text.chat.encode import encode_chat, encode_prompt
+from headway.text.chat import END, START, Message, check_messages, encode_chat, encode_prompt, with_chat
 from headway.text.stream_decoder import StopStrings, StreamDecoder
 from headway.text.tokenizer import Tokenizer
 

@@ -56,15 +56,14 @@ LONGEST_WORD = 200
 
 def is_known(spec: dict[str, Any]) -> bool:
     """Whether a parsed ``tokenizer.json`` is made of parts that published ones have."""
+    for component in CHILDREN:
+        parts = list(parts_of(spec.get(component), component))
+        counts = Counter(str(part.get("type")) for part in parts)
+        once = all(count == 1 or kind in SEVERAL for kind, count in counts.items())
+        if not (once and len(parts) <= 2 * MOST_PIECES and all(map(_is_known, parts))):
+            return False
     word = spec["model"].get("max_input_chars_per_word", 0)
-    return type(word) is int and word <= LONGEST_WORD and all(_are_known(spec.get(name), name) for name in CHILDREN)
-
-
-def _are_known(value: Any, component: str) -> bool:
-    parts = list(parts_of(value, component))
-    counts = Counter(str(part.get("type")) for part in parts)
-    once = all(count == 1 or kind in SEVERAL for kind, count in counts.items())
-    return once and len(parts) <= 2 * MOST_PIECES and all(map(_is_known, parts))
+    return type(word) is int and word <= LONGEST_WORD
 
 
 def _is_known(part: dict[str, Any]) -> bool:

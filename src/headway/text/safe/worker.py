@@ -2,7 +2,7 @@
 
 This file is run as a script.  The first line is {"tokenizer", "path"}, the text of a ``tokenizer.json`` and where it
 was, after which each line calls a method of ``RustBackend``: {"method", "given", "named", "seconds", "n_bytes"}.  Or it
-is {}, after which each line is a conversation to render (``headway.text.chat.render``).
+is {}, after which each line is a conversation to render (``headway.text.safe.chat_renderer``).
 """
 
 import json
@@ -49,7 +49,7 @@ def main() -> None:
 
 def _begin(tokenizer: str | None = None, path: str = "") -> Callable[[dict[str, Any]], dict[str, Any]]:
     if tokenizer is None:
-        from headway.text.chat.render import render, renderer
+        from headway.text.safe.chat_renderer import render, renderer
 
         compiled = renderer()
         _limit(START_SECONDS, TEMPLATE_ROOM)

@@ -1,1 +1,0 @@
-"""The tokenizer files of each model family that come without a ``tokenizer.json``."""
