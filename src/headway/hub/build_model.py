@@ -115,9 +115,9 @@ def _too_large(error: Exception) -> str:
     if not isinstance(error, RuntimeError) or "overflow" not in str(error):
         return ""
     sizes = re.search(r"sizes=(\[[\d, ]*\])", str(error))
-    found = f" of shape {sizes[1]}" if sizes else ""
+    shape = f" of shape {sizes[1]}" if sizes else ""
     return (
-        f"its sizes together ask for a weight{found}, expected fewer than 2^63 bytes; get the model's own config.json"
+        f"its sizes together ask for a weight{shape}, expected fewer than 2^63 bytes; get the model's own config.json"
     )
 
 
@@ -175,9 +175,9 @@ def _our_weights(
     return read_weights(family.rows(theirs), weights, own, model.config)
 
 
-def _equal(one: Tensor, other: Tensor) -> bool:
+def _equal(tensor: Tensor, other: Tensor) -> bool:
     """Whether two tensors are equal, as far as they have data."""
-    return one.shape == other.shape and (one.is_meta or other.is_meta or torch.equal(one, other))
+    return tensor.shape == other.shape and (tensor.is_meta or other.is_meta or torch.equal(tensor, other))
 
 
 class Damaged(InputError):

@@ -68,8 +68,8 @@ def parquet_files(wanted: DatasetId) -> list[str]:
     Raises InputError as ``loaded`` does, and if the split is stored in another format.
     """
     with _library(wanted) as datasets:
-        found = datasets.load_dataset_builder(wanted.name, revision=wanted.revision).config.data_files or {}
-        splits = {str(split): list(files) for split, files in found.items()}
+        data_files = datasets.load_dataset_builder(wanted.name, revision=wanted.revision).config.data_files or {}
+        splits = {str(split): list(files) for split, files in data_files.items()}
     if wanted.split not in splits:
         raise InputError(f"{wanted}: has no split {wanted.split!r}, but {', '.join(splits) or 'none'}")
     files = [str(file) for file in splits[wanted.split]]

@@ -147,12 +147,12 @@ def _check_is_whole(model: Any) -> None:
             break
 
 
-def _check_same(expected: Tensor, found: Tensor, why: str) -> None:
+def _check_same(expected: Tensor, answer: Tensor, why: str) -> None:
     """Raise ValueError, with ``why``, where a saved model that was loaded again answers otherwise."""
     bound = SAME * float(expected.nan_to_num(0.0, 0.0, 0.0).square().mean().sqrt())
-    if expected.shape == found.shape and torch.allclose(expected, found, rtol=0.0, atol=bound, equal_nan=True):
+    if expected.shape == answer.shape and torch.allclose(expected, answer, rtol=0.0, atol=bound, equal_nan=True):
         return
-    by = f"by {float((expected - found).abs().max()):.3g}" if expected.shape == found.shape else "in its shape"
+    by = f"by {float((expected - answer).abs().max()):.3g}" if expected.shape == answer.shape else "in its shape"
     raise ValueError(
         f"loaded again, this model would be another one, whose answer to a short input differs {by}: {why}"
     )

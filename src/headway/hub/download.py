@@ -72,11 +72,11 @@ def is_hub_id(place: str | Path) -> bool:
     If a folder ``org`` exists here, ``org/name`` is treated as a mistyped path, and nothing is fetched; with a revision
     (``org/name@main``) it is an id all the same.  A ``Path`` is always a path.
     """
-    if not isinstance(place, str) or (found := ID.fullmatch(place)) is None or _exists(place):
+    if not isinstance(place, str) or (match := ID.fullmatch(place)) is None or _exists(place):
         return False
-    if ".." in place or "--" in found["name"] or found["name"].endswith((".git", ".", "-")):
+    if ".." in place or "--" in match["name"] or match["name"].endswith((".git", ".", "-")):
         return False
-    return found["revision"] is not None or not _exists(place.partition("/")[0])
+    return match["revision"] is not None or not _exists(place.partition("/")[0])
 
 
 def model_name(place: str) -> str:
@@ -108,10 +108,10 @@ def fetch(id: str, *, allow_pickle: bool = False) -> Download:
     Raises InputError if the library is missing (extra ``hub``), if the hub cannot be reached, if it has no such model
     or revision or the model is private, and if the model lacks required files.
     """
-    found = ID.fullmatch(id)
-    if found is None:
+    match = ID.fullmatch(id)
+    if match is None:
         raise InputError(f"{id[:200]}: is not the id of a model; expected org/name or org/name@revision")
-    name, revision = found["name"], found["revision"]
+    name, revision = match["name"], match["revision"]
     with hub_library(id) as library:
         api = library.HfApi(library_name="headway", library_version=__version__)
         try:
@@ -159,9 +159,9 @@ def _fetch(api: Any, name: str, revision: str, allow_pickle: bool) -> Path:
     if not weights:
         weights = [file for file in files if any(fnmatchcase(file, pattern) for pattern in PICKLES)]
         if not allow_pickle:
-            found = f", only {weights[0]}: a Python pickle, which can run code. If you trust its author, "
+            pickle = f", only {weights[0]}: a Python pickle, which can run code. If you trust its author, "
             advice = f"`headway export {name} --to hf --allow-pickle --out NEW` converts it"
-            raise InputError(f"has no {FILE}{found + advice if weights else ''}")
+            raise InputError(f"has no {FILE}{pickle + advice if weights else ''}")
     if not all((folder / file).is_file() for file in weights):
         get(weights, folder.name)
     return folder

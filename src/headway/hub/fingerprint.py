@@ -89,12 +89,13 @@ def check_record(directory: Path) -> None:
     path = directory / RECORD
     if not path.is_file():
         return
-    told = read_object(path).get("files")
+    sums = read_object(path).get("files")
     weights = {file.name for file in directory.glob("*.safetensors")}
-    if not isinstance(told, dict) or not weights <= set(told):
+    if not isinstance(sums, dict) or not weights <= set(sums):
         raise InputError(f"{path}: is damaged; export the model again.")
-    if (found := changed_file(directory, {name: told[name] for name in told if not name.endswith(".md")})) is not None:
+    changed = changed_file(directory, {name: sums[name] for name in sums if not name.endswith(".md")})
+    if changed is not None:
         raise InputError(
-            f"{found}: has changed since it was exported (its SHA-256 differs); export the model again, or delete "
+            f"{changed}: has changed since it was exported (its SHA-256 differs); export the model again, or delete "
             f"{path} if the change is yours."
         )

@@ -65,10 +65,10 @@ def target_rules(path: str | Path, rows: int) -> TargetRules:
     where = directory / GENERATION
     settings = read_json(where) if where.is_file() else theirs
     starts = [
-        given[key]
+        entries[key]
         for key in ("decoder_start_token_id", "bos_token_id", "pad_token_id")
-        for given in (settings, theirs)
-        if given.get(key) is not None
+        for entries in (settings, theirs)
+        if entries.get(key) is not None
     ]
     if not starts:
         raise InputError(f"{directory / CONFIG}: no decoder_start_token_id: a target has no token to start with")
@@ -80,7 +80,7 @@ def target_rules(path: str | Path, rows: int) -> TargetRules:
         forbidden=tuple(word[0] for word in words if isinstance(word, list) and len(word) == 1 and _is_id(word[0])),
         max_length=settings.get("max_length") if _is_id(settings.get("max_length")) else None,
     )
-    strange = [one for one in (*rules.start, *rules.end, *rules.forbidden) if one >= rows]
+    strange = [number for number in (*rules.start, *rules.end, *rules.forbidden) if number >= rows]
     if strange:
         raise InputError(f"{directory}: names the token {strange[0]:,}, but the model has {rows:,}, from 0 on")
     return rules
@@ -88,11 +88,11 @@ def target_rules(path: str | Path, rows: int) -> TargetRules:
 
 def _ids(value: Any, directory: Path) -> tuple[int, ...]:
     """One id, several, or none (null)."""
-    found = [] if value is None else value if isinstance(value, list) else [value]
-    for one in found:
-        if not _is_id(one):
-            raise InputError(f"{directory}: {one!r} is not the id of a token")
-    return tuple(found)
+    ids = [] if value is None else value if isinstance(value, list) else [value]
+    for number in ids:
+        if not _is_id(number):
+            raise InputError(f"{directory}: {number!r} is not the id of a token")
+    return tuple(ids)
 
 
 def _is_id(value: Any) -> bool:

@@ -114,4 +114,4 @@ def _possible(column: Any) -> bool:
         return False
     labels, units = column.get("labels"), [column.get("spread", 1.0), column.get("mean", 0.0)]
     named = isinstance(labels, list) and all(isinstance(label, str) for label in labels)
-    return named and all(isinstance(one, int | float) and math.isfinite(one) for one in units)
+    return named and all(isinstance(unit, int | float) and math.isfinite(unit) for unit in units)

@@ -91,8 +91,8 @@ def expand(rows: list[Row], expected: Iterable[str]) -> Iterator[Row]:
     for entry in rows:
         if "{i}" in entry.ours:
             pattern = re.compile(re.escape(entry.ours).replace(r"\{i\}", r"(\d+)"))
-            found = (pattern.fullmatch(name) for name in names)
-            yield from (entry.at(layer) for layer in sorted(int(match.group(1)) for match in found if match))
+            matches = (pattern.fullmatch(name) for name in names)
+            yield from (entry.at(layer) for layer in sorted(int(match.group(1)) for match in matches if match))
         elif entry.ours in known:
             yield entry
 
@@ -143,10 +143,10 @@ def read_weights(
 
 def _by_layer(entries: Iterable[Row]) -> list[Row]:
     """The rows with those of one layer, such as its matrix and its bias, next to each other."""
-    found: dict[str, list[Row]] = {}
+    rows: dict[str, list[Row]] = {}
     for entry in entries:
-        found.setdefault(entry.ours.rpartition(".")[0], []).append(entry)
-    return [entry for layer in found.values() for entry in layer]
+        rows.setdefault(entry.ours.rpartition(".")[0], []).append(entry)
+    return [entry for layer in rows.values() for entry in layer]
 
 
 def write_weights(rows: list[Row], ours: dict[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:

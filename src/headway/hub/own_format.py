@@ -123,9 +123,9 @@ def load_of_a_task(
 
 def _check(stored: Weights, model: nn.Module, directory: Path, like: nn.Module | None) -> None:
     """Raise InputError for weights of other names or shapes than the model's, or too large for the memory."""
-    found, expected = {name: list(stored.shape(name)) for name in stored}, _shapes(model)
-    if found != expected:
-        wrong = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
+    shapes, expected = {name: list(stored.shape(name)) for name in stored}, _shapes(model)
+    if shapes != expected:
+        wrong = sorted(name for name in {*shapes, *expected} if shapes.get(name) != expected.get(name))
         raise InputError(
             f"{stored.source}: does not fit config.json in {', '.join(wrong[:5])}{', ...' * (len(wrong) > 5)}; "
             "get both from the same run."

@@ -71,14 +71,14 @@ def preprocessor_of(model: Any, directory: str | Path) -> ImagePreprocessor:
 
     Raises InputError if the model needs another size, or other channels than red, green and blue.
     """
-    found, patches = load_preprocessor(directory), model.patches
-    if found.size != patches.image_size or patches.channels != 3:
-        height, width = patches.image_size
+    preprocessor, patches = load_preprocessor(directory), model.patches
+    if preprocessor.size != patches.image_size or patches.channels != 3:
+        (height, width), made = patches.image_size, preprocessor.size
         raise InputError(
-            f"{Path(directory) / FILE}: makes images of {found.size[0]} × {found.size[1]} pixels in 3 channels, "
+            f"{Path(directory) / FILE}: makes images of {made[0]} × {made[1]} pixels in 3 channels, "
             f"but the model reads {height} × {width} in {patches.channels}."
         )
-    return found
+    return preprocessor
 
 
 def save_preprocessor(preprocessor: ImagePreprocessor, directory: str | Path) -> None:

@@ -226,17 +226,17 @@ def _read_sentence(directory: Path) -> Json:
 
 def _read_pooling(directory: Path, folder: str, width: int) -> Pooling:
     path = inside(directory, f"{folder}/config.json")
-    found = read_object(path, advice="expected how token vectors are pooled")
-    sizes = {key: found.pop(key) for key in ("word_embedding_dimension", "embedding_dimension") if key in found}
+    entries = read_object(path, advice="expected how token vectors are pooled")
+    sizes = {key: entries.pop(key) for key in ("word_embedding_dimension", "embedding_dimension") if key in entries}
     for key, size in sizes.items():
         if size != width:
             raise InputError(f"{path}: {key}: found {shown(size)}, expected {width}, the width of the model")
-    if found.pop("include_prompt", True) is not True:
+    if entries.pop("include_prompt", True) is not True:
         raise InputError(f"{path}: include_prompt: found false, expected true: pooling here includes every token")
-    switches = {key: found.pop(key) for key in list(found) if key.startswith("pooling_mode_")}
-    modes = found.pop("pooling_mode", None)
-    if found:
-        raise InputError(f"{path}: found the unknown key {shown(next(iter(found)))}, expected how to pool")
+    switches = {key: entries.pop(key) for key in list(entries) if key.startswith("pooling_mode_")}
+    modes = entries.pop("pooling_mode", None)
+    if entries:
+        raise InputError(f"{path}: found the unknown key {shown(next(iter(entries)))}, expected how to pool")
     if modes is None:
         modes = [MODES.get(key, key) for key, on in switches.items() if on is True] or ["mean"]
     elif isinstance(modes, str):
@@ -249,8 +249,8 @@ def _read_pooling(directory: Path, folder: str, width: int) -> Pooling:
 def _read_dense(directory: Path, folder: str, width: int) -> tuple[Linear, str | None]:
     """A dense layer with its weights, and its activation."""
     path = inside(directory, f"{folder}/config.json")
-    found = read_object(path, advice="expected the sizes of a dense layer")
-    rest = _check_names(found, path)
+    entries = read_object(path, advice="expected the sizes of a dense layer")
+    rest = _check_names(entries, path)
     kind = str(rest.pop("activation_function", "torch.nn.modules.activation.Tanh"))
     if not re.fullmatch(r"torch\.nn\.(modules\.\w+\.)?(Identity|Tanh)", kind):
         raise InputError(
@@ -277,12 +277,12 @@ def _read_dense(directory: Path, folder: str, width: int) -> tuple[Linear, str |
     return dense.requires_grad_(), ACTIVATIONS[kind.rpartition(".")[2]]
 
 
-def _check_names(found: Json, path: Path) -> Json:
+def _check_names(entries: Json, path: Path) -> Json:
     """The rest of a module's configuration, without the names of its inputs and outputs."""
     for key, wanted in VECTOR.items():
-        if found.get(key, wanted) != wanted:
-            raise InputError(f"{path}: {key}: found {shown(found[key])}, expected {wanted!r}")
-    return {key: value for key, value in found.items() if key not in VECTOR}
+        if entries.get(key, wanted) != wanted:
+            raise InputError(f"{path}: {key}: found {shown(entries[key])}, expected {wanted!r}")
+    return {key: value for key, value in entries.items() if key not in VECTOR}
 
 
 def _pooling_entries(pooling: Pooling, width: int) -> Json:

@@ -19,9 +19,9 @@ def sha256_of(file: BinaryIO) -> str:
     return digest.hexdigest()
 
 
-def changed_file(directory: Path, told: Mapping[str, Any]) -> Path | None:
+def changed_file(directory: Path, sums: Mapping[str, Any]) -> Path | None:
     """The first file of a directory whose SHA-256 is not the one that is told, or that cannot be read; or None."""
-    for name, expected in told.items():
+    for name, expected in sums.items():
         path = directory / name
         try:
             if path.is_file() and sha256(path) == expected:

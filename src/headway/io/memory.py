@@ -49,8 +49,8 @@ def check_fits(n_bytes: int, what: str = "the model") -> None:
 
 def total_bytes() -> int | None:
     """Bytes of memory that processes here may use together: the machine's, or a container's limit if that is lower."""
-    found = [_meminfo("MemTotal"), *(most for most, _ in _groups())]
-    return min((value for value in found if value is not None), default=_physical())
+    limits = [_meminfo("MemTotal"), *(most for most, _ in _groups())]
+    return min((value for value in limits if value is not None), default=_physical())
 
 
 def available_bytes() -> int | None:
@@ -59,8 +59,8 @@ def available_bytes() -> int | None:
     Where the system does not report free memory, all of its memory.
     """
     machine = _meminfo("MemAvailable")
-    found = [machine if machine is not None else _physical(), *(left for _, left in _groups()), _limit()]
-    known = [value for value in found if value is not None]
+    limits = [machine if machine is not None else _physical(), *(left for _, left in _groups()), _limit()]
+    known = [value for value in limits if value is not None]
     return max(0, min(known)) if known else None
 
 

@@ -57,7 +57,7 @@ def rows_in_words(counts: Mapping[str, int]) -> str:
     """What became of the rows that were read: "900 rows read, 27 left out, 873 measured"; what is 0 is not said."""
     words = {"read": "read", "skipped": "left out", "known": "known to the base", "trained": "trained on"}
     words |= {"held_out": "held out", "measured": "measured"}
-    return "rows: " + ", ".join(f"{counts[key]:,} {said}" for key, said in words.items() if counts.get(key))
+    return "rows: " + ", ".join(f"{counts[key]:,} {verb}" for key, verb in words.items() if counts.get(key))
 
 
 def plural(n: float | None, noun: str) -> str:

@@ -55,13 +55,13 @@ class RustBackend:
 
     def encode_places(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """(ids, the characters [start, end) that each is of) of every text, without special tokens."""
-        found = self._reading_text.encode_batch(texts, add_special_tokens=False)
-        return [(encoding.ids, encoding.offsets) for encoding in found]
+        encodings = self._reading_text.encode_batch(texts, add_special_tokens=False)
+        return [(encoding.ids, encoding.offsets) for encoding in encodings]
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]], longest: int | None) -> list[Pair]:
         """Each pair as one row, of at most ``longest`` ids."""
-        found = self._cutting(longest).encode_batch([(first, second) for first, second in pairs])
-        return [Pair(encoding.ids, encoding.type_ids, encoding.offsets) for encoding in found]
+        rows = self._cutting(longest).encode_batch([(first, second) for first, second in pairs])
+        return [Pair(encoding.ids, encoding.type_ids, encoding.offsets) for encoding in rows]
 
     def encode_parts(self, parts: Sequence[str | int]) -> tuple[list[int], list[int]]:
         """(the ids of texts and ids in order, the index of the part in which each begins)."""
@@ -230,8 +230,8 @@ class IsolatedBackend(RustBackend):
         return [(ids, [(start, end) for start, end in places]) for ids, places in self._ask("encode_places", texts)]
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]], longest: int | None) -> list[Pair]:
-        found = self._ask("encode_pairs", [*pairs], longest)
-        return [Pair(ids, segments, [(start, end) for start, end in places]) for ids, segments, places in found]
+        rows = self._ask("encode_pairs", [*pairs], longest)
+        return [Pair(ids, segments, [(start, end) for start, end in places]) for ids, segments, places in rows]
 
     def encode_parts(self, parts: Sequence[str | int]) -> tuple[list[int], list[int]]:
         ids, owners = self._ask("encode_parts", list(parts))

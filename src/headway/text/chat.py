@@ -176,8 +176,9 @@ def encode_prompt(tokenizer: Tokenizer, messages: list[Message]) -> list[int]:
         return rendered(template, some, True, tokenizer.special_tokens)[0]
 
     text = render(messages)
-    said, shown = ("".join(filter(str.isalnum, one.casefold())) for one in (messages[-1].get("content") or "", text))
-    if said not in shown:
+    parts = messages[-1].get("content") or "", text
+    message, shown = ("".join(filter(str.isalnum, part.casefold())) for part in parts)
+    if message not in shown:
         warnings.warn("the chat template leaves out, or changes, what the last message says", stacklevel=2)
     return _encode(tokenizer, _marked(tokenizer, messages, text, render), [])[0]
 
@@ -273,12 +274,12 @@ def _encode(tokenizer: Tokenizer, marked: str, spans: list[tuple[int, int]]) -> 
     ids_of = {tokenizer.tokens[number]: number for number in tokenizer.special_ids}
     longest_first = sorted(ids_of, key=len, reverse=True)
     pattern = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
-    found = list(pattern.finditer(marked))
+    matches = list(pattern.finditer(marked))
     borders = {0, len(marked)}
     borders.update(place for span in spans for place in span)
-    borders.update(place for match in found for place in match.span())
-    specials = {match.start(): ids_of[match[0]] for match in found}
-    inside = {place for match in found for place in range(match.start() + 1, match.end())}
+    borders.update(place for match in matches for place in match.span())
+    specials = {match.start(): ids_of[match[0]] for match in matches}
+    inside = {place for match in matches for place in range(match.start() + 1, match.end())}
     parts: list[str | int] = []
     reply: list[bool] = []
     places = sorted(borders - inside)

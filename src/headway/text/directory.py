@@ -303,8 +303,8 @@ def check_frame(backend: RustBackend, family: str, names: dict[str, str], path: 
     """Refuse other roles than ``tokenizer.json`` has for what is put around a text: transformers puts these around."""
     if family in (*BERT, *ROBERTA):
         ids = guarded(lambda: backend.encode(["a"], special=True, allow_special=False)[0], f"{path}: cannot be used")
-        for role, found in (("cls_token", ids[:1]), ("sep_token", ids[-1:])):
-            if role in names and [backend.vocabulary[names[role]]] != found:
+        for role, around in (("cls_token", ids[:1]), ("sep_token", ids[-1:])):
+            if role in names and [backend.vocabulary[names[role]]] != around:
                 raise _refused(path, role, names[role], "the token that tokenizer.json puts before or after a text")
 
 
@@ -323,6 +323,6 @@ def _check_tokens(spec: dict[str, Any], family: str, config: dict[str, Any], pat
         raise _refused(path, "added_tokens_decoder", f"no token {lost[:40]!r}", "all added tokens of tokenizer.json")
 
 
-def _refused(path: Path, entry: str, found: object, expected: str) -> InputError:
+def _refused(path: Path, entry: str, value: object, expected: str) -> InputError:
     place = path.parent / "tokenizer_config.json"
-    return InputError(f"{place}: {entry}: found {str(found)[:60]}, expected {expected}; {SAVE_AGAIN}")
+    return InputError(f"{place}: {entry}: found {str(value)[:60]}, expected {expected}; {SAVE_AGAIN}")

@@ -200,12 +200,12 @@ def _parts(old: Tokenizer, token: str) -> list[int]:
 def _pieces(vocabulary: dict[str, int], token: str) -> list[int]:
     """The longest matching old piece, repeatedly, as WordPiece splits a word; empty where no piece matches."""
     inside = token.startswith(CONTINUES)
-    rest, found = token.removeprefix(CONTINUES), []
+    rest, pieces = token.removeprefix(CONTINUES), []
     while rest:
         prefix = CONTINUES if inside else ""
         length = next((n for n in range(len(rest), 0, -1) if prefix + rest[:n] in vocabulary), 0)
         if not length:
             return []
-        found.append(vocabulary[prefix + rest[:length]])
+        pieces.append(vocabulary[prefix + rest[:length]])
         rest, inside = rest[length:], True
-    return found
+    return pieces

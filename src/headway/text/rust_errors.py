@@ -36,6 +36,6 @@ def check_unicode(text: object, number: int | None = None) -> None:
     except UnicodeEncodeError as error:
         code = ord(error.object[error.start])
         byte = 0xDC80 <= code <= 0xDCFF  # how Python represents a byte that it cannot decode
-        found = f"the byte 0x{code - 0xDC00:02X}" if byte else f"the lone surrogate U+{code:04X}"
+        what = f"the byte 0x{code - 0xDC00:02X}" if byte else f"the lone surrogate U+{code:04X}"
         name = "the text" if number is None else f"text {number}"
-        raise InputError(f"{name} is not valid Unicode: found {found}; write the text in UTF-8") from None
+        raise InputError(f"{name} is not valid Unicode: found {what}; write the text in UTF-8") from None

@@ -119,12 +119,12 @@ def named_tokens(
         if token is None:
             continue
         if id_of(token.content) is None:
-            found = f"{token.content[:60]!r}"
+            shown = f"{token.content[:60]!r}"
             raise InputError(
-                f"{path}: {role}: found no token {found}, expected it there; use the vocabulary that was saved with "
+                f"{path}: {role}: found no token {shown}, expected it there; use the vocabulary that was saved with "
                 "the model"
                 if defaults
-                else f"{config_path}: {role}: found {found}, expected a token that {path.name} has"
+                else f"{config_path}: {role}: found {shown}, expected a token that {path.name} has"
             )
         names[role] = token.content
     return names

@@ -112,11 +112,11 @@ class StopStrings:
         if self.stopped:
             return "", True
         text = self._held + piece
-        found = [(start + len(stop), start) for stop in self.stops if (start := text.find(stop)) >= 0]
-        if found:
+        ends = [(start + len(stop), start) for stop in self.stops if (start := text.find(stop)) >= 0]
+        if ends:
             self.stopped = True
             self._held = ""
-            return text[: min(found)[1]], True
+            return text[: min(ends)[1]], True
         keep = self._beginning(text)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep], False

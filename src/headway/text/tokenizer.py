@@ -207,14 +207,14 @@ class Tokenizer:
     @property
     def max_length(self) -> int | None:
         """The model's context in tokens according to its directory, or None."""
-        found = self._config.get("model_max_length")
-        return found if type(found) is int and 0 < found <= NO_LIMIT else None
+        length = self._config.get("model_max_length")
+        return length if type(length) is int and 0 < length <= NO_LIMIT else None
 
     @property
     def chat_template(self) -> str | None:
         """The chat template of the loaded directory, not rendered, or None."""
-        found = self._config.get("chat_template")
-        return found if isinstance(found, str) else None
+        template = self._config.get("chat_template")
+        return template if isinstance(template, str) else None
 
     @property
     def special_tokens(self) -> dict[str, str]:

@@ -107,68 +107,68 @@ def read_adapter(directory: Path) -> AdapterConfig:
     named.
     """
     path = inside(directory, ADAPTER)
-    found = read_object(path, advice=f"expected a PEFT adapter with {ADAPTER} and {ADAPTER_WEIGHTS}")
-    if (kind := found.get("peft_type")) != "LORA":
+    entries = read_object(path, advice=f"expected a PEFT adapter with {ADAPTER} and {ADAPTER_WEIGHTS}")
+    if (kind := entries.get("peft_type")) != "LORA":
         raise InputError(f"{path}: peft_type is {shown(kind)}, and Headway reads LORA alone.")
     for name, words in LACKING.items():
-        if found.get(name):
+        if entries.get(name):
             raise InputError(f"{path}: {name}: {words} is not supported, only plain LoRA; merge it with PEFT first.")
-    strange = [name for name, value in found.items() if value and name not in NO_EFFECT | READ]
-    if found.get("bias") not in (None, "none"):
+    strange = [name for name, value in entries.items() if value and name not in NO_EFFECT | READ]
+    if entries.get("bias") not in (None, "none"):
         strange.append("bias")
-    if found.get("init_lora_weights") not in STARTS:
+    if entries.get("init_lora_weights") not in STARTS:
         strange.append("init_lora_weights")
     if strange:
-        value = shown(found[strange[0]])
+        value = shown(entries[strange[0]])
         raise InputError(
             f"{path}: {strange[0]} is {value}, which is not supported, only plain LoRA; merge it with PEFT first."
         )
-    base, revision = found.get("base_model_name_or_path"), found.get("revision")
+    base, revision = entries.get("base_model_name_or_path"), entries.get("revision")
     if not isinstance(base, str) or not base or not (revision is None or isinstance(revision, str)):
         raise InputError(f"{path}: base_model_name_or_path is {shown(base)}, expected the model that it adapts.")
     return AdapterConfig(
         path,
         f"{base}@{revision}" if revision and "@" not in base else base,
-        found.get("task_type") if isinstance(found.get("task_type"), str) else None,
-        _number(found, "r", path, 8, whole=True),
-        _number(found, "lora_alpha", path, 8),
-        _pattern(found, "rank_pattern", path, whole=True),
-        _pattern(found, "alpha_pattern", path),
-        found.get("use_rslora") is True,
-        _names(found, "modules_to_save", path),
-        found.get("ensure_weight_tying") is True,
-        () if isinstance(found.get("target_modules"), str) else _names(found, "target_modules", path),
-        _names(found, "exclude_modules", path),
-        _layers(found.get("layers_to_transform"), path),
-        _names(found, "layers_pattern", path),
+        entries.get("task_type") if isinstance(entries.get("task_type"), str) else None,
+        _number(entries, "r", path, 8, whole=True),
+        _number(entries, "lora_alpha", path, 8),
+        _pattern(entries, "rank_pattern", path, whole=True),
+        _pattern(entries, "alpha_pattern", path),
+        entries.get("use_rslora") is True,
+        _names(entries, "modules_to_save", path),
+        entries.get("ensure_weight_tying") is True,
+        () if isinstance(entries.get("target_modules"), str) else _names(entries, "target_modules", path),
+        _names(entries, "exclude_modules", path),
+        _layers(entries.get("layers_to_transform"), path),
+        _names(entries, "layers_pattern", path),
     )
 
 
-def _names(found: dict[str, Any], key: str, path: Path) -> tuple[str, ...]:
-    names = found.get(key) or []
+def _names(entries: dict[str, Any], key: str, path: Path) -> tuple[str, ...]:
+    names = entries.get(key) or []
     names = [names] if isinstance(names, str) and key == "layers_pattern" else names
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise InputError(f"{path}: {key} is {shown(names)}, expected a list of names of modules.")
     return tuple(names)
 
 
-def _layers(found: Any, path: Path) -> tuple[int, ...]:
-    layers = found if isinstance(found, list) else [] if found is None else [found]
+def _layers(value: Any, path: Path) -> tuple[int, ...]:
+    layers = value if isinstance(value, list) else [] if value is None else [value]
     if not all(type(layer) is int for layer in layers):
-        raise InputError(f"{path}: layers_to_transform is {shown(found)}, expected numbers of layers.")
+        raise InputError(f"{path}: layers_to_transform is {shown(value)}, expected numbers of layers.")
     return tuple(layers)
 
 
-def _number(found: dict[str, Any], key: str, path: Path, usual: Any, *, whole: bool = False) -> Any:
-    value = found.get(key, usual)
+def _number(entries: dict[str, Any], key: str, path: Path, usual: Any, *, whole: bool = False) -> Any:
+    value = entries.get(key, usual)
     if not _is_number(value, whole):
         raise InputError(f"{path}: {key} is {shown(value)}, expected a {'whole ' if whole else ''}number above 0.")
     return value
 
 
-def _pattern(found: dict[str, Any], key: str, path: Path, *, whole: bool = False) -> dict[str, Any]:
+def _pattern(entries: dict[str, Any], key: str, path: Path, *, whole: bool = False) -> dict[str, Any]:
     """Numbers by the names of modules; other regular expressions are refused."""
-    pattern = found.get(key) or {}
+    pattern = entries.get(key) or {}
     if not isinstance(pattern, dict):
         raise InputError(f"{path}: {key} is {shown(pattern)}, expected an object of modules and numbers.")
     for name, value in pattern.items():

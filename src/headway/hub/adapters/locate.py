@@ -40,9 +40,9 @@ def locate_model(place: str | Path, *, allow_pickle: bool = False) -> Download:
     Raises InputError for an adapter that Headway cannot express, where its base cannot be found, and for an export that
     is damaged.
     """
-    found = locate(place, allow_pickle=allow_pickle)
-    check_record(found.path)
-    return replace(found, path=_merged(found.path)) if is_adapter(found.path) else found
+    download = locate(place, allow_pickle=allow_pickle)
+    check_record(download.path)
+    return replace(download, path=_merged(download.path)) if is_adapter(download.path) else download
 
 
 def base_of(directory: Path) -> Path:
@@ -101,9 +101,9 @@ def _is_whole(kept: Path) -> bool:
 def _forget_unused(folder: Path) -> None:
     """Delete the merged models that nobody has used for a month, and what interrupted commands have left."""
     with suppress(OSError):
-        for one in folder.iterdir():
-            if time.time() - one.stat().st_mtime > MONTH:
-                shutil.rmtree(one, ignore_errors=True)
+        for model in folder.iterdir():
+            if time.time() - model.stat().st_mtime > MONTH:
+                shutil.rmtree(model, ignore_errors=True)
 
 
 def _key(directory: Path, base: Path) -> str:

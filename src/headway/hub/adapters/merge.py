@@ -208,16 +208,16 @@ def _check_updates(adapter: AdapterConfig, stored: Weights, weights: Mapping[str
         raise InputError(f"{stored.source}: holds no update.")
     if not adapter.targets or adapter.ties:  # all of a kind, a pattern, or the head with the embedding
         return
-    said = "target_modules, exclude_modules and layers_to_transform"
+    keys = "target_modules, exclude_modules and layers_to_transform"
     if other := sorted(module for module in updated if not adapter.updates(module)):
-        raise InputError(f"{stored.source}: has an update of {other[0]}, which {said} of {adapter.path} leave out.")
+        raise InputError(f"{stored.source}: has an update of {other[0]}, which {keys} of {adapter.path} leave out.")
     for name, weight in weights.items():
         module = name.removesuffix(".weight")
         wanted = weight.ndim == 2 and re.search(r"\.\d+\.", name) and not adapter.replaces(name)
         # a class may have its family's prefix before the names of modules or not
         there = any(f".{module}".endswith(f".{other}") or f".{other}".endswith(f".{module}") for other in updated)
         if wanted and adapter.updates(module) and not there:
-            raise InputError(f"{stored.source}: has no update of {module}, which {said} of {adapter.path} promise.")
+            raise InputError(f"{stored.source}: has no update of {module}, which {keys} of {adapter.path} promise.")
 
 
 def _name_in(weights: Mapping[str, Tensor], name: str, family: Family, stored: Weights, key: str) -> str:
@@ -234,8 +234,8 @@ def _labels(directory: Path, model: Any) -> dict[str, Any]:
     if not count or not (directory / LABELS_FILE).is_file():
         return {}
     theirs = read_json(directory / LABELS_FILE)
-    found = {key: theirs[key] for key in LABELS if isinstance(theirs.get(key), dict)}
-    return found if all(len(names) == count for names in found.values()) else {}
+    labels = {key: theirs[key] for key in LABELS if isinstance(theirs.get(key), dict)}
+    return labels if all(len(names) == count for names in labels.values()) else {}
 
 
 TASKS = {
@@ -288,11 +288,11 @@ def adapter_of(model: Any, base: nn.Module, rank: int) -> tuple[Json, dict[str, 
             if module not in matrices:
                 raise ValueError(f"its {name} is not that of the base, and no update of a matrix")
             update = new - old
-            found = _factors(update.T if family.transposed else update, rank, ROUNDING * float(new.abs().max()))
-            if found is None:
+            factors = _factors(update.T if family.transposed else update, rank, ROUNDING * float(new.abs().max()))
+            if factors is None:
                 raise ValueError(f"its {name} differs from the base's by more than an update of rank {rank}")
-            tensors[START + module + DOWN], tensors[START + module + UP] = found
-            ranks[module] = len(found[0])
+            tensors[START + module + DOWN], tensors[START + module + UP] = factors
+            ranks[module] = len(factors[0])
     if not ranks:
         raise ValueError("its blocks are those of the base: no update was trained")
     names = _short(list(ranks), matrices)

@@ -88,10 +88,10 @@ def word(ours: str, known: dict[str, str] = ACTIVATIONS) -> str:
 
 def refuse(theirs: Json, **wanted: Any) -> None:
     """Raise ValueError for a key with a value other than the only one supported; a missing key is fine."""
-    for name, value in wanted.items():
-        found = theirs.get(name)
-        if found is not None and (found != value or isinstance(found, bool) != isinstance(value, bool)):
-            raise ValueError(f"{name} {found!r} is not supported, only {value!r}")
+    for name, expected in wanted.items():
+        value = theirs.get(name)
+        if value is not None and (value != expected or isinstance(value, bool) != isinstance(expected, bool)):
+            raise ValueError(f"{name} {value!r} is not supported, only {expected!r}")
 
 
 def check_head_width(theirs: Json, width: int, heads: int) -> None:
@@ -119,7 +119,7 @@ def layer_kinds(theirs: Json, windowed: list[bool]) -> list[bool]:
 
     Raises ValueError for layers of another kind.
     """
-    kinds = pick(theirs, "layer_types", list, [LAYER_KINDS[one] for one in windowed])
+    kinds = pick(theirs, "layer_types", list, [LAYER_KINDS[near] for near in windowed])
     if unknown := [str(kind)[:60] for kind in kinds if kind not in LAYER_KINDS]:
         raise ValueError(f"layer_types has {unknown[0]}, which is not supported, only {' and '.join(LAYER_KINDS)}")
     return [kind == LAYER_KINDS[1] for kind in kinds]

@@ -279,9 +279,9 @@ class Family:
         if names != wanted_names:
             raise ValueError(f"its {type(head).__name__} has {', '.join(wanted_names)}, not {', '.join(names)}")
         for name in ("pooling", "activation") if getattr(head, "dense", None) is not None else ("pooling",):
-            found, expected = getattr(head, name, None), getattr(wanted, name, None)
-            if found != expected:
-                raise ValueError(f"its {type(head).__name__} has {name} {expected}, not {found}")
+            value, expected = getattr(head, name, None), getattr(wanted, name, None)
+            if value != expected:
+                raise ValueError(f"its {type(head).__name__} has {name} {expected}, not {value}")
 
 
 class EncoderFamily(Family):

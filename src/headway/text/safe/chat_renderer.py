@@ -44,11 +44,11 @@ class _Range:
         self._left = MOST_STEPS
 
     def __call__(self, *bounds: int) -> range:
-        found = range(*bounds)
-        self._left -= len(found)
+        numbers = range(*bounds)
+        self._left -= len(numbers)
         if self._left < 0:
             raise OverflowError(f"takes more than {MOST_STEPS} steps")
-        return found
+        return numbers
 
 
 def _environment() -> Any:

@@ -69,8 +69,8 @@ def is_known(spec: dict[str, Any]) -> bool:
 def _is_known(part: dict[str, Any]) -> bool:
     kind, pattern = str(part.get("type")), part.get("pattern")
     if kind in SEVERAL:
-        found = isinstance(pattern, dict) and (pattern.get("String") or str(pattern.get("Regex")) in PUBLISHED)
-        return bool(found) and len(str(part.get("content", ""))) <= 1
+        known = isinstance(pattern, dict) and (pattern.get("String") or str(pattern.get("Regex")) in PUBLISHED)
+        return bool(known) and len(str(part.get("content", ""))) <= 1
     if kind == "Prepend":
         return len(str(part.get("prepend"))) <= 1
     if kind == "Precompiled":
@@ -81,5 +81,5 @@ def _is_known(part: dict[str, Any]) -> bool:
     if kind == "TemplateProcessing":
         specials = part.get("special_tokens") or {}  # ``check_tokenizer`` has looked at them
         lists = [part.get("single"), part.get("pair"), *(entry["ids"] for entry in specials.values())]
-        return all(isinstance(one, list) and len(one) <= MOST_PIECES for one in lists)
+        return all(isinstance(pieces, list) and len(pieces) <= MOST_PIECES for pieces in lists)
     return kind in PLAIN

@@ -48,10 +48,10 @@ class SentencePieceBackend:
     kind = "sentencepiece"
 
     def encode(self, texts: list[str], *, special: bool, allow_special: bool) -> list[list[int]]:
-        found = [self._with_specials(text) for text in texts] if allow_special else self._ids(texts)
+        rows = [self._with_specials(text) for text in texts] if allow_special else self._ids(texts)
         if special:
-            return [[*self._before(ids), *ids, *self.suffix] for ids in found]
-        return found
+            return [[*self._before(ids), *ids, *self.suffix] for ids in rows]
+        return rows
 
     def encode_places(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         raise InputError("the tokenizer of a translation model does not say which characters a token is of")
@@ -59,12 +59,12 @@ class SentencePieceBackend:
     def encode_pairs(self, pairs: Sequence[tuple[str, str]], longest: int | None) -> list[Pair]:
         if longest is not None:
             raise InputError("the tokenizer of a translation model does not shorten pairs of texts")
-        found = []
+        rows = []
         for one, two in map(self._ids, map(list, pairs)):
             before = self._before(one)
             segments = [0] * (len(before) + len(one)) + [1] * (len(two) + len(self.suffix))
-            found.append(Pair([*before, *one, *two, *self.suffix], segments, []))
-        return found
+            rows.append(Pair([*before, *one, *two, *self.suffix], segments, []))
+        return rows
 
     def encode_parts(self, parts: Sequence[str | int]) -> tuple[list[int], list[int]]:
         raise InputError("the tokenizer of a translation model cannot encode conversations; use a language model")

@@ -60,15 +60,15 @@ class Segmenter:
         ready = [self._normalize(text) for text in texts]
         encodings = self._backend.encode_batch(ready, add_special_tokens=False)
         unknown = self._backend.token_to_id(self._unknown)
-        found: list[list[str]] = []
+        rows: list[list[str]] = []
         for text, encoding in zip(ready, encodings, strict=True):
             pieces = encoding.tokens
             if unknown in encoding.ids:
                 pieces = []
                 for token, number, (start, end) in zip(encoding.tokens, encoding.ids, encoding.offsets, strict=True):
                     pieces += self._spelled(text[start:end]) if number == unknown else [token]
-            found.append(pieces)
-        return found
+            rows.append(pieces)
+        return rows
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Segmenter, (self.model,)
@@ -96,12 +96,12 @@ def merges(ranks: Mapping[str, float]) -> list[tuple[str, str]]:
     SentencePiece stores tokens with scores, the Rust library pairs in order.  Where several pairs form the same token,
     the one with the shorter first part comes first.  Raises InputError for more merges than a real model has.
     """
-    found: list[tuple[float, int, int, str, str]] = []
+    pairs: list[tuple[float, int, int, str, str]] = []
     for token, rank in ranks.items():
         for cut in range(1, len(token)):
             first, second = token[:cut], token[cut:]
             if first in ranks and second in ranks:
-                found.append((rank, cut, len(token) - cut, first, second))
-    if len(found) > 2**24:
-        raise InputError(f"found {len(found)} merges, expected at most {2**24}")
-    return [(first, second) for _, _, _, first, second in sorted(found)]
+                pairs.append((rank, cut, len(token) - cut, first, second))
+    if len(pairs) > 2**24:
+        raise InputError(f"found {len(pairs)} merges, expected at most {2**24}")
+    return [(first, second) for _, _, _, first, second in sorted(pairs)]
