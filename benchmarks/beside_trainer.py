@@ -40,7 +40,7 @@ def ours(model: str, files: dict[str, Path], texts: Sequence[str], seed: int, ep
     plan = json.loads((out / "headway.json").read_text())["plan"]
     lengths = [min(LIMIT, len(ids)) for ids in pipe.tokenizer.encode_batch(list(texts), special=True)]
     batches = [
-        length_batches(lengths, plan["batch_tokens"], plan["seed"], epoch, max_examples=plan["max_examples"])
+        length_batches(lengths, plan["batch_tokens"], plan["seed"], epoch, max_examples=plan["batch_size"])
         for epoch in range(epochs)
     ]
     return pipe, batches

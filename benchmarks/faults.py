@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "faults")
 from faults_harness import Forker
 from killing import kill_at_random
 
-from headway.training.store.saver import Saver
+from headway.training.store.checkpoint import Saver
 
 
 def resident() -> int:

@@ -25,7 +25,7 @@ from headway.models.initialise import initialise
 from headway.models.transformer import Decoder
 from headway.text.train import train_tokenizer
 from headway.training.loop.schedule import factor
-from headway.training.optim.optimizers import optimizers, set_rate
+from headway.training.optimizers import optimizers, set_rate
 
 LONGER = (1, 2, 4)
 """Lengths measured, in lengths trained for."""

@@ -13,7 +13,7 @@ from headway.models.config import TransformerConfig
 from headway.training.loop.thread_parallel import ThreadParallel, share_count
 from headway.training.loop.trainer import divide_and_clip
 from headway.training.objective import Objective
-from headway.training.optim.optimizers import optimizers
+from headway.training.optimizers import optimizers
 
 Step = Callable[[], None]
 

@@ -36,7 +36,7 @@ from headway.tasks.text_to_text.objective import Translation, shifted
 from headway.text.train import train_tokenizer
 from headway.training.loop.thread_parallel import ThreadParallel, share_count
 from headway.training.loop.trainer import divide_and_clip
-from headway.training.optim.optimizers import optimizers, set_rate
+from headway.training.optimizers import optimizers, set_rate
 from headway.training.sizing.translator import M2M100
 
 SUBJECTS = ("headway", "headway, muon", "torch", "torch, compiled")

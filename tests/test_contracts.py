@@ -18,8 +18,8 @@ from headway.cli.main import headway as group
 from headway.formats.registry import FORMATS
 from headway.tasks.registry import NAMES as TASKS
 from headway.tasks.registry import command, spec
-from headway.training.option_fields import kind_of
-from headway.training.options import HINTS, OPTIONS, RENAMED
+from headway.training.option_fields import HINTS, RENAMED, kind_of
+from headway.training.options import OPTIONS
 from headway.training.store.facts import DATA, FACTS
 
 RECORD = Path(__file__).with_suffix(".json")

@@ -14,7 +14,7 @@ ALLOWED = {
     "cli.demo",  # trains models of its own
 }
 ANOTHER_WORD = {
-    *("models.size", "training.optim.optimizers"),  # the embedding of a model
+    *("models.size", "training.optimizers"),  # the embedding of a model
     *("data.formats.json_lines", "data.open.columns"),  # a key or a column of a file
     *("serving.openapi", "serving.openai.embeddings"),  # a key of OpenAI's answers
 }

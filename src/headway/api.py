@@ -1,7 +1,4 @@
-"""The public functions: what each verb does, from Python.
-
-Each shows progress on standard error alone, and returns what its verb prints with ``--json``.
-"""
+"""The public functions: what each verb does, from Python; progress goes to standard error alone."""
 
 import contextlib
 import time

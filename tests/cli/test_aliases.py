@@ -12,7 +12,7 @@ from headway.cli.aliases import NAMES, in_our_words
 from headway.cli.main import VERBS
 from headway.cli.main import headway as command
 from headway.errors import InputError
-from headway.training.options import HINTS
+from headway.training.option_fields import HINTS
 
 
 def test_lr_is_the_learning_rate(rows: Path, tmp_path: Path, tiny_words: list[str], in_process: Callable):

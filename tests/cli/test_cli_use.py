@@ -276,7 +276,7 @@ def test_training_goes_on_when_nobody_reads_along(corpus: Path, tmp_path: Path, 
 
 
 def test_what_went_wrong_inside_is_status_one(in_process: Callable, lm_run: Path, monkeypatch: pytest.MonkeyPatch):
-    from headway.training.monitor.loss_guard import Diverged
+    from headway.training.loop.trainer import Diverged
 
     def diverging(*given: object, **more: object) -> None:
         raise Diverged("the gradient was not finite")

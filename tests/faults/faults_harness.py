@@ -26,7 +26,6 @@ KILL = """
 import os, signal, sys
 from headway.training.store import checkpoint
 from headway.training.store import run_directory
-from headway.training.store import saver
 from headway.workflows.train import run as session
 from headway.training.loop import trainer
 def kill():

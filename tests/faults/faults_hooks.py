@@ -24,12 +24,12 @@ ONCE_SAVED = _logged(
 """Checkpoints are written beside the steps: one that was begun before may come later."""
 
 BEFORE_A_SAVE = """
-write = saver.save_checkpoint
+write = checkpoint.save_checkpoint
 def killing(directory, step, *given):
     if step == {step}:
         kill()
     return write(directory, step, *given)
-saver.save_checkpoint = killing
+checkpoint.save_checkpoint = killing
 """
 
 IN_TENSORS = """

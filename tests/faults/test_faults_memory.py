@@ -15,7 +15,7 @@ from growing_text import peak, write_text
 import headway
 from headway.tasks.losses import LanguageModeling
 from headway.training.hardware.memory import OutOfMemory, out_of_memory
-from headway.training.store import checkpoint, run_directory, saver
+from headway.training.store import checkpoint, run_directory
 from headway.training.store.checkpoint import newest_checkpoint
 from headway.workflows.evaluate import evaluate
 from headway.workflows.train import run as session
@@ -78,7 +78,7 @@ PLACES = {
     "the first step": (LanguageModeling, "loss", 2, training, "at step 1"),
     "step 7": (LanguageModeling, "loss", 15, training, "at step 7"),
     "an evaluation": (LanguageModeling, "evaluate", 3, None, "at the evaluation after step 8"),
-    "a copy of what is to be saved": (saver, "copied", 5, None, "while step 4 was saved"),
+    "a copy of what is to be saved": (checkpoint, "copied", 5, None, "while step 4 was saved"),
     "a checkpoint": (checkpoint, "save_file", 14, None, "while step 4 was saved"),
     "the model": (run_directory, "save_any", 3, None, "while the model was saved"),
 }
@@ -161,9 +161,10 @@ def test_trying_the_longest_batch_changes_nothing(
     file, options = request.getfixturevalue(data), {**tiny, **LIVELY}
     times: list[int] = []
 
-    def watched(model: torch.nn.Module, *given: Any, tried: Callable = session.try_longest) -> None:
+    def watched(job: Any, tried: Callable = session.try_longest) -> None:
+        model = job.model
         before, random = {name: p.clone() for name, p in model.named_parameters()}, torch.get_rng_state()
-        tried(model, *given)
+        tried(job)
         assert torch.equal(random, torch.get_rng_state())
         assert all(p.grad is None and torch.equal(p, before[name]) for name, p in model.named_parameters())
         times.append(1)

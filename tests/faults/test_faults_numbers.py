@@ -16,7 +16,7 @@ from torch import nn
 import headway
 from headway.tasks.labels import Classification
 from headway.training.loop import trainer
-from headway.training.monitor.loss_guard import LEAST, Diverged, spike_limit
+from headway.training.loop.trainer import LEAST, Diverged, spike_limit
 from headway.training.store import checkpoint
 from headway.workflows.train import run as session
 

@@ -16,10 +16,9 @@ from faults_harness import LIVELY, Forker, alone, outcome, words
 from safetensors.torch import load_file
 
 import headway
-from headway.training.store import checkpoint, saver
-from headway.training.store.checkpoint import SaveFailed, copied, newest_checkpoint, save_checkpoint
+from headway.training.store import checkpoint
+from headway.training.store.checkpoint import SaveFailed, Saver, copied, newest_checkpoint, save_checkpoint
 from headway.training.store.run_directory import RunDirectory
-from headway.training.store.saver import Saver
 
 TENSORS = {"one": torch.arange(701.0), "two": torch.ones(3, 5, dtype=torch.int64)}
 
@@ -96,7 +95,9 @@ def test_a_disk_that_is_full_for_a_while(
     options = {**tiny, **LIVELY, "evaluations": 1, "on_save_error": policy}
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
-    def limited(directory: Path, at: int, *given: Any, write: Callable = saver.save_checkpoint) -> Any:
+    honest = checkpoint.save_checkpoint
+
+    def limited(directory: Path, at: int, *given: Any, write: Callable = honest) -> Any:
         if at != step:
             return write(directory, at, *given)
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
@@ -105,7 +106,7 @@ def test_a_disk_that_is_full_for_a_while(
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
-    monkeypatch.setattr(saver, "save_checkpoint", limited)
+    monkeypatch.setattr(checkpoint, "save_checkpoint", limited)
     run = tmp_path / "run"
     if policy == "continue":
         headway.train(corpus, out=run, **options)
@@ -115,7 +116,7 @@ def test_a_disk_that_is_full_for_a_while(
             headway.train(corpus, out=run, quiet=True, **options)
         assert not list((run / "checkpoints").glob(".*"))
         assert newest(run / "checkpoints") in (step - 1, None)
-        monkeypatch.setattr(saver, "save_checkpoint", checkpoint.save_checkpoint)
+        monkeypatch.setattr(checkpoint, "save_checkpoint", honest)
         headway.train(corpus, out=run, quiet=True, **options)
     assert outcome(run) == alone([corpus], options, tmp_path / "alone")
 

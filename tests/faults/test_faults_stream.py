@@ -181,5 +181,5 @@ def test_other_batches_are_taken_from_the_same_lanes(shards: list[Path], tmp_pat
     headway.train(shards, out=tmp_path / "run", quiet=True, **changed)
     facts = json.loads((tmp_path / "run" / "headway.json").read_text())
     state = json.loads((tmp_path / "run" / "checkpoints" / "step-13" / "state.json").read_text())
-    assert facts["plan"]["lanes"] == len(state["position"]["lanes"]) == 5
+    assert facts["plan"]["partitions"] == len(state["position"]["lanes"]) == 5
     assert state["position"]["consumed"] == 8 * 6 + 5 * 11 and facts["tokens"] == 16 * (8 * 6 + 5 * 11)

@@ -16,8 +16,8 @@ from headway.errors import InputError
 from headway.reports.report import write_report
 from headway.training.base import load_base
 from headway.training.options import TrainOptions
+from headway.training.store.contents import read_log
 from headway.training.store.facts import CHECKSUM, FILES, read_facts, write_facts
-from headway.training.store.log import read_log
 from headway.workflows.load import load
 
 

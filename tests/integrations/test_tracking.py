@@ -13,7 +13,7 @@ import pytest
 
 import headway
 from headway.errors import InputError
-from headway.training.store.log import read_log
+from headway.training.store.contents import read_log
 from headway.training.store.tracking import OPENED
 
 ROWS = [

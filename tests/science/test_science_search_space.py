@@ -12,7 +12,7 @@ from faults_harness import made_pairs
 from headway.science.search import Choice, Range, Search, search_space
 from headway.training.options import TrainOptions
 from headway.workflows.train.dry_run import decided
-from headway.workflows.train.setup import Prepared
+from headway.workflows.train.setup import TrainingSession
 
 CASES = [
     "classifier",
@@ -47,9 +47,9 @@ def planned(corpus: Path, rows: Path, lm_run: Path, classifier_run: Path, tmp_pa
         "lstm": ([corpus], {"model": "lstm"}),
         "cnn": ([rows], {"model": "cnn"}),
     }
-    made: dict[str, tuple[TrainOptions, list[Path], Prepared]] = {}
+    made: dict[str, tuple[TrainOptions, list[Path], TrainingSession]] = {}
 
-    def plan(case: str) -> tuple[TrainOptions, list[Path], Prepared]:
+    def plan(case: str) -> tuple[TrainOptions, list[Path], TrainingSession]:
         if case not in made:
             files, more = given[case]
             options = TrainOptions(**{**small, **({"steps": None} if "time" in more else {}), **more})
@@ -59,7 +59,7 @@ def planned(corpus: Path, rows: Path, lm_run: Path, classifier_run: Path, tmp_pa
     return plan
 
 
-def space_of(options: TrainOptions, prepared: Prepared) -> Any:
+def space_of(options: TrainOptions, prepared: TrainingSession) -> Any:
     return search_space(prepared.task, options, prepared.plan, tokenizer=prepared.data.tokenizer.kind)
 
 

@@ -22,8 +22,7 @@ from headway.science.trials import LEAST_FOR_IMPORTANCE, Trials
 from headway.science.tune import tune
 from headway.tasks.classification import data as classification
 from headway.training.hardware.memory import OutOfMemory
-from headway.training.loop.trainer import Interrupted
-from headway.training.monitor.loss_guard import Diverged
+from headway.training.loop.trainer import Diverged, Interrupted
 from headway.training.monitor.progress import Progress
 from headway.training.options import TrainOptions
 from headway.training.store.checkpoint import SaveFailed

@@ -9,14 +9,8 @@ import torch
 from faults_harness import ENDED
 from torch import nn
 
-from headway.training.store.checkpoint import (
-    KEPT,
-    copied,
-    newest_checkpoint,
-    optimizer_tensors,
-    restore_optimizers,
-    save_checkpoint,
-)
+from headway.training.loop.state import optimizer_tensors, restore_optimizers
+from headway.training.store.checkpoint import KEPT, copied, newest_checkpoint, save_checkpoint
 
 FILES = ("tensors.safetensors", "state.json", "MANIFEST.json")
 

@@ -16,7 +16,7 @@ from headway.errors import InputError
 from headway.tasks.labels import Classification
 from headway.tasks.losses import LanguageModeling
 from headway.training.loop import trainer
-from headway.training.monitor.loss_guard import Diverged
+from headway.training.loop.trainer import Diverged
 from headway.workflows.evaluate import evaluate
 from headway.workflows.train import run as session
 

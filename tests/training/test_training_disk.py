@@ -14,8 +14,8 @@ import headway
 from headway.errors import InputError
 from headway.training.store.checkpoint import newest_checkpoint
 from headway.training.store.cleaning import clean
+from headway.training.store.contents import sizes
 from headway.training.store.run_directory import RunDirectory
-from headway.training.store.sizes import sizes
 
 
 def checkpoints(run: Path) -> list[str]:

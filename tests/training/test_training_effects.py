@@ -16,7 +16,7 @@ from headway.data.batches.batch_source import Position
 from headway.errors import InputError
 from headway.training.option_fields import flag
 from headway.training.options import OPTIONS, TrainOptions
-from headway.training.store.log import read_log
+from headway.training.store.contents import read_log
 from headway.workflows.train.dry_run import decided
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran", "past", "red", "doors", "é", "sang"]

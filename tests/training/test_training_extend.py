@@ -19,7 +19,7 @@ from headway.models.transformer import Encoder, EncoderDecoder
 from headway.text.chat import with_chat
 from headway.text.extend import extend, merged_from
 from headway.text.tokenizer import Tokenizer
-from headway.training.optim import optimizers as optim
+from headway.training import optimizers as optim
 
 N = V + 6
 ROWS = {V: [5, 7], V + 1: [11], 300: [13, 17, 19], V + 3: []}

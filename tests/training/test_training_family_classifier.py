@@ -16,7 +16,7 @@ from headway.models.adapt.freeze import first_blocks
 from headway.models.heads import ClassificationHead, PoolingHead
 from headway.tasks.fitting import kept_blocks
 from headway.training.loop.state import Training
-from headway.training.optim.optimizers import optimizers
+from headway.training.optimizers import optimizers
 from headway.training.store.facts import read_facts, write_facts
 from headway.workflows.evaluate import evaluate
 

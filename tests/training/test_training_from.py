@@ -22,7 +22,7 @@ from headway.tasks.running_text import Text, encode_text, text_parts
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base
 from headway.training.loop import trainer
-from headway.training.optim.optimizers import optimizers
+from headway.training.optimizers import optimizers
 from headway.training.options import TrainOptions
 from headway.training.sizing.presets import MOST_LOGITS, fine_tune_text_plan
 from headway.training.store.checkpoint import newest_checkpoint

@@ -17,8 +17,8 @@ from headway.errors import InputError
 from headway.hub.directory import load_model
 from headway.training.loop import trainer
 from headway.training.options import OPTIONS, TrainOptions
+from headway.training.store.contents import read_log
 from headway.training.store.facts import FILE, LEFT_BY_RUNS
-from headway.training.store.log import read_log
 from headway.workflows.train.dry_run import decided
 
 QUICK: dict[str, Any] = {"threads": 1, "precision": "float32", "quiet": True}
@@ -60,7 +60,7 @@ def test_with_changes_allowed_the_number_of_rows_changes(stopped: Callable, rows
     assert facts(run)["plan"]["batch_tokens"] == 8 * 24
     headway.train(rows, out=run, **QUICK, log_every=1, **SHAPE, steps=8, batch_size=2, allow_changes=True)
     plan, options = facts(run)["plan"], facts(run)["options"]
-    assert (plan["max_examples"], plan["batch_tokens"], options["batch_size"]) == (2, 48, 2)
+    assert (plan["batch_size"], plan["batch_tokens"], options["batch_size"]) == (2, 48, 2)
     tokens = [line["tokens"] for line in read_log(run, "step")]
     assert all(0 < after - before <= 48 for before, after in pairwise(tokens[4:]))
 
@@ -93,7 +93,7 @@ def test_an_option_with_its_default_value_is_given(name: str, more: dict[str, in
     headway.train(rows, out=tmp_path, **QUICK, **given, allow_changes=True)
     found, plan = facts(tmp_path), facts(tmp_path)["plan"]
     assert found["options"][name] == DEFAULTS[name] and found["steps"] == 5
-    assert plan.get({"max_grad_norm": "clip"}.get(name, name), DEFAULTS[name]) == DEFAULTS[name]
+    assert plan.get(name, DEFAULTS[name]) == DEFAULTS[name]
     if name == "keep":
         assert found["kept"]["by"] == "best"
 
@@ -144,7 +144,7 @@ def test_a_run_that_adapts_goes_on_with_other_options(at: int, encoder: str, sto
     with pytest.raises(InputError, match=r"--steps 3 \(now 4\)"):
         headway.train(rows, out=run, **again)
     found = headway.train(rows, out=run, **again, allow_changes=True)
-    assert found["steps"] == 4 and facts(run)["plan"]["clip"] == 0.5
+    assert found["steps"] == 4 and facts(run)["plan"]["max_grad_norm"] == 0.5
     assert facts(run / "adapted")["steps"] == (4 if at == 2 else 3), "what is complete is left as it is"
 
 

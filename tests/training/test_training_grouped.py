@@ -9,7 +9,7 @@ import pytest
 
 import headway
 from headway.errors import InputError
-from headway.training.grouped import entries, groups
+from headway.training.option_fields import entries, groups
 from headway.training.options import TrainOptions
 from headway.training.plan import Plan
 
@@ -57,8 +57,8 @@ def test_old_names_work_with_one_line_that_gives_the_new_one(
     assert err.count("--clip is now called --max-grad-norm") == 1
     assert err.count("--mask-share is now called --mlm-probability") == 1
     facts = json.loads((tmp_path / "run" / "headway.json").read_text())
-    assert facts["options"]["max_grad_norm"] == 0.5 and facts["plan"]["clip"] == 0.5
-    assert facts["options"]["mlm_probability"] == facts["plan"]["mask_share"] == 0.2
+    assert facts["options"]["max_grad_norm"] == 0.5 and facts["plan"]["max_grad_norm"] == 0.5
+    assert facts["options"]["mlm_probability"] == facts["plan"]["mlm_probability"] == 0.2
     with (
         pytest.warns(UserWarning, match="clip is now called max_grad_norm"),
         pytest.raises(InputError, match="no such"),

@@ -25,13 +25,23 @@ from headway.models.size import (
 )
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.kernels.dispatch import cross_entropy
-from headway.training.distributed.memory_plan import GPU_LINK, GPU_SHARE, USABLE, Hardware, Work, lay_out, memory
 from headway.training.hardware.precision import autocast
 from headway.training.loop.state import Training
-from headway.training.optim.optimizers import optimizers
+from headway.training.optimizers import optimizers
 from headway.training.options import TrainOptions
 from headway.training.sizing.presets import decoder_config
-from headway.workflows.train.dry_run import standard_shape, usual_step, work_without_data
+from headway.workflows.train.dry_run import (
+    GPU_LINK,
+    GPU_SHARE,
+    USABLE,
+    Hardware,
+    Work,
+    lay_out,
+    memory,
+    standard_shape,
+    usual_step,
+    work_without_data,
+)
 
 DEFAULT = decoder_config(257, 48, 3, 3, 31)
 CONFIGS = {

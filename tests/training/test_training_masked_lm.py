@@ -64,7 +64,7 @@ def masked_run(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_masked_language_model_learns_and_is_measured_again(masked_run: Path, corpus: Path):
     found = facts(masked_run)
     metrics, baselines = found["metrics"], {entry["name"]: entry for entry in found["baselines"]}
-    assert found["task"] == "masked_lm" and found["plan"]["mask_share"] == 0.3
+    assert found["task"] == "masked_lm" and found["plan"]["mlm_probability"] == 0.3
     assert metrics["val_loss"] < baselines["uniform (ln V)"]["val_loss"]
     assert set(metrics) == {"val_loss", "perplexity", "accuracy"}
     for inputs in ([], [corpus]):
@@ -150,7 +150,7 @@ def test_whole_words_and_other_shares(tokenizer: str, corpus: Path, tmp_path: Pa
     options = {**tiny, "steps": 2, "tokenizer": tokenizer, "mlm_probability": 0.2, "whole_words": True}
     headway.train(corpus, task="masked_lm", out=tmp_path / "run", quiet=True, **options)
     plan = facts(tmp_path / "run")["plan"]
-    assert plan["mask_share"] == 0.2 and plan["whole_words"]
+    assert plan["mlm_probability"] == 0.2 and plan["whole_words"]
     metrics = facts(tmp_path / "run")["metrics"]
     again = evaluate(tmp_path / "run")
     assert again["val_loss"] == pytest.approx(metrics["val_loss"], abs=1e-6)

@@ -10,7 +10,7 @@ from headway.models.initialise import initialise
 from headway.models.transformer import Decoder, Encoder
 from headway.training.loop.state import WeightAverage
 from headway.training.loop.trainer import divide_and_clip
-from headway.training.optim.optimizers import Muon, optimizers, orthogonal, set_rate
+from headway.training.optimizers import Muon, optimizers, orthogonal, set_rate
 from headway.training.plan import MUON_RATE, MuonPlan
 
 

@@ -10,7 +10,7 @@ from headway.models.config import TransformerConfig
 from headway.training.options import TrainOptions, time_limit
 from headway.training.sizing.presets import fine_tune_classifier_plan
 from headway.training.store.run_directory import RunDirectory
-from headway.workflows.train.resume import changes, recorded
+from headway.workflows.train.check import changes, recorded
 
 
 def test_a_time_may_be_a_number_of_seconds():

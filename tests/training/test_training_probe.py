@@ -45,9 +45,7 @@ def test_by_time_the_faster_way_is_taken_and_recorded(
     seconds = {1: alone, 2: apart}
     asked = []
 
-    def timed(
-        model: Any, task: Any, batch_source: Any, plan: Any, counts: Any, most: float
-    ) -> dict[int, tuple[float, float]]:
+    def timed(job: Any, plan: Any, counts: Any, most: float) -> dict[int, tuple[float, float]]:
         asked.append((list(counts), most))
         return {count: (seconds[count], 256.0) for count in counts}
 
@@ -77,12 +75,13 @@ def test_the_probe_changes_nothing_and_keeps_to_its_time(monkeypatch: pytest.Mon
     found: list[Any] = []
     original = measure.gradient_seconds
 
-    def watched(model: Any, task: Any, batch_source: Any, plan: Any, counts: Any, most: float) -> Any:
+    def watched(job: Any, plan: Any, counts: Any, most: float) -> Any:
+        model = job.model
         before, random = [p.detach().clone() for p in model.parameters()], torch.get_rng_state()
-        result = original(model, task, batch_source, plan, counts, most)
+        result = original(job, plan, counts, most)
         assert all(torch.equal(p, b) and p.grad is None for p, b in zip(model.parameters(), before, strict=True))
         assert torch.equal(random, torch.get_rng_state()) and model.training
-        found.append((result, original(model, task, batch_source, plan, counts, 0.0)))
+        found.append((result, original(job, plan, counts, 0.0)))
         return result
 
     monkeypatch.setattr(measure, "gradient_seconds", watched)

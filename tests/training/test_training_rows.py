@@ -27,7 +27,7 @@ from headway.tasks.classification import data as classification
 from headway.tasks.fitting import STEPS, TEMPLATES, kept_blocks, label_texts, pair_loss, tune_vectors
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
-from headway.training.optim.optimizers import RowAdam, optimizers
+from headway.training.optimizers import RowAdam, optimizers
 from headway.workflows.export import export
 
 QUICK = {"threads": 1, "precision": "float32", "quiet": True}

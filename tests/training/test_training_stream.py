@@ -47,7 +47,7 @@ def facts_of(run: Path) -> dict[str, Any]:
 def test_what_was_read_and_set_aside_is_recorded(run: Path, shards: Path):
     facts = facts_of(run)
     data, plan = facts["data"], facts["plan"]
-    assert facts["task"] == "language_modeling" and plan["lanes"] == 8 and facts["options"]["stream"]
+    assert facts["task"] == "language_modeling" and plan["partitions"] == 8 and facts["options"]["stream"]
     assert data["documents"] == 267 and "in 241 rows, read as they are needed" in data["train"]
     assert "(26 rows, set aside)" in data["validation"] and data["sample"].endswith("of 241 rows, evenly spread")
     assert [shard["rows"] for shard in data["shards"]] == [89, 89, 89]

@@ -13,8 +13,8 @@ import pytest
 import headway
 from headway.data.records.repeats import text_hashes
 from headway.errors import InputError
+from headway.training.store.contents import BEFORE, TEXTS, known_texts, read_texts
 from headway.training.store.facts import read_facts
-from headway.training.store.trained_texts import BEFORE, TEXTS, known_texts, read_texts
 from headway.workflows.evaluate import evaluate
 
 TINY = {"threads": 1, "precision": "float32", "quiet": True, "steps": 1, "evaluations": 1}

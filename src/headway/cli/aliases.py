@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from headway.training.option_fields import flag
-from headway.training.options import ALIASES, HINTS, RENAMED
+from headway.training.option_fields import ALIASES, HINTS, RENAMED, flag
 
 OF_VERBS = {
     "out": "output-dir output out-dir save-dir outdir",

@@ -19,8 +19,8 @@ def command(run: str, checkpoints: bool, snapshots: bool) -> Answer:
     still use the model but no longer resume RUN; start a new run from it with train --from RUN.
     """
     from headway.training.store.cleaning import clean
+    from headway.training.store.contents import sizes
     from headway.training.store.run_directory import RunDirectory
-    from headway.training.store.sizes import sizes
 
     path = Path(run)
     freed = clean(path, checkpoints=checkpoints, snapshots=snapshots)

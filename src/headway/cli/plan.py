@@ -22,29 +22,33 @@ H100 = {"gpu_memory": "80G", "gpu_flops": "989T"}
 PER_MACHINE = 8
 """Maximum number of GPUs per machine in the printed command."""
 UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
-HARDWARE = ("gpus", "gpu_memory", "gpu_flops", "gpu_link", "gpu_share")
 LAID_OUT = ("batch_tokens", "accumulate", "precision", "shard", "checkpoint_activations")
 """Options that a layout decides; they come last in its command."""
 EXAMPLES = {"parameters": "1B", "tokens": "20B", "gpu_memory": "80G", "gpu_flops": "989T", "gpu_link": "400G"}
 
-PLANNED = {
-    "parameters": "with --plan and without INPUT: plan a language model of about this size, such as 1B",
-    "tokens": "with --plan: how many tokens to train on, such as 20B",
-    "gpus": "with --plan: how many GPUs, each with one process [default: this machine]",
-    "gpu_memory": f"with --plan: memory of each GPU in bytes [default: {H100['gpu_memory']}]",
-    "gpu_flops": f"with --plan: FLOP/s of each GPU at its peak [default: {H100['gpu_flops']}, an H100 in bfloat16]",
-    "gpu_link": "with --plan: bytes a second between GPUs, over the slowest link [default: 400G, as in a DGX H100]",
-    "gpu_share": "with --plan: the fraction of that peak that training reaches [default: 0.4]",
+PLANNED: dict[str, tuple[type, str]] = {
+    "parameters": (str, "with --plan and without INPUT: plan a language model of about this size, such as 1B"),
+    "tokens": (str, "with --plan: how many tokens to train on, such as 20B"),
+    "gpus": (int, "with --plan: how many GPUs, each with one process [default: this machine]"),
+    "gpu_memory": (str, f"with --plan: memory of each GPU in bytes [default: {H100['gpu_memory']}]"),
+    "gpu_flops": (
+        str,
+        f"with --plan: FLOP/s of each GPU at its peak [default: {H100['gpu_flops']}, an H100 in bfloat16]",
+    ),
+    "gpu_link": (
+        str,
+        "with --plan: bytes a second between GPUs, over the slowest link [default: 400G, as in a DGX H100]",
+    ),
+    "gpu_share": (float, "with --plan: the fraction of that peak that training reaches [default: 0.4]"),
 }
-"""Options of ``--plan`` for a model without data and for other hardware, with their help."""
+"""Options of ``--plan`` for a model without data and for other hardware: the type of each, and its help."""
 
 
 def plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--plan, and its options for a model without data and for other hardware."""
-    kinds: dict[str, Any] = {"gpus": int, "gpu_share": float}
     told: dict[str, Any] = {"cls": Headed, "heading": "Planning", "common": False}
-    for name, text in reversed(PLANNED.items()):
-        function = click.option(f"--{flag(name)}", type=kinds.get(name, str), help=text, **told)(function)
+    for name, (kind, text) in reversed(PLANNED.items()):
+        function = click.option(f"--{flag(name)}", type=kind, help=text, **told)(function)
     text = "print the decisions and the cost of training without training"
     return click.option("--plan", "planning", is_flag=True, help=text, **told)(function)
 
@@ -73,23 +77,23 @@ def plan(
 
     from headway.cli.explain import wiring_of
     from headway.formats.subject import refusals
-    from headway.training.distributed.memory_plan import lay_out
     from headway.training.hardware.precision import faster_precision
     from headway.training.loop.thread_parallel import MOST_SHARES
-    from headway.workflows.train.dry_run import decided, work_of, work_without_data
+    from headway.workflows.train.dry_run import decided, lay_out, work_of, work_without_data
 
+    decisions: list[dict[str, str]] = []
+    wiring: dict[str, Any] = {}
+    exports = None
     if inputs:
-        prepared = decided(inputs, chosen, validation=validation, started=started, progress=progress)
-        work = work_of(prepared, chosen, numbers.get("tokens"))
-        task, decisions, wiring = prepared.task, prepared.plan.decisions, wiring_of(prepared.model)
-        exports = refusals(prepared.model, prepared.data.processor, prepared.data)
+        session = decided(inputs, chosen, validation=validation, started=started, progress=progress)
+        work, decisions = work_of(session, numbers.get("tokens")), session.plan.decisions
+        wiring = wiring_of(session.model)
+        exports = refusals(session.model, session.data.processor, session.data)
         if gpus is not None:
             work = replace(work, precision=chosen.runtime.precision or "bfloat16", shares=1)
             decisions = [one for one in decisions if one["what"] != "precision"]  # it was measured for this machine
     else:
         work = work_without_data(numbers["parameters"], numbers.get("tokens"), chosen)
-        task, decisions, wiring = supporting("planning")[0], [], {}
-        exports = None
         if gpus is None:
             precision = chosen.runtime.precision or faster_precision(work.config.d_model)[0]
             work = replace(work, precision=precision, shares=min(MOST_SHARES, torch.get_num_threads()))
@@ -98,7 +102,7 @@ def plan(
     layout = lay_out(work, hardware, **{way: chosen.value(name) or None for way, name in ways.items()}, **wiring)
     sizes = ("vocab_size", "d_model", "n_layers", "n_heads")
     return {
-        "task": task,
+        "task": session.task if inputs else supporting("planning")[0],
         "parameters": layout.parameters,
         "model": {name: getattr(work.config, name) for name in sizes},
         "decisions": decisions,
@@ -121,16 +125,16 @@ def quantity(text: str, name: str) -> float:
 
 def lines(found: dict[str, Any]) -> list[str]:
     from headway.formats.subject import in_words
+    from headway.training.plan import decision_in_words
 
     layout, hardware, model = found["layout"], found["hardware"], found["model"]
     held, processes, micro = layout["memory"], hardware["processes"], layout["micro_batch"]
-    where = "this machine's processor" if hardware["cpu"] else counted(processes, "GPU")
+    where, rate = counted(processes, "GPU"), "each at the peak; training is assumed to reach (--gpu-share)"
+    if hardware["cpu"]:
+        where, rate = "this machine's processor", "measured here in matrix products; training reaches about"
     how = "each with a shard of weights and states (FSDP)" if layout["sharded"] else "each with all of them (DDP)"
     again = ", activations of each block recomputed (checkpointing)" if layout["checkpointed"] else ""
-    measured = "measured here in matrix products; training reaches about"
-    rate = measured if hardware["cpu"] else "each at the peak; training is assumed to reach (--gpu-share)"
-    sent = layout["exchanged"]
-    size, unit = size_unit(held["total"])
+    (size, unit), sent = size_unit(held["total"]), layout["exchanged"]
     rows = [
         ("one process holds", unit),
         *((words, f"{held[name] / size:,.2f}") for name, words in HELD.items()),
@@ -148,10 +152,7 @@ def lines(found: dict[str, Any]) -> list[str]:
         *([("  GB per second", f"{sent / 1e9 / layout['step_seconds']:,.1f}")] if sent else []),
     ]
     return [
-        *(
-            f"{one['what']}: {one['value']} - {one['why']}" + f" ({one['option']} to change)" * bool(one["option"])
-            for one in found["decisions"]
-        ),
+        *map(decision_in_words, found["decisions"]),
         *([in_words(found["exports"])] if found["exports"] else []),
         f"{layout['parameters']:,} parameters: {model['d_model']:,} wide, {model['n_layers']} layers, "
         f"{model['n_heads']} heads, {model['vocab_size']:,} tokens known, sequences of {found['length']:,}",
@@ -176,9 +177,9 @@ HELD = {
 
 
 def _gpus(asked: dict[str, Any], numbers: dict[str, float]) -> Any:
-    from headway.training.distributed.memory_plan import GPU_LINK, GPU_SHARE, Hardware
+    from headway.workflows.train.dry_run import GPU_LINK, GPU_SHARE, Hardware
 
-    if all(asked[name] is None for name in HARDWARE):
+    if all(asked[name] is None for name in PLANNED if name.startswith("gpu")):
         return None
     count = 1 if asked["gpus"] is None else asked["gpus"]
     share = GPU_SHARE if asked["gpu_share"] is None else asked["gpu_share"]
@@ -194,8 +195,8 @@ def _this_machine(precision: str) -> Any:
     """This machine's CPU: its memory, and its measured rate of matrix products."""
     import torch
 
-    from headway.training.distributed.memory_plan import Hardware
     from headway.training.hardware.precision import REACHED, product_rate
+    from headway.workflows.train.dry_run import Hardware
 
     memory = total_bytes()
     if memory is None:  # Windows

@@ -18,9 +18,8 @@ from headway.cli.watching import watched
 from headway.errors import InputError
 from headway.io.quantities import duration, metric, size
 from headway.tasks.registry import spec, values
-from headway.training.grouped import groups
 from headway.training.monitor.progress import Progress
-from headway.training.option_fields import flag, kind_of
+from headway.training.option_fields import flag, groups, kind_of
 from headway.training.options import TrainOptions
 
 
@@ -52,7 +51,7 @@ def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> li
 
 
 def _disk(run: Path) -> list[str]:
-    from headway.training.store.sizes import sizes
+    from headway.training.store.contents import sizes
 
     found = sizes(run)
     if not found.resume:

@@ -1,8 +1,4 @@
-"""``headway train --watch``: a page in the browser about a run while it trains.
-
-A process of its own serves the page (``serving.watch_server``).  It only reads the run directory, so that nothing that
-happens to the page touches the training.
-"""
+"""``headway train --watch``: a page in the browser about a run while it trains, served by a process of its own."""
 
 import contextlib
 import os

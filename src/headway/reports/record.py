@@ -9,8 +9,7 @@ from headway.errors import InputError
 from headway.io.strict_json import read_text
 from headway.reports.wording import mapping, number
 from headway.tasks.registry import known
-from headway.training.store.log import read_log
-from headway.training.store.sizes import MOST_FACTS, Sizes, sizes
+from headway.training.store.contents import MOST_FACTS, Sizes, read_log, sizes
 
 Point = tuple[float, float]
 """A place on a chart: step and value."""

@@ -32,8 +32,8 @@ from headway.training.evaluation.comparison import SCORES, better_over_seeds, ov
 from headway.training.evaluation.metric import VAL_LOSS, Metric
 from headway.training.monitor.progress import Progress
 from headway.training.options import TrainOptions
+from headway.training.store.contents import read_log
 from headway.training.store.facts import read_facts
-from headway.training.store.log import read_log
 from headway.workflows.command import trained, words_of
 from headway.workflows.evaluate import given_for
 from headway.workflows.input import read_input, validation_input

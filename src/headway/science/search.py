@@ -21,7 +21,7 @@ from headway.training.option_fields import flag
 from headway.training.options import TrainOptions
 from headway.training.plan import Plan
 from headway.training.sizing.architecture import baseline_kind
-from headway.workflows.train.setup import Prepared
+from headway.workflows.train.setup import TrainingSession
 
 ENDING = 10.0
 """Seconds kept for the importance of the options, the plots and the report."""
@@ -161,7 +161,7 @@ def time_of_each(whole: str, trials: int, started: float, progress: Progress) ->
 
 
 def decide(
-    decided: Callable[[TrainOptions, Progress], Prepared],
+    decided: Callable[[TrainOptions, Progress], TrainingSession],
     options: TrainOptions,
     asked: dict[str, Any],
     progress: Progress,

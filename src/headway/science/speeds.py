@@ -18,7 +18,7 @@ from headway.tasks.registry import task_named
 from headway.tasks.task import Scaling, Timed
 from headway.training.hardware.precision import LEAST_WIDTH, faster_precision
 from headway.training.loop.thread_parallel import ThreadParallel, share_count
-from headway.training.optim.optimizers import optimizers
+from headway.training.optimizers import optimizers
 from headway.workflows import timing
 
 TOGETHER = 32

@@ -33,11 +33,10 @@ from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.options import FREE, TrainOptions
 from headway.training.store.facts import read_facts
 from headway.training.store.run_directory import RunDirectory, copy_run
-from headway.workflows.train.check import read_checked
+from headway.workflows.train.check import fingerprints, read_checked, recorded
 from headway.workflows.train.outcome import result
-from headway.workflows.train.resume import fingerprints, recorded
 from headway.workflows.train.run import run_training
-from headway.workflows.train.setup import Prepared, TrainingSession, prepare
+from headway.workflows.train.setup import TrainingSession, prepare
 
 DEFAULT_TIME, DEFAULT_TRIALS = "30m", 20
 RECORD = "tune.db"
@@ -161,8 +160,10 @@ class _Tuning:
         theirs = {name: value for name, value in recorded(options).items() if name not in ("time", *FREE)}
         asked = {"options": theirs, "data": fingerprints(data[0], data[2])}
 
-        def decided(options: TrainOptions, progress: Progress) -> Prepared:
-            return prepare(TrainingSession(options, *data, progress))
+        def decided(options: TrainOptions, progress: Progress) -> TrainingSession:
+            session = TrainingSession(options=options, progress=progress)
+            session.source, session.found, session.held_out = data
+            return prepare(session)
 
         before = Trials(path, options.run.seed).facts.get("search") if path.exists() else None
         if before is not None:

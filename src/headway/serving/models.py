@@ -22,7 +22,7 @@ from headway.serving.settings import Settings
 from headway.serving.worker import Worker
 from headway.tasks import registry
 from headway.tasks.command import Command
-from headway.training.store.log import LOG
+from headway.training.store.contents import LOG
 
 RESERVED = {"v1", "health", "ready", "metrics", "playground", "inside", "training", "openapi.json", "favicon.ico"}
 """First words of the server's own routes."""

@@ -14,7 +14,7 @@ from headway.reports.verdict import kept_in_words, verdict
 from headway.reports.wording import mapping, number
 from headway.serving.responses import RequestError, answer, in_thread
 from headway.tasks.registry import known
-from headway.training.store.sizes import snapshots
+from headway.training.store.contents import snapshots
 
 MOST_POINTS = 400
 MOST_SAMPLES = 20

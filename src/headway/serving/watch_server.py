@@ -27,7 +27,7 @@ from headway.serving.routes import GET, add_routes
 from headway.serving.settings import Settings
 from headway.serving.state import State
 from headway.serving.training import run_so_far
-from headway.training.store.sizes import ADAPTED, MEMBER
+from headway.training.store.contents import ADAPTED, MEMBER
 
 LONGEST_WAIT = 30.0
 """Seconds."""

@@ -1,7 +1,6 @@
 """One label for each input: the names of the labels, the loss, the metrics and the answers."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from headway.tasks.answers import Label
 from headway.tasks.losses import divergence, twice
 from headway.tasks.task import TaskInputs
 from headway.training.base import Base
-from headway.training.plan import Decision
+from headway.training.plan import decision_of
 
 HALF = 0.5
 """The share of known tokens below which an answer says it."""
@@ -100,10 +99,10 @@ def head_decision(base: Base, labels: Sequence[str], *, new: bool, task: str) ->
     """What a model that begins from a base has for a head; without labels it gives numbers."""
     value = "a new one, which starts untrained" if new else f"the one of {base.path}"
     if not labels:
-        return asdict(Decision("head", value, f"{base.path} is {'no' if new else 'a'} model for {task}", "--from"))
+        return decision_of("head", value, f"{base.path} is {'no' if new else 'a'} model for {task}", "--from")
     value += "" if new else f", with its {len(labels):,} classes"
     knows = f"{base.path} does not know" if new else "it knows"
-    return asdict(Decision("head", value, f"{knows} all labels of the data by their names", "--from"))
+    return decision_of("head", value, f"{knows} all labels of the data by their names", "--from")
 
 
 class Classification:

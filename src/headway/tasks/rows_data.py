@@ -38,7 +38,7 @@ from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import Base, prepared_base
 from headway.training.option_fields import flag
-from headway.training.plan import Decision, Plan
+from headway.training.plan import Plan, decision_of
 from headway.training.sizing.architecture import family_of_layout
 from headway.training.sizing.presets import encoder_plan, fine_tune_rows_plan
 
@@ -177,7 +177,7 @@ class RowsData(TaskData):
         return train.examples, held_out.examples
 
     def batch_source(self, plan: Plan) -> BatchSource:
-        return RowBatches(*self.examples(), plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
+        return RowBatches(*self.examples(), plan.batch_tokens, plan.seed, max_examples=plan.batch_size)
 
 
 class TextData(RowsData):
@@ -327,7 +327,7 @@ class NumberData(TextData):
         config = OwnConfig(self.task.spec.name, self.tokenizer.vocab_size, **sizes)
         size = f"{config.described}, width {width}, {self.longest} tokens"
         flags = "--d-model, --layers, --length, --dropout"
-        decisions = [asdict(Decision("model", size, f"{rows:,} texts", flags)), *plan.decisions[1:]]
+        decisions = [decision_of("model", size, f"{rows:,} texts", flags), *plan.decisions[1:]]
         precision = asked.runtime.precision or "float32"
         return plan.but(model=asdict(config), token_dropout=0.0, precision=precision, decisions=decisions)
 

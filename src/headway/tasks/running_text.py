@@ -195,7 +195,7 @@ class Stream:
         groups = sum(group.rows > held for group, held in zip(self.corpus.groups, self.held, strict=True))
         partitions = partition_count(groups, max(1, plan.batch_tokens // plan.length), Ranks.joined().count)
         why = f"of {groups:,} row groups, each partition reads its own; at most as many processes can share them"
-        return plan.decided("lanes", f"{partitions}", why, "--batch-tokens", lanes=partitions)
+        return plan.decided("lanes", f"{partitions}", why, "--batch-tokens", partitions=partitions)
 
 
 class RunningTextData(TaskData):
@@ -283,7 +283,7 @@ class RunningTextData(TaskData):
                 "tokens_per_row": self.n_tokens / self.stream.rows,
                 "frame": frame,
             }
-            source = StreamBatches(reading, self.validation, *sizes, plan.lanes, **known)
+            source = StreamBatches(reading, self.validation, *sizes, plan.partitions, **known)
         source.every = plan.evaluating.validation_every
         return source
 

@@ -1,9 +1,11 @@
-"""What an option is: a field with its help, its allowed values, and the options it conflicts with."""
+"""Fields of options and plans: nested frozen dataclasses with flat names, and what the field of an option says."""
 
-import math
 from collections.abc import Collection, Mapping
-from dataclasses import Field, dataclass, field
-from typing import Any
+from copy import deepcopy
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Self
 
 from headway.errors import InputError, shown
 from headway.io.quantities import parse_seconds
@@ -11,6 +13,53 @@ from headway.io.regular_file import check_name
 
 DEFAULT_TIME = "5m"
 """The time of a run that is given neither a time nor steps."""
+
+RENAMED = {"clip": "max_grad_norm", "mask_share": "mlm_probability"}
+"""Former names of options, also in runs of earlier versions, and their present names."""
+ALIASES = {
+    "learning_rate": "lr learningrate",
+    "batch_size": "batch bs per-device-train-batch-size train-batch-size",
+    "accumulate": "gradient-accumulation-steps grad-accum gradient-accumulation accumulate-grad-batches",
+    "epochs": "epoch num-train-epochs num-epochs n-epochs max-epochs",
+    "steps": "step max-steps num-steps max-iters iters",
+    "time": "time-limit max-time budget",
+    "from_model": "from-model model-name-or-path model-name pretrained base-model init-from",
+    "length": "max-length max-seq-length max-seq-len seq-len block-size context-length max-len",
+    "d_model": "hidden-size n-embd dim width embed-dim",
+    "layers": "num-layers n-layers n-layer num-hidden-layers depth",
+    "heads": "num-heads n-heads n-head num-attention-heads",
+    "weight_decay": "wd",
+    "max_grad_norm": "clip grad-clip clip-grad gradient-clip-val",
+    "warmup": "warmup-ratio",
+    "optimizer": "optim",
+    "schedule": "lr-scheduler lr-scheduler-type scheduler",
+    "vocab": "vocab-size",
+    "mlm_probability": "mask-share",
+    "label_smoothing": "label-smoothing-factor",
+    "lora": "lora-rank lora-r",
+    "workers": "num-workers dataloader-num-workers",
+    "checkpoint_activations": "gradient-checkpointing activation-checkpointing",
+    "text_column": "text-field text-col",
+    "label_column": "label-field label-col target-column",
+    "seed": "random-seed random-state",
+    "threads": "num-threads n-threads",
+}
+"""What other tools call them."""
+HINTS = {
+    "keep-default-na": "--labels-as-text takes labels such as NA as they are written",
+    "warmup-steps": "--warmup is a fraction of the run, such as 0.05",
+    **dict.fromkeys(("eval-steps", "eval-every"), "--evaluations is the number of evaluations in the whole run"),
+    "save-steps": "--save-every is a time, such as 60s",
+    "fp16": "--precision can be float32 or bfloat16",
+    "bf16": "it is --precision bfloat16",
+    "early-stopping": "--patience is a number of evaluations",
+    "early-stopping-patience": "it is --patience",
+    **dict.fromkeys(("resume", "resume-from-checkpoint"), "run the same command again to resume"),
+    "gpu": "it is --device cuda",
+    **dict.fromkeys(("num-gpus", "nproc-per-node"), "start several processes with torchrun"),
+    **dict.fromkeys(("test-size", "val-split"), "--validation names a file; without it 10 % of the data are held out"),
+}
+"""Options of other tools without an equivalent here -> what to do instead."""
 
 
 @dataclass(frozen=True)
@@ -90,38 +139,91 @@ def kind_of(entry: Field[Any]) -> tuple[str, bool]:
 
 def check_value(entry: Field[Any], value: Any) -> None:
     """Raise InputError when a value has the wrong type for its option, or is not allowed."""
-    kind, optional = kind_of(entry)
+    (kind, optional), name = kind_of(entry), f"--{flag(entry.name)}"
     if value is None and optional:
         return
     accepted, words = KINDS[kind]
     fits: bool = isinstance(value, accepted)
     if not fits or (isinstance(value, bool) and kind != "bool"):
-        raise InputError(f"--{flag(entry.name)} is {value!r}; it must be {words}.")
+        raise InputError(f"{name} is {value!r}; it must be {words}.")
     choices, allowed = entry.metadata["choices"], entry.metadata["allowed"]
     if choices and value not in choices:
-        raise InputError(f"--{flag(entry.name)} is {value!r}; it can be {', '.join(choices)}.")
+        raise InputError(f"{name} is {value!r}; it can be {', '.join(choices)}.")
     if entry.metadata["duration"]:
-        parse_seconds(value, f"--{flag(entry.name)}")
-    if allowed is not None and not (allowed.allows(value) and not math.isnan(value)):
-        raise InputError(f"--{flag(entry.name)} is {shown(value)}; it must be {allowed}.")
+        parse_seconds(value, name)
+    if allowed is not None and not allowed.allows(value):
+        raise InputError(f"{name} is {shown(value)}; it must be {allowed}.")
     if entry.name == "from_model":
         check_name(value, "--from")
 
 
-def check_together(entries: Mapping[str, Field[Any]], values: Mapping[str, Any], given: Collection[str]) -> None:
+def check_together(options: Mapping[str, Field[Any]], values: Mapping[str, Any], given: Collection[str]) -> None:
     """Raise InputError for ``given`` options that conflict, or that need another option."""
     for name in given:
-        for other, why in entries[name].metadata["excludes"].items():
+        for other, why in options[name].metadata["excludes"].items():
             if other in given:
                 raise InputError(f"--{flag(name)} and --{flag(other)} were both given; {why}.")
-    based = values["from_model"] is not None
+    based, way = values["from_model"] is not None, "contrastive" if values["contrastive"] else "frozen"
     for name in given:
-        base = entries[name].metadata["base"]
+        base = options[name].metadata["base"]
         if base == "needed" and not based:
             raise InputError(f"--{flag(name)} is for fine-tuning; name the model with --from.")
         if base == "excluded" and based:
             raise InputError(f"--{flag(name)} cannot be chosen with --from: the model has its own.")
-    way = "contrastive" if values["contrastive"] else "frozen"
     for name in given if values[way] else ():
-        if entries[name].metadata["loop"]:
+        if options[name].metadata["loop"]:
             raise InputError(f"--{flag(name)} is for training the whole model, which --{way} does not; choose one.")
+
+
+class Grouped:
+    """A frozen dataclass of groups (fields whose type is a dataclass) and its own fields; no two share a name."""
+
+    def __init__(self, **flat: Any):
+        """Set every field by its flat name.  Raises TypeError for an unknown name, or a missing one."""
+        whole: Any = type(self)
+        if unknown := flat.keys() - entries(whole).keys():
+            raise TypeError(f"{whole.__name__}: has no {', '.join(sorted(unknown))}")
+        for one in fields(whole):
+            if (group := groups(whole).get(one.name)) is not None:
+                value = group(**{part.name: flat[part.name] for part in fields(group) if part.name in flat})
+            elif one.name in flat:
+                value = flat[one.name]
+            elif one.default is MISSING and one.default_factory is MISSING:
+                raise TypeError(f"{whole.__name__}: {one.name} is missing")
+            else:
+                value = one.default if one.default_factory is MISSING else one.default_factory()
+            object.__setattr__(self, one.name, value)
+
+    def values(self) -> dict[str, Any]:
+        """Every value by its flat name."""
+        whole: Any = type(self)
+        found = dict(vars(self))
+        for name in groups(whole):
+            found |= vars(found[name])
+        return {name: found[name] for name in entries(whole)}
+
+    def flat(self) -> dict[str, Any]:
+        """Every value by its flat name, copied."""
+        return deepcopy(self.values())
+
+    def value(self, name: str) -> Any:
+        """The value of a field by its flat name.  Raises KeyError for an unknown name."""
+        return self.values()[name]
+
+    def but(self, **changes: Any) -> Self:
+        """A copy with some values changed, by flat names."""
+        return type(self)(**{**self.values(), **changes})
+
+
+@cache
+def groups(kind: Any) -> Mapping[str, Any]:
+    """The groups of a class, by name."""
+    return MappingProxyType({one.name: one.type for one in fields(kind) if is_dataclass(one.type)})
+
+
+@cache
+def entries(kind: Any) -> Mapping[str, Field[Any]]:
+    """Every field by its flat name: its own, then those of its groups."""
+    own = [one for one in fields(kind) if one.name not in groups(kind)]
+    every = [*own, *(one for group in groups(kind).values() for one in fields(group))]
+    return MappingProxyType({one.name: one for one in every})

@@ -11,9 +11,21 @@ from headway.data.images.image_table import AUGMENT
 from headway.errors import InputError
 from headway.io.csv_text import listed
 from headway.io.quantities import parse_seconds, time_text
-from headway.training.grouped import Grouped, entries
 from headway.training.loop.schedule import SCHEDULES
-from headway.training.option_fields import DEFAULT_TIME, SHARE, Between, check_together, check_value, flag, option
+from headway.training.option_fields import (
+    ALIASES,
+    DEFAULT_TIME,
+    HINTS,
+    RENAMED,
+    SHARE,
+    Between,
+    Grouped,
+    check_together,
+    check_value,
+    entries,
+    flag,
+    option,
+)
 from headway.training.sizing.layouts import DEFAULT, ENCODER_DEFAULT, ENCODER_LAYOUTS, LAYOUTS
 
 MODELS = ("transformer", "encoder-decoder", "decoder", "rnn", "lstm", "gru", "cnn", "bow")
@@ -268,7 +280,7 @@ class TrainOptions(Grouped):
         times = {name: time_text(flat[name], f"--{flag(name)}") for name in durations if flat[name] is not None}
         super().__init__(**{**flat, **times})
         object.__setattr__(self, "_named", frozenset(name for name, value in flat.items() if value is not None))
-        values = {name: self.value(name) for name in known}
+        values = self.values()
         for name, value in values.items():
             check_value(known[name], value)
         check_together(known, values, self.given(known))
@@ -287,7 +299,7 @@ class TrainOptions(Grouped):
     def named(self) -> dict[str, Any]:
         """The options that were given and their values, also those given with their defaults."""
         names: frozenset[str] = vars(self)["_named"]
-        return {name: self.value(name) for name in OPTIONS if name in names}
+        return {name: value for name, value in self.values().items() if name in names}
 
     @property
     def tracker(self) -> str | None:
@@ -322,52 +334,6 @@ FORMER = {"warmup": 0.02}
 """Defaults of earlier versions: a record cannot tell whether they were given."""
 OPTIONS = entries(TrainOptions)
 """Every option by its flat name."""
-RENAMED = {"clip": "max_grad_norm", "mask_share": "mlm_probability"}
-"""Former names of options, also in runs of earlier versions, and their present names."""
-ALIASES = {
-    "learning_rate": "lr learningrate",
-    "batch_size": "batch bs per-device-train-batch-size train-batch-size",
-    "accumulate": "gradient-accumulation-steps grad-accum gradient-accumulation accumulate-grad-batches",
-    "epochs": "epoch num-train-epochs num-epochs n-epochs max-epochs",
-    "steps": "step max-steps num-steps max-iters iters",
-    "time": "time-limit max-time budget",
-    "from_model": "from-model model-name-or-path model-name pretrained base-model init-from",
-    "length": "max-length max-seq-length max-seq-len seq-len block-size context-length max-len",
-    "d_model": "hidden-size n-embd dim width embed-dim",
-    "layers": "num-layers n-layers n-layer num-hidden-layers depth",
-    "heads": "num-heads n-heads n-head num-attention-heads",
-    "weight_decay": "wd",
-    "max_grad_norm": "clip grad-clip clip-grad gradient-clip-val",
-    "warmup": "warmup-ratio",
-    "optimizer": "optim",
-    "schedule": "lr-scheduler lr-scheduler-type scheduler",
-    "vocab": "vocab-size",
-    "mlm_probability": "mask-share",
-    "label_smoothing": "label-smoothing-factor",
-    "lora": "lora-rank lora-r",
-    "workers": "num-workers dataloader-num-workers",
-    "checkpoint_activations": "gradient-checkpointing activation-checkpointing",
-    "text_column": "text-field text-col",
-    "label_column": "label-field label-col target-column",
-    "seed": "random-seed random-state",
-    "threads": "num-threads n-threads",
-}
-"""What other tools call them."""
-HINTS = {
-    "keep-default-na": "--labels-as-text takes labels such as NA as they are written",
-    "warmup-steps": "--warmup is a fraction of the run, such as 0.05",
-    **dict.fromkeys(("eval-steps", "eval-every"), "--evaluations is the number of evaluations in the whole run"),
-    "save-steps": "--save-every is a time, such as 60s",
-    "fp16": "--precision can be float32 or bfloat16",
-    "bf16": "it is --precision bfloat16",
-    "early-stopping": "--patience is a number of evaluations",
-    "early-stopping-patience": "it is --patience",
-    **dict.fromkeys(("resume", "resume-from-checkpoint"), "run the same command again to resume"),
-    "gpu": "it is --device cuda",
-    **dict.fromkeys(("num-gpus", "nproc-per-node"), "start several processes with torchrun"),
-    **dict.fromkeys(("test-size", "val-split"), "--validation names a file; without it 10 % of the data are held out"),
-}
-"""Options of other tools without an equivalent here -> what to do instead."""
 OF_THE_LOOP = tuple(name for name, entry in OPTIONS.items() if entry.metadata["loop"])
 """Options of training step by step: a linear classifier on a model's vectors has none of these."""
 FREE = tuple(name for name, entry in OPTIONS.items() if entry.metadata["change"] == "free")

@@ -1,13 +1,14 @@
 """The plan of a run: every decision, with its reason."""
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from headway.models.baselines import BaselineConfig
 from headway.models.config import Patches, TransformerConfig
 from headway.models.own import OwnConfig
 from headway.nn.kernels.products import TORCH
-from headway.training.grouped import Grouped
+from headway.training.option_fields import RENAMED, Grouped
 
 ADAM_BETAS = (0.9, 0.99)
 """Adam's betas: the decay of the means of gradients and of their squares."""
@@ -15,14 +16,15 @@ MUON_RATE = 20 / 3
 """Muon's rate over Adam's: 0.02 and 0.003, the published rate of Muon and the best measured rate of Adam."""
 
 
-@dataclass(frozen=True)
-class Decision:
-    """A decision: what was decided, why, and the option that changes it."""
+def decision_of(what: str, value: str, why: str, option: str) -> dict[str, str]:
+    """A decision as a plan records it: what was decided, why, and the option that changes it."""
+    return {"what": what, "value": value, "why": why, "option": option}
 
-    what: str
-    value: str
-    why: str
-    option: str
+
+def decision_in_words(decision: Mapping[str, str]) -> str:
+    """A decision as a plan records it, in one line."""
+    change = f" ({decision['option']} to change)" if decision["option"] else ""
+    return f"{decision['what']}: {decision['value']} - {decision['why']}{change}"
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class ObjectivePlan:
     """R-Drop: the weight of the divergence between two readings of a batch"""
     bpe_dropout: float = 0.0
     """BPE dropout: the probability that a merge is skipped in training"""
-    mask_share: float = 0.0
+    mlm_probability: float = 0.0
     """masked_lm: the share of tokens to predict"""
     whole_words: bool = False
     """masked_lm: whether whole words are masked"""
@@ -118,7 +120,7 @@ class Plan(Grouped):
     weight_decay: float
     schedule: str
     warmup: float
-    clip: float
+    max_grad_norm: float
     accumulate: int
     grow_batch: int
     average: float
@@ -127,8 +129,9 @@ class Plan(Grouped):
     seed: int
     epochs: int | None = None
     """maximum number of epochs; time or steps may end the run earlier"""
-    max_examples: int | None = None
-    lanes: int = 0
+    batch_size: int | None = None
+    """maximum number of sequences per batch"""
+    partitions: int = 0
     """--stream: the number of stream partitions, from which a batch takes its windows in turn; else 0"""
     on_spike: str = "report"
     """what to do with a loss spike: "report" it, or "skip" the step"""
@@ -148,7 +151,7 @@ class Plan(Grouped):
 
     def decided(self, what: str, value: str, why: str, option: str, **changes: Any) -> Self:
         """A copy with one more decision, and with some values changed, by flat names."""
-        return self.but(decisions=[*self.decisions, asdict(Decision(what, value, why, option))], **changes)
+        return self.but(decisions=[*self.decisions, decision_of(what, value, why, option)], **changes)
 
     @property
     def cut(self) -> Patches:
@@ -159,5 +162,5 @@ class Plan(Grouped):
         return Patches(tuple(patches["image_size"]), tuple(patches["patch_size"]), patches["channels"])
 
 
-OF_OPTIONS = {"max_grad_norm": "clip", "mlm_probability": "mask_share", "batch_size": "max_examples"}
-"""Options whose fields in a plan have another name."""
+FORMER_NAMES = {**RENAMED, "max_examples": "batch_size", "lanes": "partitions"}
+"""Names of options and of fields of a plan in records of earlier versions, and their present names."""

@@ -27,8 +27,8 @@ from headway.text.tokenizer import Tokenizer
 from headway.training.evaluation.comparison import judged
 from headway.training.evaluation.metric import REPORTED
 from headway.training.options import TrainOptions
+from headway.training.store.contents import BEFORE, TEXTS, read_texts
 from headway.training.store.facts import read_facts
-from headway.training.store.trained_texts import BEFORE, TEXTS, read_texts
 from headway.workflows.input import are_aligned, known_columns, read_input, rows_left_out, without_columns
 from headway.workflows.load import load
 from headway.workflows.train.check import check_for_task

@@ -17,8 +17,7 @@ from headway.hub.directory import load_model
 from headway.models.transformer import Decoder
 from headway.science.scaling.points import Run
 from headway.text.tokenizer import Tokenizer
-from headway.training.store.log import read_log
-from headway.training.store.sizes import SNAPSHOTS
+from headway.training.store.contents import SNAPSHOTS, read_log
 
 SEQUENCES = 256
 """How many are measured: of copying, and for each number of examples."""

@@ -26,8 +26,8 @@ from headway.tasks.registry import NAMES, named, task_named
 from headway.tasks.task import TaskInputs
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.options import TrainOptions
+from headway.training.store.contents import read_log
 from headway.training.store.facts import read_facts
-from headway.training.store.log import read_log
 from headway.workflows.input import read_input, validation_input
 from headway.workflows.train.run import run_training
 

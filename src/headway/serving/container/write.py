@@ -30,9 +30,8 @@ from headway.io.strict_json import read_object
 from headway.serving.container.dockerfile import CONSTRAINTS, IGNORE, MODELS, WHEELS, dockerfile
 from headway.serving.container.wheel import write_wheel
 from headway.tasks import registry
+from headway.training.store.contents import ADAPTED, LOG
 from headway.training.store.facts import ENDINGS, PART, read_facts
-from headway.training.store.log import LOG
-from headway.training.store.sizes import ADAPTED
 from headway.workflows.load import load
 
 PIECE = 1 << 20

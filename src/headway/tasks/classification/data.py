@@ -49,7 +49,7 @@ from headway.training.base import Base, prepared_base
 from headway.training.evaluation.comparison import FEW
 from headway.training.objective import Objective
 from headway.training.options import OF_THE_LOOP, TrainOptions
-from headway.training.plan import Decision, Plan
+from headway.training.plan import Plan, decision_of
 from headway.training.sizing.architecture import architecture, built, family_of_layout, reference
 from headway.training.sizing.presets import (
     FITTED_IN,
@@ -251,8 +251,8 @@ def _reading_mean(plan: Plan, config: TransformerConfig, *, grows: bool) -> Plan
     """A plan whose classifier reads the mean of the vectors, in a model of this configuration; the plan says so."""
     value = "its family's own, on the mean of the token vectors"
     value += f"; layer {config.n_layers} is new and takes it" if grows else ""
-    decision = Decision("classifier", value, f"the vectors of {plan.fine_tuning.base} are averaged", "--from")
-    return plan.but(mean=True, model=asdict(config), decisions=[*plan.decisions, asdict(decision)])
+    decision = decision_of("classifier", value, f"the vectors of {plan.fine_tuning.base} are averaged", "--from")
+    return plan.but(mean=True, model=asdict(config), decisions=[*plan.decisions, decision])
 
 
 def first_rows(source: Table, found: Any, options: TrainOptions, given: MaterialInputs) -> Material:

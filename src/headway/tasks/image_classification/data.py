@@ -105,7 +105,7 @@ class ImageData(RowsData):
             )
         parts = self.train, self.train_targets, self.validation, self.targets
         size = max(1, plan.batch_tokens // plan.length)
-        size = size if plan.max_examples is None else min(size, plan.max_examples)
+        size = size if plan.batch_size is None else min(size, plan.batch_size)
         augmentation = Augmentation(plan.objective.augment, len(self.train), plan.seed)
         return ImageBatches(*parts, self.how, size, plan.seed, each=plan.length, augmentation=augmentation)
 

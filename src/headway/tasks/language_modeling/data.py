@@ -177,15 +177,14 @@ class DialogueData(LanguageModelData):
 
     def completed(self, plan: Plan) -> Plan:
         usual = plan.batch_tokens if self.base is None else max(plan.batch_tokens, self.longest)
-        size, rows = tokens_of_rows(self.options, self.longest, usual), self.options.optimisation.batch_size
-        return plan.but(length=self.longest, batch_tokens=size, max_examples=rows)
+        return plan.but(length=self.longest, batch_tokens=tokens_of_rows(self.options, self.longest, usual))
 
     def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
         return dict(self.of_baselines)
 
     def batch_source(self, plan: Plan) -> BatchSource:
         train, held_out = self.train_examples.examples, self.validation_examples.examples
-        return RowBatches(train, held_out, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
+        return RowBatches(train, held_out, plan.batch_tokens, plan.seed, max_examples=plan.batch_size)
 
     def objective(self, plan: Plan) -> Objective:
         return modeling_of(self.validation_examples.replies(), self.tokenizer, plan.objective.label_smoothing)

@@ -105,7 +105,7 @@ class MaskedLMData(RunningTextData):
         what = "whole words" if asked.whole_words else "tokens"
         scratch = "a new model learns faster with more" if self.base is None else "as published models were trained"
         why = scratch if asked.mlm_probability is None else "as asked"
-        changes = {"mask_share": share, "whole_words": asked.whole_words}
+        changes = {"mlm_probability": share, "whole_words": asked.whole_words}
         plan = plan.decided("hidden", f"{share:.0%} of the {what}", why, "--mlm-probability, --whole-words", **changes)
         if not self.new_head:
             return plan
@@ -118,11 +118,11 @@ class MaskedLMData(RunningTextData):
         return new_model(plan.config, plan.seed, self.options.architecture.layout or ENCODER_DEFAULT)
 
     def objective(self, plan: Plan) -> MaskedLM:
-        whole_words, share = plan.objective.whole_words, plan.objective.mask_share
+        whole_words, share = plan.objective.whole_words, plan.objective.mlm_probability
         return task_of(self.tokenizer, share, whole_words=whole_words, mixed=self.mixed)
 
     def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
-        task = task_of(self.tokenizer, plan.objective.mask_share, whole_words=plan.objective.whole_words)
+        task = task_of(self.tokenizer, plan.objective.mlm_probability, whole_words=plan.objective.whole_words)
         ordinary, losses = task.ordinary.numpy(), np.zeros(self.tokenizer.vocab_size)
         losses[ordinary] = -np.log(unigrams(self.counts[ordinary]))
         batches = held_out_batches(self.validation, self.tokenizer, plan.length, plan.evaluating.validation_every)
@@ -189,7 +189,7 @@ def measure(pipe: MaskFiller, given: EvaluationInputs) -> dict[str, Any]:
     """Metrics with ``examples``, the hidden tokens that were counted: the same ones of a text in the same windows."""
     tokens = encode_text(held_out_text(given, NEEDS), pipe.tokenizer, framed=True)
     length = int(given.plan.get("length", min(256, pipe.model.config.max_length)))
-    share = given.plan.get("mask_share") or SHARE
+    share = given.plan.get("mlm_probability") or SHARE
     task = task_of(pipe.tokenizer, share, whole_words=bool(given.plan.get("whole_words", False)))
     windows = held_out_batches(tokens, pipe.tokenizer, length, given.stride(len(tokens) // length))
     metrics = measured(pipe, task, windows, given.each)

@@ -160,7 +160,7 @@ class TextToTextData(RowsData):
 
     def batch_source(self, plan: Plan) -> BatchSource:
         recut = self._recut(plan.objective.bpe_dropout, plan.seed) if plan.objective.bpe_dropout else None
-        most = plan.max_examples
+        most = plan.batch_size
         return RowBatches(*self.examples(), plan.batch_tokens, plan.seed, max_examples=most, recut=recut)
 
     def _recut(self, share: float, seed: int) -> Callable[[int], Examples]:

@@ -1,9 +1,4 @@
-"""Several processes that train one model together, as ``torchrun`` starts them; or a single one.
-
-Every rank reads the same batches and takes its share of their rows; of a stream it reads only its own rows
-(``training.loop.prefetch``).  The sums of losses, targets and gradients are added up over all ranks and
-divided once, so that the result does not depend on the number of ranks.
-"""
+"""Several processes that train one model together, as ``torchrun`` starts them; or a single one."""
 
 import contextlib
 import os
@@ -24,12 +19,8 @@ TIMEOUT = timedelta(minutes=5)
 PREPARING = timedelta(days=7)
 """How long a rank waits for the first one to read and tokenise the data."""
 LOST = (
-    "gloo",
-    "ncclremoteerror",
-    "nccl communicator was aborted",
-    "connection reset by peer",
-    "connection closed by peer",
-    "timed out waiting",
+    *("gloo", "ncclremoteerror", "nccl communicator was aborted", "connection reset by peer"),
+    *("connection closed by peer", "timed out waiting"),
 )
 """Parts of torch's error messages when a rank cannot be reached any more."""
 BUCKET = 1 << 23
@@ -38,7 +29,11 @@ BUCKET = 1 << 23
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among ``count``; ``rank`` 0 decides, writes files and shows messages for all."""
+    """This process among ``count``; ``rank`` 0 decides, writes files and shows messages for all.
+
+    Each takes its share of the rows of the same batches.  Losses, targets and gradients are summed over all and divided
+    once, so that the result does not depend on the number of ranks.
+    """
 
     rank: int = 0
     count: int = 1
@@ -83,12 +78,12 @@ class Ranks:
     def signal(self, what: str) -> None:
         """Signal to the ranks that ``wait_for`` something that it is done."""
         if self.count > 1:
-            _store().set(what, "done")
+            dist.distributed_c10d._get_default_store().set(what, "done")
 
     def wait(self, what: str) -> None:
         """Wait until the first rank signals that something is done."""
         if self.count > 1 and not self.first:
-            _store().wait([what], PREPARING)
+            dist.distributed_c10d._get_default_store().wait([what], PREPARING)
 
     def barrier(self) -> None:
         if self.count > 1:
@@ -152,10 +147,6 @@ class Ranks:
 def is_first() -> bool:
     """Whether this process shows messages for all, by the environment of ``torchrun``."""
     return int(os.environ.get("RANK", "0")) == 0
-
-
-def _store() -> Any:
-    return dist.distributed_c10d._get_default_store()
 
 
 def _buckets(gradients: Sequence[Tensor]) -> list[list[Tensor]]:

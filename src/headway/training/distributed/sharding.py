@@ -1,8 +1,4 @@
-"""Weights that are sharded over the ranks (FSDP2): each rank keeps a shard, and gathers a block where it is used.
-
-Optimisers and averages work on the shards.  All ranks write a checkpoint together, as safetensors with the offsets
-of each shard in its header (torch.distributed.checkpoint), and are read by any number of ranks.
-"""
+"""Weights that are sharded over the ranks (FSDP2): each rank keeps a shard, and gathers a block where it is used."""
 
 import warnings
 from pathlib import Path
@@ -73,7 +69,7 @@ def put_together(model: nn.Module, twin: nn.Module) -> nn.Module:
 
 
 def save_parts(folder: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors, each rank its shards; all ranks take part."""
+    """Write tensors, each rank its shards, as safetensors that any number of ranks reads; all ranks take part."""
     writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
     dcp.save(dict(tensors), storage_writer=writer)
 

@@ -1,12 +1,4 @@
-"""Whether a model is better than its baselines on the held-out data, decided in one place for all commands.
-
-Models that were measured on the same held-out units are compared unit by unit, since hard units are often hard for
-both: by the intervals of both and how the influences of the units on both are correlated
-(``intervals.of_paired_seeds``).  Where it is not known how the examples pair, accuracies are compared as independent
-shares (``intervals.of_shares``).  A difference counts only where zero is outside its interval of 95 %.
-
-Units are the results that ``Objective.evaluate`` passes to ``each``: arrays (N, 2).
-"""
+"""Whether a model is better than its baselines on the held-out data, decided in one place for all commands."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,6 +33,10 @@ def judged(
     ``against`` (the best baseline, or None), its ``against_value``, by how much the model is better (``difference``,
     above 0 where it is), the ``difference_interval``, and whether that is ``paired``; and the ``result``: better,
     worse, undecided, too few, alone (no baseline), unknown (no interval) or constant (one answer for everything).
+
+    ``units`` and those ``of_baselines`` are what ``Objective.evaluate`` passes to ``each``, (N, 2).  Models that were
+    measured on the same ones are compared unit by unit (``intervals.of_paired_seeds``), since hard units are often hard
+    for both; accuracies of others as independent shares.  A difference counts where zero is outside its interval.
     """
     metric = next((one for one in headlines if is_number(metrics.get(one.key))), None)
     if metric is None:

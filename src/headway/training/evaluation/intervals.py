@@ -1,12 +1,4 @@
-"""95 % confidence intervals of metrics and of their differences.
-
-A score that is no plain share (F1, chrF, a rank correlation, the area under a curve) has an *influence* of each unit:
-what it adds to the score beyond the mean, so that the variance of the score is N / (N - 1) times the sum of their
-squares (the infinitesimal jackknife, Jaeckel 1972; of a ratio it is Cochran's linearisation).  benchmarks/coverage.py
-simulates how often each interval contains the true value.
-
-Letters: N held-out units (rows, windows of a text, conversations), S seeds, K counts.
-"""
+"""95 % confidence intervals of metrics and of their differences: of N held-out units, S seeds, K counts."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,7 +7,9 @@ import numpy as np
 
 Interval = tuple[float, float]
 OverSeeds = tuple[Sequence[float], Sequence[np.ndarray]]
-"""A figure of each of S seeds, and the influences (N,) of the units on it."""
+"""A figure of each of S seeds, and the influences (N,) of the units on it: what each adds beyond the mean, so that the
+variance of the figure is N / (N - 1) times the sum of their squares (the infinitesimal jackknife, Jaeckel 1972; of a
+ratio Cochran's linearisation).  benchmarks/coverage.py simulates how often each interval contains the true value."""
 
 Z = 1.959963984540054
 """The 97.5 % point of the normal distribution."""

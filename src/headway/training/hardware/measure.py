@@ -6,11 +6,9 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import nn
 
 from headway.data.batches.batch_source import BatchSource, HeldOutText, Position
 from headway.io.quantities import figure
@@ -18,11 +16,10 @@ from headway.models.device import wait_for
 from headway.nn.kernels.products import AUTO, TORCH, faster
 from headway.training.hardware.memory import out_of_memory
 from headway.training.hardware.precision import built_in_precision, faster_precision
+from headway.training.job import Job
 from headway.training.loop.randomness import as_before
 from headway.training.loop.schedule import mean_accumulation
 from headway.training.loop.thread_parallel import ThreadParallel, most_shares, share_count
-from headway.training.objective import Objective
-from headway.training.options import TrainOptions
 from headway.training.plan import Plan
 
 LONGEST_EVALUATION = 0.08
@@ -41,6 +38,8 @@ STEP_OVER_GRADIENT = 1.15
 """What a step takes, with its share of the evaluations, over its gradient: decoders of 0.6 M to 2.2 M, on a CPU."""
 SLOW = 1 / 60
 """The share of the time: a batch that takes longer is evaluated once to estimate how long all take."""
+LATER = 2
+"""Further copies of the weights after a step, at least: the optimiser's state, and the best weights so far."""
 ROUNDS = 3
 """Batches that are timed for each number of shares, after one that is not."""
 
@@ -48,48 +47,26 @@ Settle = Callable[[Plan, float], Plan]
 """Completes a plan from the tokens that training reads per second."""
 
 
-@dataclass
-class Setup:
-    """What is measured before training: a model by its plan, and its batches."""
-
-    options: TrainOptions
-    plan: Plan
-    model: nn.Module
-    batch_source: BatchSource
-    objective: Objective
-    limit: float | None
-    """seconds for the whole command; None when the run is bounded by steps"""
-    batch_seconds: float
-    """what an evaluation takes on a batch"""
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return next(self.model.parameters()).device
-
-
-def measured(setup: Setup, sample: Callable[[], str] | None, settle: Settle | None) -> Plan:
+def measured(job: Job, sample: Callable[[], str] | None, settle: Settle | None) -> Plan:
     """The plan with the measured precision, shares, the decisions of ``settle``, and the evaluations.
 
     Of a held-out text, evaluations read as many windows as the options say, or else the time allows.  Where steps bound
     the run, sizes alone decide.  As many evaluations as were asked for read all batches each time, so that runs with
     other batches, such as the trials of a search, are compared by the same.
     """
-    plan, limit, device, batch_source = setup.plan, setup.limit, setup.device, setup.batch_source
-    windows = setup.options.for_tasks.validation_windows
-    timed, asked = limit is not None, plan.evaluating.evaluations > 0
+    plan, limit, device, batch_source = job.plan, job.limit, job.device, job.batch_source
+    windows, asked = job.options.for_tasks.validation_windows, plan.evaluating.evaluations > 0
     if plan.hardware.products == AUTO:
         quick, rates = faster() if device.type == "cpu" else (TORCH, {})
-        plan = plan.but(products=quick if timed else TORCH)
+        plan = plan.but(products=TORCH if limit is None else quick)
         if quick != TORCH:
             plan = _chosen(plan, "products", plan.hardware.products, quick, rates)
     if plan.precision == "auto":
         quick, rates = faster_precision(plan.config.d_model, device)
-        plan = plan.but(precision=quick if timed else built_in_precision(plan.config.d_model, device))
+        plan = plan.but(precision=built_in_precision(plan.config.d_model, device) if limit is None else quick)
         plan = _chosen(plan, "precision", plan.precision, quick, rates)
-    plan = _timed(setup, plan, settle)
-    cost = 0.0 if limit is None else evaluation_seconds(setup)
-    shown = 0.0 if limit is None else _seconds_of(sample)
+    plan = _timed(job, plan, settle)
+    cost, shown = (0.0, 0.0) if limit is None else (evaluation_seconds(job), _seconds_of(sample))
     if isinstance(batch_source, HeldOutText):
         every = max(1, math.ceil(cost / (LONGEST_EVALUATION * limit))) if limit is not None else 1
         why = "evaluating all of the held-out text would take too much time"
@@ -101,13 +78,11 @@ def measured(setup: Setup, sample: Callable[[], str] | None, settle: Settle | No
         if every > 1:
             value = f"one of every {every} windows of the held-out text"
             plan = plan.decided("validation", value, why, "--time, --validation, --validation-windows")
-    if limit is not None and plan.evaluating.evaluations == 0:
-        samples = _how_many(EVALUATION_SHARE, limit, cost + shown)
-        evaluations = max(samples, _how_many(EVALUATION_SHARE / 2, limit, cost))
-        plan = plan.but(evaluations=evaluations, samples=samples)
-    elif plan.evaluating.evaluations == 0:
-        plan = plan.but(evaluations=10)
-    part = 1 if windows is not None or asked else _part(setup, plan, cost)
+    if not asked:
+        samples = 0 if limit is None else _how_many(EVALUATION_SHARE, limit, cost + shown)
+        most = 10 if limit is None else max(samples, _how_many(EVALUATION_SHARE / 2, limit, cost))
+        plan = plan.but(evaluations=most, samples=samples or plan.evaluating.samples)
+    part = 1 if windows is not None or asked else _part(job, plan, cost)
     if part > 1:
         value = f"{plan.evaluating.evaluations}, each on one of every {part} batches held out"
         why = "all of them would take too large a share of the run; the kept weights are measured on all"
@@ -115,21 +90,18 @@ def measured(setup: Setup, sample: Callable[[], str] | None, settle: Settle | No
     return plan.but(validation_part=part)
 
 
-def _part(setup: Setup, plan: Plan, cost: float) -> int:
+def _part(job: Job, plan: Plan, cost: float) -> int:
     """Of how many batches held out the evaluations during training read one, so that they keep to their share."""
-    batch_source, limit, steps = setup.batch_source, setup.limit, setup.options.run.steps
-    count, batches = plan.evaluating.evaluations, batch_source.validation_batches()
-    if count < 3:  # one before training and one at its end are of all
+    steps, count, batches = job.options.run.steps, plan.evaluating.evaluations, job.batch_source.validation_batches()
+    if count < 3 or (job.limit is None and steps is None):  # one before training and one at its end are of all
         return 1
-    if limit is not None:
-        much = count * cost / (EVALUATION_SHARE * limit)
-    elif steps is not None:
-        trained, held_out = _places(batch_source)
-        read = steps * mean_accumulation(plan.accumulate, plan.grow_batch) * trained
+    if job.limit is not None:
+        much = count * cost / (EVALUATION_SHARE * job.limit)
+    else:
+        trained, held_out = _places(job.batch_source)
+        read = (steps or 0) * mean_accumulation(plan.accumulate, plan.grow_batch) * trained
         much = count * batches * held_out / (EVALUATED_TOKENS * read)
         batches = min(batches, int(batches * held_out / LEAST_EVALUATED))
-    else:
-        return 1
     return max(1, min(batches, math.ceil(much)))
 
 
@@ -149,59 +121,54 @@ def _places(batch_source: BatchSource) -> tuple[float, float]:
 def _chosen(plan: Plan, what: str, value: str, quick: str, rates: dict[str, float]) -> Plan:
     """The plan with one of the ways that were timed; a run without a limit of time takes none by its time."""
     here = ", ".join(f"{name} {figure(rate, 3)}FLOP/s" for name, rate in rates.items())
-    why = f"products here: {here}"
-    if value != quick:
-        why = f"nothing is timed without --time; {quick} would be faster here ({here})"
-    return plan.decided(what, value, why, f"--{what}")
+    slower = f"nothing is timed without --time; {quick} would be faster here ({here})"
+    return plan.decided(what, value, f"products here: {here}" if value == quick else slower, f"--{what}")
 
 
-def _timed(setup: Setup, plan: Plan, settle: Settle | None) -> Plan:
+def _timed(job: Job, plan: Plan, settle: Settle | None) -> Plan:
     """The plan with the faster number of shares, and settled.
 
     Neither where a gradient, which takes a third of an evaluation or more, does not fit into the time for timing.
     A run by ``--steps`` is not timed: two runs of one command must be the same.  The decision is recorded, so a
     continued run does not time it again.
     """
-    model, objective, batch_source, limit = setup.model, setup.objective, setup.batch_source, setup.limit
-    places = batch_source.next(Position())[0].places
-    usual, most = share_count(model, objective, places), most_shares(model, objective, places)
-    if limit is None or setup.batch_seconds > 3 * PROBE_SHARE * limit or (most == 1 and settle is None):
-        return plan.but(shares=usual)
-    times = gradient_seconds(model, objective, batch_source, plan, sorted({1, most}), PROBE_SHARE * limit)
+    limit, places = job.limit, job.batch_source.next(Position())[0].places
+    usual, most = (count(job.model, job.objective, places) for count in (share_count, most_shares))
+    times: dict[int, tuple[float, float]] = {}
+    if limit is not None and job.batch_seconds <= 3 * PROBE_SHARE * limit and (most > 1 or settle is not None):
+        times = gradient_seconds(job, plan, sorted({1, most}), PROBE_SHARE * limit)
     if not times:
         return plan.but(shares=usual)
     best = min(times, key=lambda count: times[count][0])
     plan = plan.but(shares=best)
     if len(times) > 1:
         value = "each computes some rows of a batch" if best > 1 else "all in each operation"
-        why = ", ".join(
-            f"{seconds:.3g} s {'in each operation' if n == 1 else 'by rows'}" for n, (seconds, _) in times.items()
-        )
+        ways = {n: "in each operation" if n == 1 else "by rows" for n in times}
+        why = ", ".join(f"{seconds:.3g} s {ways[n]}" for n, (seconds, _) in times.items())
         plan = plan.decided("threads", value, f"seconds for a gradient: {why}", "--threads")
     seconds, places_each = times[best]
     return plan if settle is None else settle(plan, places_each / seconds / STEP_OVER_GRADIENT)
 
 
-def batch_seconds(setup: Setup, limit: float) -> float:
+def batch_seconds(job: Job, limit: float) -> float:
     """How long an evaluation takes on the longest batch held out, from one on the (smaller) longest of training.
 
     A quick one is timed again, as the first call takes longer.  Random state and mode are restored.
     """
-    model = setup.model
-    with out_of_memory("at the longest batch, tried before step 1", setup.plan), as_before(model) as device:
-        trained, held_out = setup.batch_source.longest()
-        model.eval()
-        seconds = _seconds_of(evaluate := partial(setup.objective.evaluate, model, [trained.to(device)]))
+    with out_of_memory("at the longest batch, tried before step 1", job.plan), as_before(job.model) as device:
+        trained, held_out = job.batch_source.longest()
+        job.model.eval()
+        seconds = _seconds_of(evaluate := partial(job.objective.evaluate, job.model, [trained.to(device)]))
         seconds = seconds if seconds > SLOW * limit else _seconds_of(evaluate)
     return seconds * held_out.places / trained.places
 
 
-def evaluation_seconds(setup: Setup, sample: Callable[[], str] | None = None) -> float:
+def evaluation_seconds(job: Job, sample: Callable[[], str] | None = None) -> float:
     """How long one evaluation will take, with the sample and saving the model."""
-    setup.model.eval()
-    cost = setup.batch_seconds * setup.batch_source.validation_batches() + _seconds_of(sample)
-    setup.model.train()
-    return cost + 4 * sum(p.numel() for p in setup.model.parameters()) / SAVED_IN_A_SECOND
+    job.model.eval()
+    cost = job.batch_seconds * job.batch_source.validation_batches() + _seconds_of(sample)
+    job.model.train()
+    return cost + 4 * sum(p.numel() for p in job.model.parameters()) / SAVED_IN_A_SECOND
 
 
 def _seconds_of(call: Callable[[], object] | None) -> float:
@@ -217,35 +184,29 @@ def _how_many(share: float, limit: float, each: float) -> int:
     return int(min(20, max(1, share * limit / max(each, 1e-3))))
 
 
-def gradient_seconds(
-    model: nn.Module, objective: Objective, batch_source: BatchSource, plan: Plan, counts: Sequence[int], most: float
-) -> dict[int, tuple[float, float]]:
+def gradient_seconds(job: Job, plan: Plan, counts: Sequence[int], most: float) -> dict[int, tuple[float, float]]:
     """For each number of shares, the median seconds of a batch's gradient, and the places for tokens in a batch.
 
     All read the same batches in turn, so that a slow moment affects all alike.  No batch is started after ``most``
     seconds; empty where the first, which is not timed, took as long.  Weights, random state and mode are restored, and
     gradients are cleared.
     """
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    position, began = Position(), time.monotonic()
+    position, began, model, parameters = Position(), time.monotonic(), job.model, job.parameters
     times: dict[int, list[float]] = {count: [] for count in counts}
     places: list[int] = []
-    with (
-        out_of_memory("at the first batch, tried before step 1", plan),
-        as_before(model) as device,
-        ExitStack() as stack,
-    ):
+    where = "at the first batch, tried before step 1"
+    with out_of_memory(where, plan), as_before(model) as device, ExitStack() as stack:
         ways = {count: stack.enter_context(ThreadParallel(count)) for count in counts}
         model.train()
         for number in range(1 + ROUNDS):
             if number and time.monotonic() - began > most:
                 break
-            batch, position = batch_source.next(position)
+            batch, position = job.batch_source.next(position)
             batch = batch.to(device)
             for count, shares in ways.items():
                 wait_for(device)
                 start = time.perf_counter()
-                shares.add_gradient(model, objective, batch, plan.precision, parameters)
+                shares.add_gradient(model, job.objective, batch, plan.precision, parameters)
                 wait_for(device)
                 if number:
                     times[count].append(time.perf_counter() - start)
@@ -253,3 +214,20 @@ def gradient_seconds(
                     p.grad = None
             places += [batch.places] if number else []
     return {count: (statistics.median(taken), statistics.mean(places)) for count, taken in times.items() if taken}
+
+
+def try_longest(job: Job) -> None:
+    """Compute a gradient and an evaluation of the longest batches: raises OutOfMemory where they do not fit.
+
+    Weights, random state and mode are restored, and gradients are cleared.  Of several ranks, each tries its own part.
+    """
+    model, plan, objective = job.model, job.plan, job.objective
+    with out_of_memory("at the longest batch, tried before step 1", plan), as_before(model) as device:
+        longest, held_out = job.batch_source.longest()
+        later = [torch.empty_like(p) for p in job.parameters for _ in range(LATER)]
+        model.train()
+        with ThreadParallel(plan.hardware.shares) as shares:
+            shares.add_gradient(model, objective, job.ranks.part(longest).to(device), plan.precision, job.parameters)
+        model.eval()
+        objective.evaluate(model, [held_out.to(device)])
+        del later

@@ -1,28 +1,14 @@
-"""Memory: the longest batch is tried before the first step, and out of memory is one message that says what helps.
-
-Training never retries with a smaller batch: the batch size is the user's decision.
-"""
+"""The longest batch is tried before the first step, and out of memory is one message that says what helps."""
 
 import contextlib
 import re
 from collections.abc import Callable, Iterator
 
-import torch
-from torch import nn
-
-from headway.data.batches.batch_source import BatchSource
 from headway.errors import RunFailed
 from headway.io.memory import check_fits, ran_out
 from headway.io.quantities import size
 from headway.models.config import TransformerConfig
-from headway.training.distributed.ranks import Ranks
-from headway.training.loop.randomness import as_before
-from headway.training.loop.thread_parallel import ThreadParallel
-from headway.training.objective import Objective
 from headway.training.plan import Plan
-
-LATER = 2
-"""Further copies of the weights after a step, at least: the optimiser's state, and the best weights so far."""
 
 
 class OutOfMemory(RunFailed):
@@ -49,7 +35,7 @@ def _knobs(plan: Plan) -> list[str]:
     """The options that reduce memory, with their present values and what they change."""
     batch = "a smaller --batch-tokens with a larger --accumulate (the same tokens per step)"
     precision = "--precision bfloat16 (lower precision)"
-    name, size = ("size", plan.max_examples) if plan.max_examples else ("tokens", plan.batch_tokens)
+    name, size = ("size", plan.batch_size) if plan.batch_size else ("tokens", plan.batch_tokens)
     if size > 1:
         half = f"--batch-{name} {size // 2} --accumulate {2 * plan.accumulate}"
         batch = f"{half} (now {size} and {plan.accumulate}; the same tokens per step)"
@@ -87,22 +73,5 @@ def check_room(plan: Plan) -> None:
     weights = layers * 4 * width**2 if isinstance(config, TransformerConfig) else 0
     weights += int(config.vocab_size) * width
     check_fits(4 * weights, f"a model that is {width:,} wide, with {layers:,} layers,")
-    if plan.max_examples is None and plan.objective.patches is None:
+    if plan.batch_size is None and plan.objective.patches is None:
         check_fits(4 * plan.batch_tokens * width, f"a batch of {plan.batch_tokens:,} tokens (--batch-tokens)")
-
-
-def try_longest(model: nn.Module, objective: Objective, batch_source: BatchSource, plan: Plan, ranks: Ranks) -> None:
-    """Compute a gradient and an evaluation of the longest batches: raises OutOfMemory where they do not fit.
-
-    Weights, random state and mode are restored, and gradients are cleared.  Of several ranks, each tries its own part.
-    """
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    with out_of_memory("at the longest batch, tried before step 1", plan), as_before(model) as device:
-        longest, held_out = batch_source.longest()
-        later = [torch.empty_like(p) for p in parameters for _ in range(LATER)]
-        model.train()
-        with ThreadParallel(plan.hardware.shares) as shares:
-            shares.add_gradient(model, objective, ranks.part(longest).to(device), plan.precision, parameters)
-        model.eval()
-        objective.evaluate(model, [held_out.to(device)])
-        del later

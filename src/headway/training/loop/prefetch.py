@@ -58,15 +58,15 @@ class Prefetch:
             self._made = self._begin(position)
         self._at, problem = None, ""  # after an error the workers start over
         try:
-            found = next(self._made)
+            made = next(self._made)
         except RuntimeError as error:
             problem = _said(error)
         if problem:
             self._made = None  # no frame of that error holds the workers any more, so they end
             raise self._lost(position, problem)
-        if isinstance(found, str):
-            raise InputError(f"{found} It was read for {self._examples(position)}.")
-        part, tokens, after = found
+        if isinstance(made, str):
+            raise InputError(f"{made} It was read for {self._examples(position)}.")
+        part, tokens, after = made
         self._at = after.epoch, after.consumed
         return None if part is None else part.each(torch.from_numpy), tokens, after
 

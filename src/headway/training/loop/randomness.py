@@ -21,10 +21,8 @@ def random_state(device: torch.device) -> dict[str, Tensor]:
 
 def random_states(device: torch.device, ranks: Ranks) -> dict[str, Tensor]:
     """``random_state`` of every rank: the first rank's by its names, those of rank n with n appended."""
-    found: dict[str, Tensor] = {}
-    for rank, state in enumerate(ranks.gathered(random_state(device))):
-        found |= {_of_rank(name, rank): value for name, value in state.items()}
-    return found
+    states = enumerate(ranks.gathered(random_state(device)))
+    return {_of_rank(name, rank): value for rank, state in states for name, value in state.items()}
 
 
 def set_random_states(device: torch.device, tensors: dict[str, Tensor], ranks: Ranks) -> None:

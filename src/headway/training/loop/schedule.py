@@ -1,7 +1,4 @@
-"""The progress of a run, from 0 to 1, and what follows from it: the learning rate, and the batches of a step.
-
-Progress is by steps, or by the wall-clock time of the whole command: one rule serves both.
-"""
+"""The progress of a run, from 0 to 1 by steps or by time, and the rate and batches that follow from it."""
 
 import math
 import time

@@ -14,10 +14,10 @@ from headway.errors import InputError
 from headway.models.own import OwnConfig
 from headway.models.short_answer import check_answer, kept_answer
 from headway.training.distributed.ranks import Ranks
+from headway.training.distributed.sharding import like
 from headway.training.evaluation.comparison import clearly_lower
 from headway.training.loop.randomness import random_states, set_random_states
 from headway.training.monitor.health import DataProfile, Health, RunStatistics, judge
-from headway.training.store.checkpoint import kept, optimizer_tensors, put_back, restore_optimizers, trained
 
 
 @dataclass
@@ -84,6 +84,7 @@ class WeightAverage:
         self.decay = decay
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.values = {name: p.detach().clone() for name, p in self.parameters.items()}
+        """the averaged weights"""
         self.steps = 0
 
     @torch.no_grad()
@@ -100,10 +101,6 @@ class WeightAverage:
             mine = p.detach().clone()
             p.copy_(self.values[name])
             self.values[name] = mine
-
-    def state(self) -> dict[str, Tensor]:
-        """The averaged weights by name."""
-        return self.values
 
 
 @dataclass
@@ -133,7 +130,7 @@ class Training:
         tensors |= {f"best.{name}": value for name, value in self.best.items()}
         tensors |= {f"units.{name}": value for name, value in self.units.items()}
         if self.average is not None:
-            tensors |= {f"average.{name}": kept(learning[name], value) for name, value in self.average.state().items()}
+            tensors |= {f"average.{name}": kept(learning[name], value) for name, value in self.average.values.items()}
         tensors |= random_states(self.device, self.ranks)
         plain = {**self.state.plain(), "average_steps": self.average.steps if self.average is not None else 0}
         own = isinstance(getattr(self.model, "config", None), OwnConfig)
@@ -217,3 +214,58 @@ class Training:
     def keep_best(self) -> None:
         """Keep a copy of the weights as they are now."""
         self.best = {name: kept(p, p.detach()).clone() for name, p in trained(self.model).items()}
+
+
+def trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that training changes, by name: a checkpoint holds no others.
+
+    A task's own model may itself change those that have no gradient.
+    """
+    own = isinstance(getattr(model, "config", None), OwnConfig)
+    return {name: p for name, p in model.named_parameters() if own or p.requires_grad}
+
+
+def kept(p: Tensor, value: Tensor) -> Tensor:
+    """What a checkpoint keeps of a parameter's tensor: only the ``trained_rows``, where it has them."""
+    rows = getattr(p, "trained_rows", None)
+    return value if rows is None or value.shape != p.shape else value.detach()[rows]
+
+
+@torch.no_grad()
+def put_back(p: Tensor, value: Tensor, place: Tensor | None = None) -> None:
+    """Restore a parameter, or another tensor that belongs to it, from what ``kept`` returned."""
+    rows, place = getattr(p, "trained_rows", None), p if place is None else place
+    if hasattr(place, "device_mesh"):  # sharded over ranks
+        value = like(place, value)
+    if rows is None or value.shape == p.shape:
+        place.copy_(value)
+    else:
+        place[rows] = value.to(place.device)
+
+
+def optimizer_tensors(model: nn.Module, chosen: list[Optimizer]) -> dict[str, Tensor]:
+    """The state of the optimisers as tensors by name: "optimizer.<n>.<parameter>.<what>"."""
+    names = {id(p): name for name, p in model.named_parameters()}
+    return {
+        f"optimizer.{n}.{names[id(p)]}.{what}": kept(p, value)
+        for n, optimizer in enumerate(chosen)
+        for p, entry in optimizer.state.items()
+        for what, value in entry.items()
+    }
+
+
+def restore_optimizers(model: nn.Module, chosen: list[Optimizer], tensors: dict[str, Tensor]) -> None:
+    """Restore what ``optimizer_tensors`` returned.  Raises KeyError when a parameter is not known."""
+    parameters = dict(model.named_parameters())
+    for key, value in tensors.items():
+        if key.startswith("optimizer."):
+            n, rest = key.removeprefix("optimizer.").split(".", 1)
+            name, what = rest.rsplit(".", 1)
+            p, optimizer = parameters[name], chosen[int(n)]
+            if optimizer.defaults.get("fused"):
+                value = value.to(p.device)  # the count of steps too: torch's fused optimisers read it on the GPU
+            if value.dim():  # where only some rows of a table are trained, the moments of the others are zero
+                whole = torch.zeros_like(p, dtype=value.dtype)
+                put_back(p, value, whole)
+                value = whole
+            optimizer.state[p][what] = value

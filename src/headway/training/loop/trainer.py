@@ -1,12 +1,10 @@
-"""The training loop: one flat function, in one order.
-
-evaluate when due -> save when due -> rate -> batches -> gradient -> clip -> judge -> step -> log
-"""
+"""The training loop: evaluate when due, save when due, rate, batches, gradient, clip, judge, step, log."""
 
 import itertools
+import math
+import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,28 +15,36 @@ from torch.distributed.tensor import DTensor
 
 from headway.data.batches.batch_source import BatchSource, Position
 from headway.data.batches.batching import on_device
+from headway.errors import RunFailed
 from headway.io.quantities import metric, parse_seconds
-from headway.training.distributed.ranks import Ranks
 from headway.training.distributed.sharding import whole
 from headway.training.evaluation.comparison import in_order
 from headway.training.hardware.memory import out_of_memory
+from headway.training.job import Job
 from headway.training.loop.prefetch import Prefetch, together
 from headway.training.loop.randomness import random_state, set_random_state
 from headway.training.loop.schedule import Budget, Load, accumulation, factor
 from headway.training.loop.state import State, Training, WeightAverage
 from headway.training.loop.stop import Stop, StopRequested
 from headway.training.loop.thread_parallel import ThreadParallel
-from headway.training.monitor.health import LEARNING, DataProfile, Health, RunStatistics
-from headway.training.monitor.loss_guard import ADVICE, Diverged, LossGuard
-from headway.training.monitor.progress import Progress
+from headway.training.monitor.health import LEARNING, Health
 from headway.training.objective import Objective
-from headway.training.optim.optimizers import optimizers, set_rate
-from headway.training.options import TrainOptions
-from headway.training.plan import Plan
-from headway.training.store.checkpoint import SaveFailed
-from headway.training.store.run_directory import RunDirectory
-from headway.training.store.saver import Saver, SharedSaver
+from headway.training.optimizers import optimizers, set_rate
+from headway.training.store.checkpoint import SaveFailed, Saver
 
+MOST_BAD_STEPS = 3
+"""Steps in a row with a loss or a gradient that is not finite, before training stops."""
+RECENT, LEAST = 128, 32
+"""How many recent losses a new one is compared with, and the fewest that are needed for it."""
+DEVIATIONS = 6.0
+"""A loss that is this many standard deviations above the mean of the recent ones is a spike (OLMo 2: 6)."""
+LEAST_DEVIATION = 0.02
+"""Least height of a spike, relative to the mean: small changes of a nearly constant loss are not spikes."""
+SAID = 3
+"""Spikes that are reported; later ones are only in the log."""
+NAMED = 64
+"""Maximum number of examples that a line of the log names."""
+ADVICE = "Try a smaller --learning-rate or --precision float32, with another --out."
 Saved = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors and plain values of a checkpoint."""
 
@@ -47,46 +53,16 @@ class Interrupted(Exception):
     """The user stopped the run, and it was saved."""
 
 
-@dataclass
-class Job:
-    """One training run: what is trained, on what, how, and where it is kept."""
-
-    model: nn.Module
-    objective: Objective
-    batch_source: BatchSource
-    plan: Plan
-    options: TrainOptions
-    run: RunDirectory
-    ranks: Ranks
-    """the processes that train it together"""
-    cycle: int
-    """how often the run was continued: the budget is the latest one; 0 for a run that never was"""
-    keep_best: Callable[[], None]
-    """saves the model as it is now"""
-    snapshot: Callable[[int], None]
-    """saves a snapshot of an evaluation's model, by its step"""
-    sample: Callable[[], str] | None
-    """shows a sample of the model's output"""
-    known: DataProfile = field(default_factory=DataProfile)
-    """the data profile by which the run is judged"""
-    min_units: int = 0
-    """with fewer held-out units, weights are kept only where they are clearly better than the kept ones"""
-    saved: bool = field(default=False, init=False)
-    """whether this command wrote the weights that are kept"""
-
-
-def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> Training:
+def train(job: Job, budget: Budget, saved: Saved | None) -> Training:
     """Train until the budget is used up; the best weights are kept.  Raises Interrupted or a RunFailed."""
-    plan, batch_source, ranks = job.plan, job.batch_source, job.ranks
+    plan, ranks, run, bounds = job.plan, job.ranks, job.run, job.options.run
     now = _started(job, saved)
-    state = now.state
-    parameters = [p for p in job.model.parameters() if p.requires_grad]
-    watch = LossGuard(state, batch_source, job.run, progress, skip=plan.on_spike == "skip")
+    state, parameters = now.state, job.parameters
+    watch = LossGuard(job, state)
     spread = any(isinstance(p, DTensor) for p in parameters)
-    path, warn, bounds = job.run.checkpoints, progress.warn, job.options.run
-    save_every = parse_seconds(bounds.save_every, "--save-every")
-    saver = SharedSaver(path, warn, ranks) if spread else Saver(path, warn, bounds.on_save_error)
-    state.evaluations = min(state.evaluations, int(_share(job, budget, state) * plan.evaluating.evaluations + 1e-9))
+    save_every, warn = parse_seconds(bounds.save_every, "--save-every"), job.progress.warn
+    saver = Saver(run.checkpoints, warn, "stop" if spread else bounds.on_save_error, ranks if spread else None)
+    state.evaluations = min(state.evaluations, _due(job, _share(job, budget, state)))
     began, last_save, shown = time.monotonic() - state.seconds, time.monotonic(), 0.0
     with (
         out_of_memory(lambda: f"at step {state.step + 1}", plan),
@@ -94,7 +70,7 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
         saver,
         Stop(ranks) as stop,
         ThreadParallel(plan.hardware.shares) as shares,
-        Prefetch(batch_source, ranks, job.options.runtime.workers) as batches,
+        Prefetch(job.batch_source, ranks, job.options.runtime.workers) as batches,
     ):
         while True:
             share, save_due, stopping = ranks.all_reduce_max(
@@ -102,11 +78,11 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
                 ranks.first and time.monotonic() - last_save > save_every,
                 stop.asked,
             )
-            due = int(share * plan.evaluating.evaluations + 1e-9)
+            due = _due(job, share)
             if due > state.evaluations or state.measure_first:
                 load, part = Load(), plan.evaluating.validation_part
                 try:
-                    _evaluate(job, now, share, stop, progress)
+                    _evaluate(job, now, share, stop)
                     state.evaluations = due
                     budget.keep(evaluation=load.seconds * (part + 1 if part > 1 else 1), ending=load.ending)
                 except StopRequested:
@@ -129,15 +105,15 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
             rate = factor(share, plan.schedule, plan.warmup)
             set_rate(now.optimizers, rate)
             step = Load()
-            found = _gradient(job, now, share, stop, shares, batches)
-            if found is None:
+            gradient = _gradient(job, now, share, stop, shares, batches)
+            if gradient is None:
                 continue
-            total, count, positions = found
+            total, count, positions = gradient
             loss_sum, targets = ranks.all_reduce_sum(total.item(), count)
             state.position = together(state.position, ranks)
             if not spread:
                 ranks.add_gradients(parameters)
-            norm = divide_and_clip(parameters, targets / ranks.count if spread else targets, plan.clip)
+            norm = divide_and_clip(parameters, targets / ranks.count if spread else targets, plan.max_grad_norm)
             state.train_loss = loss_sum / targets
             if watch.allows(state.train_loss, norm, positions):
                 for optimizer in now.optimizers:
@@ -151,28 +127,21 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
             budget.keep(step=step.seconds)  # so that the last one ends in time
             if state.seconds - shown >= 0.5 or state.step % plan.log_every == 0:
                 shown = state.seconds
-                _show_step(job, state, share, _share(job, budget, state), progress)
+                _show_step(job, state, share, _share(job, budget, state))
             if state.step % plan.log_every == 0 or state.step == 1:
                 values = {"loss": state.train_loss, "learning_rate": plan.learning_rate * rate, "norm": norm}
-                job.run.log("step", step=state.step, seconds=round(state.seconds, 3), tokens=state.tokens, **values)
-    _check_end(job, now, saver, progress)
+                run.log("step", step=state.step, seconds=round(state.seconds, 3), tokens=state.tokens, **values)
+    _check_end(job, now, saver)
     return now
 
 
 def _started(job: Job, saved: Saved | None) -> Training:
     """The state of training at its first step, or as a checkpoint saved it."""
-    average = WeightAverage(job.model, job.plan.average) if job.plan.average else None
-    plan = job.plan
-    chosen = optimizers(
-        job.model,
-        plan.optimizer,
-        plan.learning_rate,
-        plan.weight_decay,
-        muon=plan.muon,
-        layer_decay=plan.fine_tuning.layer_decay,
-        by_rows=plan.fine_tuning.base is not None and job.ranks.count == 1,  # the large tables of a pretrained model
-        precision=plan.precision,
-    )
+    plan, tuning = job.plan, job.plan.fine_tuning
+    by_rows = tuning.base is not None and job.ranks.count == 1  # the large tables of a pretrained model
+    how: dict[str, Any] = {"muon": plan.muon, "layer_decay": tuning.layer_decay, "precision": plan.precision}
+    chosen = optimizers(job.model, plan.optimizer, plan.learning_rate, plan.weight_decay, by_rows=by_rows, **how)
+    average = WeightAverage(job.model, plan.average) if plan.average else None
     now = Training(job.model, chosen, average, job.ranks)
     if saved is not None:
         now.restore(*saved)
@@ -191,8 +160,7 @@ def _gradient(
     None if someone asked to stop: a step that is not whole is no step, so everything is as it was before.
     """
     state, plan, device = now.state, job.plan, now.device
-    parameters = [p for p in job.model.parameters() if p.requires_grad]
-    before, random = (state.position, state.tokens), random_state(device)
+    before, random, parameters = (state.position, state.tokens), random_state(device), job.parameters
     positions: list[Position] = []
     total, count = torch.zeros((), device=device), 0.0
     try:
@@ -202,8 +170,7 @@ def _gradient(
                 part, tokens, state.position = batches.next(state.position)
             state.tokens += tokens
             if part is not None:
-                part = part.to(device)
-                loss, n = shares.add_gradient(job.model, job.objective, part, plan.precision, parameters)
+                loss, n = shares.add_gradient(job.model, job.objective, part.to(device), plan.precision, parameters)
                 total, count = total + loss, count + n
     except StopRequested:
         state.position, state.tokens = before
@@ -212,20 +179,20 @@ def _gradient(
     return total, count, positions
 
 
-def _show_step(job: Job, state: State, share: float, now: float, progress: Progress) -> None:
+def _show_step(job: Job, state: State, share: float, now: float) -> None:
     """Show a step; the time that is left is reckoned with the progress ``now``, behind it."""
     used = state.seconds - (state.since_seconds if job.cycle else 0.0)
     left = used * (1 / max(now, 1e-9) - 1)
-    progress.step(share, state.step, state.train_loss, left, state.tokens / max(state.seconds, 1e-9))
+    job.progress.step(share, state.step, state.train_loss, left, state.tokens / max(state.seconds, 1e-9))
 
 
-def _check_end(job: Job, now: Training, saver: Saver, progress: Progress) -> None:
+def _check_end(job: Job, now: Training, saver: Saver) -> None:
     """Wait for the last checkpoint.  Raises Diverged if no evaluation gave a finite loss."""
     saver.wait()
     _note_checkpoints(job, saver)
     if job.ranks.first and saver.latest != now.state.step:
         last = "there is none" if saver.latest is None else f"the newest is from step {saver.latest:,}"
-        progress.warn(f"the last checkpoint could not be saved; {last}, and more --steps would resume from it")
+        job.progress.warn(f"the last checkpoint could not be saved; {last}, and more --steps would resume from it")
     if not now.best:
         raise Diverged(f"the validation loss was never finite, last at step {now.state.step}. {ADVICE}")
 
@@ -238,6 +205,11 @@ def _share(job: Job, budget: Budget, state: State) -> float:
     return max(share, min(1.0, job.batch_source.epochs(state.position) / job.plan.epochs))
 
 
+def _due(job: Job, share: float) -> int:
+    """How many evaluations are due when ``share`` of the run is done."""
+    return int(share * job.plan.evaluating.evaluations + 1e-9)
+
+
 def _gains_nothing(job: Job, state: State) -> bool:
     """Whether at least two evaluations, over the plan's patience, have brought no improvement."""
     plan = job.plan
@@ -247,47 +219,46 @@ def _gains_nothing(job: Job, state: State) -> bool:
     return bool(plan.evaluating.patience_passes) and state.stale >= 2 and since >= plan.evaluating.patience_passes
 
 
-def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Progress) -> None:
+def _evaluate(job: Job, now: Training, share: float, stop: Stop) -> None:
     """Evaluate in float32, and keep the weights if they are the best.  Raises StopRequested, with nothing changed."""
-    state, random = now.state, random_state(now.device)
+    state, random, bounds, run = now.state, random_state(now.device), job.options.run, job.run
+    held_out, part = (job.model, job.objective, job.batch_source), job.plan.evaluating.validation_part
     if now.average is not None:
         now.average.swap()
     job.model.eval()
-    held_out, part = (job.model, job.objective, job.batch_source), job.plan.evaluating.validation_part
     try:
         with out_of_memory(f"at the evaluation after step {state.step}"):
             metrics, units = held_out_metrics(*held_out, part, stop)
             whole = held_out_metrics(*held_out, 1, stop) if part > 1 and state.measure_first else None
-            text = job.sample() if job.sample is not None and _shows(job.plan, share) else None
+            text = job.sample() if job.sample is not None and _shows(job, share) else None
         stop.poll()
-        cost = job.objective.cost(metrics)
-        careful = len(units) < job.min_units
-        kept = now.note(cost, metrics, units, last=job.options.run.keep == "last", careful=careful, whole=whole)
+        cost, careful = job.objective.cost(metrics), len(units) < job.min_units
+        kept = now.note(cost, metrics, units, last=bounds.keep == "last", careful=careful, whole=whole)
         if kept:
-            job.saved = _saved(job, job.keep_best, progress)
-        if job.options.run.snapshots:
-            _saved(job, partial(job.snapshot, state.step), progress)
+            job.saved = _saved(job, job.keep_best)
+        if bounds.snapshots:
+            _saved(job, partial(job.snapshot, state.step))
     finally:
         job.model.train()
         if now.average is not None:
             now.average.swap()
         set_random_state(now.device, random)
     numbers = {key: value for key, value in metrics.items() if isinstance(value, float)}
-    first, state.measure_first = state.measure_first, False
-    health = Health()
+    first, state.measure_first, health, last = state.measure_first, False, Health(), {}
     if not first:  # before training there is nothing to judge
         health = state.examined(metrics, share, job.batch_source.epochs(state.position), job.known)
-    judged = {"best": kept, "health": health.word, "cause": health.cause, **numbers}
-    if not first:
-        judged["train_loss"] = state.signs.evaluations[-1]["train"]
-    job.run.log("evaluation", step=state.step, seconds=round(state.seconds, 3), tokens=state.tokens, **judged)
-    progress.say(f"step {state.step:,}: " + ", ".join(f"{key} {metric(value)}" for key, value in numbers.items()))
+        last = {"train_loss": state.signs.evaluations[-1]["train"]}
+    judged = {"best": kept, "health": health.word, "cause": health.cause, **numbers, **last}
+    run.log("evaluation", step=state.step, seconds=round(state.seconds, 3), tokens=state.tokens, **judged)
+    job.progress.say(f"step {state.step:,}: " + ", ".join(f"{key} {metric(value)}" for key, value in numbers.items()))
     if text is not None:
-        job.run.log("sample", step=state.step, text=text)
-        progress.say(text)
-    if not first:
-        _tell(health, state.signs, progress)
-    progress.evaluated(share, cost)
+        run.log("sample", step=state.step, text=text)
+        job.progress.say(text)
+    said = f"{health.word}: {health.cause}" if health.cause else health.word
+    if not first and said != state.signs.said:
+        state.signs.said = said
+        (job.progress.say if health.word == LEARNING else job.progress.warn)(str(health))
+    job.progress.evaluated(share, cost)
 
 
 def held_out_metrics(
@@ -304,19 +275,11 @@ def held_out_metrics(
     return metrics, torch.from_numpy(in_order(each, batch_source.validation_order() if part == 1 else None))
 
 
-def _shows(plan: Plan, share: float) -> bool:
+def _shows(job: Job, share: float) -> bool:
     """Whether the evaluation at this progress shows a sample: all do, or some where samples are slow."""
-    whole = plan.evaluating.evaluations
-    number, samples = int(share * whole + 1e-9), plan.evaluating.samples or whole
+    number, whole = _due(job, share), job.plan.evaluating.evaluations
+    samples = job.plan.evaluating.samples or whole
     return number == 0 or number * samples // whole > (number - 1) * samples // whole
-
-
-def _tell(health: Health, signs: RunStatistics, progress: Progress) -> None:
-    """Show the verdict on the run when it changes."""
-    said = f"{health.word}: {health.cause}" if health.cause else health.word
-    if said != signs.said:
-        signs.said = said
-        (progress.say if health.word == LEARNING else progress.warn)(str(health))
 
 
 def _note_checkpoints(job: Job, saver: Saver) -> None:
@@ -325,7 +288,7 @@ def _note_checkpoints(job: Job, saver: Saver) -> None:
         job.run.update(checkpoints=True)
 
 
-def _saved(job: Job, save: Callable[[], None], progress: Progress) -> bool:
+def _saved(job: Job, save: Callable[[], None]) -> bool:
     """Save the model.  Where that fails and training continues, the best weights are still in the checkpoints."""
     try:
         save()
@@ -333,7 +296,7 @@ def _saved(job: Job, save: Callable[[], None], progress: Progress) -> bool:
     except SaveFailed as error:
         if job.options.run.on_save_error == "stop":
             raise
-        progress.warn(f"{error}. Training continues (--on-save-error)")
+        job.progress.warn(f"{error}. Training continues (--on-save-error)")
         return False
 
 
@@ -357,3 +320,60 @@ def _numbers(p: nn.Parameter) -> Tensor:
         return p.grad  # type: ignore[return-value]
     p.grad = p.grad.coalesce()
     return p.grad.values()
+
+
+class Diverged(RunFailed):
+    """The loss or its gradient was not finite several times in a row."""
+
+
+class LossGuard:
+    """Judges every step before it changes the weights."""
+
+    def __init__(self, job: Job, state: State):
+        self.job, self.state, self._said = job, state, 0
+
+    def allows(self, loss: float, norm: float, positions: Sequence[Position]) -> bool:
+        """Whether to apply a step with this loss, gradient norm and these batches.
+
+        Raises Diverged when too many steps in a row were not finite.
+        """
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            self._count_bad(loss, norm, positions)
+            return False
+        self.state.bad_steps = 0
+        limit, skip = spike_limit(self.state.recent), self.job.plan.on_spike == "skip"
+        self.state.recent = [*self.state.recent[1 - RECENT :], min(loss, limit)]
+        self.state.signs.step(loss, norm, self.state.recent)
+        if loss <= limit:
+            return True
+        self._note("spike", loss, norm, positions)
+        if self._said < SAID:
+            self._said += 1
+            what = "skipped" if skip else "kept (--on-spike skip leaves such steps out)"
+            self.job.progress.warn(
+                f"step {self.state.step + 1:,}: loss {loss:.4g} is a spike (expected at most {limit:.4g}); "
+                f"the step was {what}"
+            )
+        return not skip
+
+    def _count_bad(self, loss: float, norm: float, positions: Sequence[Position]) -> None:
+        """Record a step that changes no weight; too many in a row end the run."""
+        self.state.bad_steps += 1
+        self._note("bad step", loss, norm, positions)
+        if self.state.bad_steps >= MOST_BAD_STEPS:
+            raise Diverged(
+                f"the loss or the gradient was not finite {MOST_BAD_STEPS} times in a row, at step "
+                f"{self.state.step + 1} (loss {loss}, gradient {norm}); the best weights so far are saved. {ADVICE}"
+            )
+
+    def _note(self, event: str, loss: float, norm: float, positions: Sequence[Position]) -> None:
+        examples = [number for position in positions for number in self.job.batch_source.examples(position)]
+        self.job.run.log(event, step=self.state.step + 1, loss=loss, norm=norm, examples=examples[:NAMED])
+
+
+def spike_limit(recent: Sequence[float]) -> float:
+    """The loss above which a step is a spike; infinity while there are few recent losses."""
+    if len(recent) < LEAST:
+        return math.inf
+    mean = statistics.fmean(recent)
+    return mean + DEVIATIONS * max(statistics.pstdev(recent, mean), LEAST_DEVIATION * abs(mean))

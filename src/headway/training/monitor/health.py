@@ -1,11 +1,4 @@
-"""How a run is doing: a verdict at each evaluation, the likeliest cause and what to do.
-
-Nothing here reads data or touches a model: `judge` looks at the statistics of the run so far (`RunStatistics`) and at
-what was known before the first step (`DataProfile`).  The rules are tried in order: first numerical failures, then
-problems in the data, then the progress of training.
-
-Losses are nats per target; a share is the progress of the run, 0 to 1; passes are epochs over the data.
-"""
+"""How a run is doing: a verdict at each evaluation, the likeliest cause and what to do; losses are nats per target."""
 
 import math
 import statistics
@@ -144,7 +137,10 @@ class Health:
 
 
 def judge(signs: RunStatistics, known: DataProfile) -> Health:
-    """The verdict after the latest evaluation.  Raises ValueError before the first one."""
+    """The verdict after the latest evaluation.  Raises ValueError before the first one.
+
+    Rules are tried in order: numerical failures, problems in the data, the progress of training.
+    """
     if not signs.evaluations:
         raise ValueError("a run can only be judged after an evaluation, and there was none")
     for word, cause, holds, advice in RULES:

@@ -1,10 +1,4 @@
-"""The kind of model of a plan: the preset's Transformer, a variant of it, or a baseline.
-
-``--config-overrides positions=alibi,norm_order=post`` changes fields of ``TransformerConfig``.  ``--model lstm`` and
-others put a baseline of the same size in its place: its width is the even number for which its number of parameters is
-nearest to the Transformer's.  Everything else stays: the data, the tokenizer, the batches, how long it is trained and
-how that is measured.
-"""
+"""The kind of model of a plan: the preset's Transformer, a variant of it, or a baseline of its size."""
 
 import math
 from collections.abc import Callable
@@ -28,7 +22,7 @@ from headway.models.wirings import build_model
 from headway.nn.baselines import CELLS
 from headway.training.option_fields import flag
 from headway.training.options import TrainOptions
-from headway.training.plan import Decision, Plan
+from headway.training.plan import Plan, decision_of
 from headway.training.sizing.layouts import ENCODER_DEFAULT
 
 RATES = {"rnn": 1e-3, "lstm": 4e-3, "gru": 3e-3, "cnn": 1e-3, "bow": 5e-3}
@@ -37,6 +31,7 @@ OF_DECODERS = {"rnn": 4e-3, "lstm": 1e-2, "gru": 1e-2}
 """Default learning rates of language models: about the best of 1e-3 to 2e-2 in 150 steps on source code."""
 LAYERS = {"decoder": 2, "encoder": 1, "encoder-decoder": 1}
 """Recurrent layers by the wiring."""
+UNREADABLE = "no Hugging Face class matches: only Headway reads it"
 WIDEST = 4096
 OFF = 0.1
 """How far the number of parameters may be from the requested one."""
@@ -87,8 +82,7 @@ def architecture(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: i
         readable = has_family(build_model(config, wiring, n_classes))
     plan = plan.decided("parts", overrides, "in place of the preset's", "--config-overrides", model=asdict(config))
     if not readable:
-        why = "no Hugging Face class matches: only Headway reads it"
-        plan = plan.decided("format", "headway-transformer", why, "--config-overrides")
+        plan = plan.decided("format", "headway-transformer", UNREADABLE, "--config-overrides")
     return plan
 
 
@@ -199,15 +193,9 @@ def as_baseline(plan: Plan, options: TrainOptions, kind: str, wiring: Wiring, n_
         head = ClassificationHead.size_of(before, n_classes) if n_classes is not None else None
         wanted = parameters(before, wiring=wiring, head=head)["total"]
         why = f"as nearly as many as a Transformer's {wanted:,}"
-    config = BaselineConfig(
-        kind,
-        vocab_size=before.vocab_size,
-        d_model=asked.d_model or 4,
-        n_layers=asked.layers or (LAYERS[wiring] if kind in CELLS else 1),
-        max_length=before.max_length,
-        tied=before.tied,
-        dropout=before.dropout,
-    )
+    same = {name: getattr(before, name) for name in ("vocab_size", "max_length", "tied", "dropout")}
+    layers = asked.layers or (LAYERS[wiring] if kind in CELLS else 1)
+    config = BaselineConfig(kind, d_model=asked.d_model or 4, n_layers=layers, **same)
     if asked.d_model is None:
         config = matched(config, wiring, wanted, n_classes)
     else:
@@ -222,20 +210,19 @@ def as_baseline(plan: Plan, options: TrainOptions, kind: str, wiring: Wiring, n_
     size = f"{kind}, width {config.d_model}{depth}, {plan.length} tokens"
     width = "--d-model" if asked.match_parameters is None else "--match-parameters"
     change = ", ".join([width, *(["--layers"] if kind in CELLS else []), "--length"])
-    readable = "no Hugging Face class matches: only Headway reads it"
     decisions = [
-        asdict(Decision("model", size, why, change)),
-        asdict(Decision("format", f"headway-{kind}", readable, "--model")),
+        decision_of("model", size, why, change),
+        decision_of("format", f"headway-{kind}", UNREADABLE, "--model"),
     ]
-    optimizer, decay = options.optimisation.optimizer or "adamw", plan.weight_decay
+    chosen, optimizer, decay = options.optimisation, options.optimisation.optimizer or "adamw", plan.weight_decay
     if kind not in CELLS or (wiring == "decoder" and optimizer != "muon"):  # that by the number of epochs is Muon's
-        decay = options.optimisation.weight_decay or 0.0
+        decay = chosen.weight_decay or 0.0
     kept = [one for one in plan.decisions if one["what"] != "model" and (one["what"] != "decay" or decay > 0)]
     return plan.but(
         model=asdict(config),
         optimizer=optimizer,
         weight_decay=decay,
-        learning_rate=options.optimisation.learning_rate or (OF_DECODERS if wiring == "decoder" else RATES)[kind],
+        learning_rate=chosen.learning_rate or (OF_DECODERS if wiring == "decoder" else RATES)[kind],
         precision=options.runtime.precision or "float32",
         decisions=[*decisions, *kept],
     )

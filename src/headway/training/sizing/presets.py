@@ -1,15 +1,4 @@
-"""The rules that decide a plan from the data, the time and the machine.
-
-Language model. A decoder in one of ``training.sizing.layouts``.  With R the rate in FLOP/s that training reaches here,
-by the measured rate of products, and S the seconds for training, C = R S FLOPs can be spent, and N parameters trained
-on D tokens cost 6 N D.  Small models are best here at about four tokens for each parameter, so N = √(C / 24).  The
-width is then the multiple of 32 that comes nearest, with one layer for every 40 of width.  A text that is short for its
-time is read for TEXT_EPOCHS epochs at most.
-
-Classifier. An encoder, small and strongly regularised: labelled texts are few.
-
-From a pretrained model (``--from``): its own sizes, a small rate that is smaller still in the lower blocks, few epochs.
-"""
+"""The rules that decide a plan from the data, the time and the machine."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -30,9 +19,11 @@ from headway.training.distributed.ranks import Ranks
 from headway.training.hardware.precision import training_rate
 from headway.training.loop.schedule import mean_accumulation
 from headway.training.options import TrainOptions
-from headway.training.plan import OF_OPTIONS, Decision, Plan
+from headway.training.plan import Plan, decision_of
 from headway.training.sizing.layouts import encoder_fields, layout_fields
 
+SHAPE = "--preset, --d-model, --layers, --heads"
+"""The options that change the size of a model."""
 PRESETS = {"tiny": (64, 2), "small": (128, 4), "medium": (256, 6), "large": (512, 8)}
 """Width and layers by name."""
 
@@ -74,8 +65,8 @@ LORA_RATE = 10.0
 at 1e-5 to 5e-5, LoRA at 1e-4 to 5e-4 (Hu et al. 2021, appendix D; Biderman et al. 2024)."""
 MOST_LOGITS = 1 << 27
 """Tokens of a batch times the size of the vocabulary, which a pretrained model brings: 512 MiB of logits."""
-FINE_TUNE_EPOCHS, NEEDS_FEW = 4, "a pretrained model needs few"
-"""Epochs of a pretrained model over its rows or text, and why."""
+FINE_TUNE_EPOCHS = 4
+"""Epochs of a pretrained model over its rows or text."""
 READINGS = 12_000
 """A classifier is fine-tuned on so many rows in all, each two to eight times; more would memorise them."""
 STEADY_ROWS = 20_000
@@ -91,15 +82,12 @@ in 20, so they keep the same model (`benchmarks/row_passes.py`)."""
 
 
 def decoder_shape(wanted: float) -> tuple[int, int]:
-    """Width and layers of a decoder with about ``wanted`` parameters in its blocks: 12 D² for each layer."""
-    widths = range(32, 2049, 32)
-    shapes = ((d, decoder_layers(d)) for d in widths)
+    """Width and layers of a decoder with about ``wanted`` parameters in its blocks: 12 D² for each layer.
+
+    The width is a multiple of 32, with one layer for every 40 of it.
+    """
+    shapes = ((d, max(2, round(d / 40))) for d in range(32, 2049, 32))
     return min(shapes, key=lambda s: abs(math.log(12 * s[0] ** 2 * s[1] / max(wanted, 1.0))))
-
-
-def decoder_layers(width: int) -> int:
-    """The number of layers of a decoder of that width: one for every 40."""
-    return max(2, round(width / 40))
 
 
 def head_count(width: int, each: int = 64) -> int:
@@ -115,25 +103,30 @@ def decoder_config(
 
     Raises ValueError for sizes that do not go together, and InputError for an unknown layout.
     """
-    return TransformerConfig(
-        vocab_size=vocab_size,
-        d_model=width,
-        n_layers=layers,
-        n_heads=heads,
-        max_length=length,
-        tied=vocab_size > 1024,
-        **layout_fields(layout, width),
-    )
+    fields = layout_fields(layout, width)
+    return TransformerConfig(vocab_size, width, layers, heads, max_length=length, tied=vocab_size > 1024, **fields)
+
+
+def sized(options: TrainOptions, width: int, layers: int, why: str = "") -> tuple[int, int, str]:
+    """Width, layers and the reason for them: by a rule, or else as the options say."""
+    asked = options.architecture
+    if asked.preset:
+        (width, layers), why = PRESETS[asked.preset], f"--preset {asked.preset}"
+    return asked.d_model or width, asked.layers or layers, why
 
 
 def decoder_plan(
     options: TrainOptions, vocab_size: int, n_tokens: int, seconds: float | None, steps: int | None
 ) -> Plan:
-    """The plan of a language model that trains on ``n_tokens`` tokens for ``seconds``, or for ``steps``."""
+    """The plan of a language model that trains on ``n_tokens`` tokens for ``seconds``, or for ``steps``.
+
+    With R the rate in FLOP/s that training reaches here, by the measured rate of products, and S the seconds for
+    training, C = R S FLOPs can be spent, and N parameters trained on D tokens cost 6 N D.  Small models are best here
+    at about four tokens for each parameter, so N = √(C / 24).
+    """
     chosen, shape, seconds = options.optimisation, options.architecture, seconds or 0
     length = options.data.length or min(256, max(8, n_tokens // 20))
-    largest = 4096 if seconds < 1200 else 8192
-    rate = 0.0
+    largest, rate, seen = 4096 if seconds < 1200 else 8192, 0.0, 0.0
     if steps is None:
         rate = Ranks.joined().count * training_rate(device_of(options.runtime.device), options.runtime.precision)
         expected = math.sqrt(rate * seconds * TOKENS_PER_PARAMETER / 6)
@@ -148,18 +141,14 @@ def decoder_plan(
         wanted = min(wanted, max(SMALLEST, TEXT_EPOCHS * n_tokens / TOKENS_PER_PARAMETER))
         here = f"{figure(rate, 3)}FLOP/s here for {duration(seconds)}"
         why = f"{here} allow about {TOKENS_PER_PARAMETER:g} tokens each"
-    width, layers = decoder_shape(min(max(wanted, 2e4), 3e8))
-    if shape.preset:
-        width, layers = PRESETS[shape.preset]
-        why = f"--preset {shape.preset}"
-    width, layers = shape.d_model or width, shape.layers or layers
+    width, layers, why = sized(options, *decoder_shape(min(max(wanted, 2e4), 3e8)), why)
     config = decoder_config(vocab_size, width, layers, shape.heads or head_count(width), length, shape.layout)
-    count = parameters(config)["total"]
-    seen = seen if steps is not None else rate * seconds / (6 * count)
+    if steps is None:
+        seen = rate * seconds / (6 * parameters(config)["total"])
     most = epochs_of(options, TEXT_EPOCHS)
     epochs = min(seen / max(1, n_tokens), most or math.inf)
     size = f"width {width}, {layers} layers, {config.n_heads} heads, {length} tokens"
-    decisions = [Decision("model", size, why, "--preset, --d-model, --layers, --heads, --length")]
+    decisions = [decision_of("model", size, why, f"{SHAPE}, --length")]
     if steps is None and seen > TEXT_EPOCHS * n_tokens:
         decisions += passes(options, f"at most {TEXT_EPOCHS}", "more would memorise the text")
     plan = new_plan(
@@ -176,7 +165,7 @@ def decoder_plan(
 def new_plan(
     options: TrainOptions,
     config: TransformerConfig,
-    decisions: Sequence[Decision],
+    decisions: Sequence[dict[str, str]],
     usual: Mapping[str, Any],
     **values: Any,
 ) -> Plan:
@@ -184,18 +173,17 @@ def new_plan(
 
     "auto" and 0 are measured later.
     """
-    copied = ("max_grad_norm", "accumulate", "grow_batch", "patience", "seed", "on_spike", "log_every")
-    found: dict[str, Any] = {OF_OPTIONS.get(name, name): options.value(name) for name in copied}
-    found |= {name: options.value(name) or 0.0 for name in ("average", "r_drop", "bpe_dropout")}
-    usual = {**USUAL, **usual}
-    found |= {name: given_or(options.value(name), value) for name, value in usual.items()} | {"token_dropout": 0.0}
-    return Plan(**{**found, "model": asdict(config), "decisions": list(map(asdict, decisions)), **values})
+    copied = ("max_grad_norm", "accumulate", "grow_batch", "batch_size", "patience", "seed", "on_spike", "log_every")
+    plan = {name: options.value(name) for name in copied}
+    plan |= {name: options.value(name) or 0.0 for name in ("average", "r_drop", "bpe_dropout", "token_dropout")}
+    plan |= {name: given_or(options.value(name), value) for name, value in {**USUAL, **usual}.items()}
+    return Plan(**{**plan, "model": asdict(config), "decisions": list(decisions), **values})
 
 
-def passes(options: TrainOptions, value: str, why: str) -> list[Decision]:
+def passes(options: TrainOptions, value: str, why: str) -> list[dict[str, str]]:
     """The decision on the number of epochs; nothing where the options bound the run by it or by steps."""
     bounded = options.run.epochs is not None or options.run.steps is not None
-    return [] if bounded else [Decision("passes", value, f"{why}; the run may end before its time", "--epochs")]
+    return [] if bounded else [decision_of("passes", value, f"{why}; the run may end before its time", "--epochs")]
 
 
 def given_or(value: float | None, usual: float) -> float:
@@ -232,46 +220,35 @@ def regularised(plan: Plan, options: TrainOptions, passes: float, why: str) -> P
 
     That is weight decay, and for many epochs dropout too.  Values from the options are kept.
     """
-    decisions = {line["what"]: line for line in plan.decisions}
-    model, decay = plan.model, plan.weight_decay
+    decisions, model, decay = {line["what"]: line for line in plan.decisions}, plan.model, plan.weight_decay
     if options.optimisation.dropout is None:
         model = {**model, "dropout": text_dropout(passes)}
-        decisions["dropout"] = asdict(Decision("dropout", f"{model['dropout']:g}", why, "--dropout"))
+        decisions["dropout"] = decision_of("dropout", f"{model['dropout']:g}", why, "--dropout")
     if options.optimisation.weight_decay is None and plan.optimizer == "muon":
         decay = text_decay(passes)
-        decisions["decay"] = asdict(Decision("decay", f"{decay:g} for each unit of the rate", why, "--weight-decay"))
+        decisions["decay"] = decision_of("decay", f"{decay:g} for each unit of the rate", why, "--weight-decay")
     return plan.but(model=model, weight_decay=decay, decisions=list(decisions.values()))
 
 
 def encoder_plan(options: TrainOptions, vocab_size: int, lengths: Sequence[int] | np.ndarray, longest: int) -> Plan:
     """The plan of a classifier of texts with these ``lengths`` in tokens."""
-    chosen, shape = options.optimisation, options.architecture
-    width, layers = PRESETS[shape.preset] if shape.preset else (128, 2)
-    width, layers = shape.d_model or width, shape.layers or layers
-    dropout, fields = given_or(chosen.dropout, 0.3), encoder_fields(shape.layout)
-    config = TransformerConfig(
-        vocab_size=vocab_size,
-        d_model=width,
-        n_layers=layers,
-        n_heads=shape.heads or max(1, width // 32),
-        d_ff=2 * width if fields["gated"] else 3 * width,  # as many parameters either way
-        max_length=longest,
-        **fields,
-        dropout=dropout,
-    )
+    width, layers, _ = sized(options, 128, 2)
+    dropout, fields = given_or(options.optimisation.dropout, 0.3), encoder_fields(options.architecture.layout)
+    heads = options.architecture.heads or max(1, width // 32)
+    hidden = 2 * width if fields["gated"] else 3 * width  # as many parameters either way
+    more: dict[str, Any] = {**fields, "d_ff": hidden, "max_length": longest, "dropout": dropout}
+    config = TransformerConfig(vocab_size, width, layers, heads, **more)
     size = f"width {width}, {layers} layers, {config.n_heads} heads, {longest} tokens"
-    why, change = f"{len(lengths):,} texts; dropout {dropout:g}", "--preset, --d-model, --layers, --heads, --length"
-    decisions = [Decision("model", size, why, f"{change}, --dropout")]
+    why = f"{len(lengths):,} texts; dropout {dropout:g}"
     value = f"at most {ROW_EPOCHS}, and {ROW_PATIENCE:g} after the lowest validation loss"
     by_time = passes(options, value, "more rarely helps")
     return new_plan(
         options,
         config,
-        [*decisions, *by_time],
+        [decision_of("model", size, why, f"{SHAPE}, --length, --dropout"), *by_time],
         {"learning_rate": 1e-3, "label_smoothing": 0.1},
         length=longest,
         batch_tokens=tokens_of_rows(options, longest, 1024 if len(lengths) < 20_000 else 2048),
-        max_examples=chosen.batch_size,
         weight_decay=weight_decay(options, 0.1),
         patience_passes=ROW_PATIENCE if by_time and not options.run.patience else 0.0,
         token_dropout=given_or(options.for_tasks.token_dropout, 0.1),
@@ -297,11 +274,12 @@ def fine_tune_rows_plan(
     Without a bound from the options it reads them for ``epochs``, by default a few.
     """
     most = epochs or (FINE_TUNE_EPOCHS if len(lengths) < 20_000 else 2)
-    return _fine_tuned(options, config, passes(options, f"at most {most}", NEEDS_FEW)).but(
+    return _fine_tuned(
+        options,
+        config,
+        passes(options, f"at most {most}", "a pretrained model needs few"),
         length=longest,
         batch_tokens=tokens_of_rows(options, longest, 512),
-        max_examples=options.optimisation.batch_size,
-        token_dropout=options.for_tasks.token_dropout or 0.0,
         epochs=epochs_of(options, most),
     )
 
@@ -318,9 +296,9 @@ def fine_tune_classifier_plan(
     Batches of few rows are read twice (R-Drop), where the time is enough for it.
     """
     epochs = options.run.epochs or min(8, max(2, math.ceil(READINGS / max(1, len(lengths)))))
-    plan = fine_tune_rows_plan(options, config, lengths, longest, epochs)
-    plan = plan.but(average=given_or(options.optimisation.average, AVERAGE))
-    if len(lengths) >= STEADY_ROWS or options.optimisation.r_drop is not None or options.run.steps is not None:
+    plan, asked = fine_tune_rows_plan(options, config, lengths, longest, epochs), options.optimisation
+    plan = plan.but(average=given_or(asked.average, AVERAGE))
+    if len(lengths) >= STEADY_ROWS or asked.r_drop is not None or options.run.steps is not None:
         return plan
     if seconds is not None and 2 * epochs * pass_seconds(config, lengths, device_of(options.runtime.device)) >= seconds:
         return plan
@@ -342,9 +320,11 @@ def frozen_plan(
     window = config.window[:n_layers] if isinstance(config.window, tuple) else config.window
     how = "which are first tuned on pairs of rows" if contrastive else "which are frozen"
     value = f"a linear classifier on the vectors after block {n_layers} of {config.n_layers}, {how}"
-    decision = Decision("way", value, why, "--frozen, --contrastive, --epochs")
-    plan = _fine_tuned(options, config.but(n_layers=n_layers, window=window), [decision])
-    return plan.but(length=longest, frozen=True, contrastive=contrastive, precision=FITTED_IN, evaluations=1)
+    decision = decision_of("way", value, why, "--frozen, --contrastive, --epochs")
+    fitted = {"frozen": True, "contrastive": contrastive, "precision": FITTED_IN, "evaluations": 1}
+    return _fine_tuned(
+        options, config.but(n_layers=n_layers, window=window), [decision], length=longest, token_dropout=0.0, **fitted
+    )
 
 
 def fine_tune_text_plan(options: TrainOptions, config: TransformerConfig, n_tokens: int, seconds: float | None) -> Plan:
@@ -360,36 +340,31 @@ def fine_tune_text_plan(options: TrainOptions, config: TransformerConfig, n_toke
     length = options.data.length or min(256, config.max_length, max(8, n_tokens // 20))
     most = min(4096, MOST_LOGITS // config.vocab_size) // length * length
     usual = max(length, min(most, max(2 * length, n_tokens // 16 // length * length)))
-    return _fine_tuned(options, config, []).but(
-        length=length,
-        batch_tokens=options.optimisation.batch_tokens or usual,
-        epochs=epochs_of(options, FINE_TUNE_EPOCHS),
-    )
+    batch_tokens, epochs = options.optimisation.batch_tokens or usual, epochs_of(options, FINE_TUNE_EPOCHS)
+    return _fine_tuned(options, config, [], length=length, batch_tokens=batch_tokens, epochs=epochs)
 
 
 def with_lora(plan: Plan, options: TrainOptions) -> Plan:
     """The plan of a pretrained model with low-rank updates instead of its weights, with ``--lora``."""
-    if options.fine_tuning.lora is None:
+    ours = options.fine_tuning
+    if ours.lora is None:
         return plan
     rate = plan.learning_rate if options.optimisation.learning_rate is not None else LORA_RATE * plan.learning_rate
-    ours = options.fine_tuning
     value = f"updates of rank {ours.lora} of every matrix in the blocks, at a learning rate of {rate:g}"
     why = f"the rest is frozen; alpha is {SCALE:g} times the rank"
     changes = {"lora": ours.lora, "learning_rate": rate, "layer_decay": given_or(ours.layer_decay, 1.0)}
     return plan.decided("trained", value, why, "--lora, --learning-rate", **changes)
 
 
-def _fine_tuned(options: TrainOptions, config: TransformerConfig, decisions: list[Decision]) -> Plan:
-    """What every plan from a pretrained model has in common."""
+def _fine_tuned(
+    options: TrainOptions, config: TransformerConfig, decisions: list[dict[str, str]], **values: Any
+) -> Plan:
+    """A plan from a pretrained model, with these values; what all such plans have in common."""
     ours = options.fine_tuning
     config = config.but(dropout=given_or(options.optimisation.dropout, config.dropout))
-    sizes = f"{config.d_model} wide, {config.n_layers} layers, {config.n_heads} heads"
-    size = f"{sizes}, dropout {config.dropout:g}"
-    return new_plan(
-        options,
-        config,
-        [Decision("model", f"from {ours.from_model}: {size}", "--from", "--from, --dropout"), *decisions],
-        {"learning_rate": 1e-4, "warmup": FINE_TUNE_WARMUP, "layer_decay": 0.9},
-        **{"length": config.max_length, "batch_tokens": 512, "weight_decay": weight_decay(options, 0.01)},
-        **{"base": ours.from_model, "freeze": ours.freeze},
-    )
+    sizes = f"{config.d_model} wide, {config.n_layers} layers, {config.n_heads} heads, dropout {config.dropout:g}"
+    first = decision_of("model", f"from {ours.from_model}: {sizes}", "--from", "--from, --dropout")
+    usual = {"learning_rate": 1e-4, "warmup": FINE_TUNE_WARMUP, "layer_decay": 0.9}
+    decay = weight_decay(options, 0.01)
+    start = {"batch_tokens": 512, "weight_decay": decay, "base": ours.from_model, "freeze": ours.freeze}
+    return new_plan(options, config, [first, *decisions], usual, **{**start, **values})

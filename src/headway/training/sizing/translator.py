@@ -1,10 +1,4 @@
-"""What an encoder-decoder on pairs of texts will be, by a rule.
-
-Few pairs want a small model and few subwords: by their number, the first of ROWS that has room for them.  Where the
-time is not enough for LEAST_PASSES over the pairs, the model is that of an earlier row.  The more often the same pairs
-are read, the more is dropped (DROPOUTS).  The layout is M2M-100's: norms before each layer, sinusoids, ReLU, one table
-of token vectors for source, target and logits.
-"""
+"""What an encoder-decoder on pairs of texts will be, by a rule."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,8 +10,8 @@ from headway.training.distributed.ranks import Ranks
 from headway.training.hardware.precision import training_rate
 from headway.training.loop.schedule import mean_accumulation
 from headway.training.options import TrainOptions
-from headway.training.plan import Decision, Plan
-from headway.training.sizing.presets import PRESETS, epochs_of, given_or, head_count, new_plan, passes, tokens_of_rows
+from headway.training.plan import Plan, decision_of
+from headway.training.sizing.presets import epochs_of, given_or, head_count, new_plan, passes, sized, tokens_of_rows
 
 
 @dataclass(frozen=True)
@@ -49,17 +43,14 @@ SHORTEST_STEP = 0.02
 """Seconds that any step takes, however small, so that the number of epochs over few pairs is predicted correctly."""
 MUON_RATE = 5 / 3
 """Muon's rate over Adam's, 0.01 and 0.006: tied token vectors tolerate a higher rate, matrices a lower one."""
+USUAL = {"optimizer": "muon", "learning_rate": 6e-3, "weight_decay": 0.0, "schedule": "constant_then_decay"}
+"""Where the options say nothing else."""
 M2M100: dict[str, Any] = {
     "positions": asdict(Positions("sinusoidal", start=2, sinusoids="tensor2tensor")),
-    "norm": "layernorm",
-    "norm_parameters": "both",
-    "activation": "relu",
-    "gated": False,
-    "bias": ("qkv", "out", "ff"),
-    "tied": True,
-    "embedding_scale": True,
+    **{"norm": "layernorm", "norm_parameters": "both", "activation": "relu", "gated": False},
+    **{"bias": ("qkv", "out", "ff"), "tied": True, "embedding_scale": True},
 }
-"""The fields of M2M-100's layout, except the sizes."""
+"""The fields of M2M-100's layout, except the sizes: norms before each layer, sinusoids, ReLU, one table of vectors."""
 
 
 def by_pairs(n_pairs: int) -> Row:
@@ -70,21 +61,22 @@ def by_pairs(n_pairs: int) -> Row:
 def translator_plan(
     options: TrainOptions, vocab_size: int, n_pairs: int, tokens: tuple[int, int], longest: int, seconds: float | None
 ) -> Plan:
-    """The plan of a translator for ``n_pairs`` pairs, with so many ``tokens`` of sources and of targets in them."""
-    row, why = by_pairs(n_pairs), f"{n_pairs:,} pairs"
-    rows = [one for one in ROWS if one.pairs <= row.pairs]
+    """The plan of a translator for ``n_pairs`` pairs, with so many ``tokens`` of sources and of targets in them.
+
+    Few pairs want a small model and few subwords: by their number, the first of ROWS that has room for them, or, where
+    the time is not enough for LEAST_PASSES, an earlier one.  The more often pairs are read, the more is dropped.
+    """
+    asked, why = options.optimisation, f"{n_pairs:,} pairs"
+    rows = ROWS[: ROWS.index(by_pairs(n_pairs)) + 1]
     flops = seconds * training_rate(device_of(options.runtime.device), options.runtime.precision) if seconds else 0.0
     flops *= Ranks.joined().count
-    flops /= 2 if options.optimisation.r_drop else 1  # every batch is read twice
+    flops /= 2 if asked.r_drop else 1  # every batch is read twice
     while len(rows) > 1 and 0 < flops < LEAST_PASSES * _pass_flops(rows[-1].width, rows[-1].layers, vocab_size, tokens):
-        rows.pop()
+        rows = rows[:-1]
         why = f"{n_pairs:,} pairs, as many as fit {LEAST_PASSES:g} epochs in {duration(seconds or 0)} here"
-    width, layers = rows[-1].width, rows[-1].layers
-    if options.architecture.preset:
-        (width, layers), why = PRESETS[options.architecture.preset], f"--preset {options.architecture.preset}"
-    width, layers = options.architecture.d_model or width, options.architecture.layers or layers
-    batch_tokens = options.optimisation.batch_tokens or 4096
-    step_tokens = batch_tokens * mean_accumulation(options.optimisation.accumulate, options.optimisation.grow_batch)
+    width, layers, why = sized(options, rows[-1].width, rows[-1].layers, why)
+    batch_tokens = asked.batch_tokens or 4096
+    step_tokens = batch_tokens * mean_accumulation(asked.accumulate, asked.grow_batch)
     most_passes = options.run.epochs or max(MOST_PASSES, round(LEAST_STEPS * step_tokens / sum(tokens)))
     seen = float(most_passes)
     if options.run.steps is not None:
@@ -93,34 +85,23 @@ def translator_plan(
         steps = max(1.0, sum(tokens) / batch_tokens)
         by_work, by_steps = flops / _pass_flops(width, layers, vocab_size, tokens), seconds / (SHORTEST_STEP * steps)
         seen = min(seen, by_work, by_steps)
-    dropout = given_or(options.optimisation.dropout, next(p for most, p in DROPOUTS if seen <= most))
-    config = TransformerConfig(
-        vocab_size=vocab_size,
-        d_model=width,
-        n_layers=layers,
-        n_heads=options.architecture.heads or head_count(width, 32),
-        d_ff=4 * width,
-        max_length=longest,
-        **{**M2M100, "positions": Positions(**M2M100["positions"])},
-        dropout=dropout,
-    )
+    dropout = given_or(asked.dropout, next(p for most, p in DROPOUTS if seen <= most))
+    heads = options.architecture.heads or head_count(width, 32)
+    layout = {**M2M100, "positions": Positions(**M2M100["positions"]), "dropout": dropout}
+    config = TransformerConfig(vocab_size, width, layers, heads, d_ff=4 * width, max_length=longest, **layout)
     shape = f"width {config.d_model}, {layers} + {layers} layers, {config.n_heads} heads, {longest} tokens"
     decisions = [
-        Decision("model", shape, why, "--preset, --d-model, --layers, --length"),
-        Decision("dropout", f"{dropout:g}", f"about {seen:.0f} passes over the pairs", "--dropout"),
+        decision_of("model", shape, why, "--preset, --d-model, --layers, --length"),
+        decision_of("dropout", f"{dropout:g}", f"about {seen:.0f} passes over the pairs", "--dropout"),
     ]
     decisions += passes(options, f"at most {most_passes:,}", "more rarely helps")
     return new_plan(
         options,
         config,
         decisions,
-        {
-            **{"optimizer": "muon", "learning_rate": 6e-3, "weight_decay": 0.0, "schedule": "constant_then_decay"},
-            "label_smoothing": 0.1,
-        },
+        {**USUAL, "label_smoothing": 0.1},
         length=longest,
         batch_tokens=tokens_of_rows(options, 2 * longest, batch_tokens),
-        max_examples=options.optimisation.batch_size,
         muon_rate=MUON_RATE,
         epochs=epochs_of(options, most_passes),
     )

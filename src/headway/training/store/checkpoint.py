@@ -1,12 +1,4 @@
-"""Checkpoints: everything an exact resume needs, committed atomically, without pickle.
-
-A checkpoint is a directory ``step-N``: tensors in ``model.safetensors``, ``best.safetensors``, ``average.safetensors``
-and, all others, ``tensors.safetensors``; all else in ``state.json``, and last a ``MANIFEST.json`` with the size and
-SHA-256 of each file.  It is written under a temporary name, flushed to disk and renamed, so a directory of that name
-is complete; the newest one is found by checking, never by a pointer.  Weights that the saved model of a finished run
-holds bit for bit are not stored a second time (``training.store.cleaning``): the manifest names them under ELSEWHERE
-with a SHA-256 of their values, by which they are checked when they are read from the saved model.
-"""
+"""Checkpoints: everything an exact resume needs, committed atomically, without pickle; written in the background."""
 
 import contextlib
 import hashlib
@@ -14,7 +6,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +15,24 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from headway.errors import InputError, RunFailed
 from headway.hub.directory import load_model
 from headway.hub.safe.weights import FILE as MODEL
 from headway.io.atomic_write import flush, new_mode, remove_left_behind, temporary, why_not, write_json
 from headway.io.digest import sha256
-from headway.models.own import OwnConfig
+from headway.io.quantities import size
 from headway.training.distributed.ranks import Ranks
+from headway.training.hardware.memory import out_of_memory
 
-FORMAT = 1
+MANIFEST, FORMAT = "MANIFEST.json", 1
 KEPT = 2
 """How many checkpoints are kept: the newest, and one in case it is lost."""
 WEIGHTS = ("model", "best", "average")
 """The kinds of tensors that have a file of their own, each as large as the model."""
 ELSEWHERE = "in_saved_model"
-"""The key of a manifest: kind of weights -> the names of their tensors and the SHA-256 of these."""
+"""The key of a manifest: kind of weights -> the names of their tensors and the SHA-256 of these, where the saved model
+of a finished run holds them bit for bit and they are not stored a second time (``training.store.cleaning``)."""
 
 
 class SaveFailed(RunFailed):
@@ -62,42 +56,74 @@ def copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
 
 
-def save_checkpoint(directory: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> list[Path]:
+def save_checkpoint(
+    directory: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any], ranks: Ranks | None = None
+) -> list[Path]:
     """Commit one checkpoint and remove the oldest beyond ``KEPT``; returns those that could not be removed.
 
-    ``tensors`` are ``copied``.  Raises SaveFailed with the reason, and then leaves no partial files.
+    It is a directory ``step-N``: tensors in ``model.safetensors``, ``best.safetensors``, ``average.safetensors`` and
+    ``tensors.safetensors`` (all others), all else in ``state.json``, and last a ``MANIFEST.json`` with the size and
+    SHA-256 of each file.  It is written under a temporary name, flushed to disk and renamed, so a directory of that
+    name is complete.  ``tensors`` are ``copied``, or sharded over ``ranks``, which then write it together.  Raises
+    SaveFailed with the reason; no partial files are left where one process writes.
     """
     place = directory / f"step-{step}"
-    new = temporary(place)
+    new, first = temporary(place), ranks is None or ranks.first
+    if ranks is not None:
+        (owner,) = ranks.all_reduce_max(os.getpid() if first else 0)
+        new = directory / f".step-{step}.{owner:.0f}.tmp"
     try:
-        with saving(place, size_of(tensors)):
-            directory.mkdir(parents=True, exist_ok=True)
-            remove_left_behind(directory)
-            new.mkdir()
-            for name, part in _files(tensors).items():
-                save_file(part, new / name)
-                (new / name).chmod(new_mode())
-                flush(new / name)
-            _commit(new, place, step, state)
+        with saving(place, size_of(tensors) if ranks is None else 0):
+            if first:
+                directory.mkdir(parents=True, exist_ok=True)
+                remove_left_behind(directory)
+                new.mkdir()
+            _write(new, tensors, ranks)
+            if first:
+                for path in new.iterdir():
+                    path.chmod(new_mode())
+                    flush(path)
+                write_json(new / "state.json", state)
+                files = {path.name: _facts(path) for path in sorted(new.iterdir())}
+                write_json(new / MANIFEST, {"format": FORMAT, "step": step, "files": files})
+                flush(new)
+                if place.exists():
+                    place.rename(_aside(place))
+                new.rename(place)
+                flush(place.parent)
     except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
+        if ranks is None:
+            shutil.rmtree(new, ignore_errors=True)
         raise
-    remove_left_behind(directory)
-    return remove_older(directory, KEPT)
+    left = []
+    if first:
+        remove_left_behind(directory)
+        left = remove_older(directory, KEPT)
+    if ranks is not None:
+        ranks.barrier()
+    return left
+
+
+def _write(new: Path, tensors: dict[str, Tensor], ranks: Ranks | None) -> None:
+    """Write the tensors in the directory: each kind in its file, or each rank its shards."""
+    if ranks is not None:
+        from headway.training.distributed.sharding import save_parts
+
+        ranks.barrier()
+        save_parts(new, tensors)
+        ranks.barrier()
+        return
+    files: dict[str, dict[str, Tensor]] = {"tensors": {}}
+    for name, tensor in tensors.items():
+        kind = name.partition(".")[0]
+        files.setdefault(kind if kind in WEIGHTS else "tensors", {})[name] = tensor
+    for kind, part in files.items():
+        save_file(part, new / f"{kind}.safetensors")
 
 
 def remove_older(directory: Path, count: int = 1) -> list[Path]:
     """Remove all checkpoints but the ``count`` newest; returns those that could not be removed."""
-    return [old for _, old in list(_found(directory))[count:] if not remove_checkpoint(old)]
-
-
-def _files(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    """Tensors by the name of the file that holds them."""
-    files: dict[str, dict[str, Tensor]] = {"tensors.safetensors": {}}
-    for name, tensor in tensors.items():
-        kind = name.partition(".")[0]
-        files.setdefault(f"{kind if kind in WEIGHTS else 'tensors'}.safetensors", {})[name] = tensor
-    return files
+    return [old for old in checkpoints_in(directory)[count:] if not remove_checkpoint(old)]
 
 
 def size_of(tensors: dict[str, Tensor]) -> int:
@@ -121,39 +147,11 @@ def remove_checkpoint(old: Path) -> bool:
     return True
 
 
-def save_shared(directory: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any], ranks: Ranks) -> None:
-    """Commit one checkpoint that all ranks write together, each its parts (``save_parts``); the first rank commits."""
-    from headway.training.distributed.sharding import save_parts
-
-    (owner,) = ranks.all_reduce_max(os.getpid() if ranks.first else 0)
-    new = directory / f".step-{step}.{owner:.0f}.tmp"
-    with saving(directory / f"step-{step}"):
-        if ranks.first:
-            directory.mkdir(parents=True, exist_ok=True)
-            remove_left_behind(directory)
-            new.mkdir()
-        ranks.barrier()
-        save_parts(new, tensors)
-        ranks.barrier()
-        if ranks.first:
-            for path in new.iterdir():
-                path.chmod(new_mode())
-                flush(path)
-            _commit(new, directory / f"step-{step}", step, state)
-            remove_older(directory, KEPT)
-        ranks.barrier()
-
-
-def _commit(new: Path, place: Path, step: int, state: dict[str, Any]) -> None:
-    """Add the state and the manifest to the tensors, which are on the disk, and rename the directory to its name."""
-    write_json(new / "state.json", state)
-    files = {path.name: _facts(path) for path in sorted(new.iterdir())}
-    write_json(new / "MANIFEST.json", {"format": FORMAT, "step": step, "files": files})
-    flush(new)
-    if place.exists():
-        place.rename(_aside(place))
-    new.rename(place)
-    flush(place.parent)
+def checkpoints_in(directory: Path) -> list[Path]:
+    """The checkpoints of a directory, newest first, whole or not."""
+    found = directory.iterdir() if directory.is_dir() else ()
+    steps = [(int(match[1]), path) for path in found if (match := re.fullmatch(r"step-(\d+)", path.name))]
+    return [path for _, path in sorted(steps, reverse=True)]
 
 
 def newest_checkpoint(
@@ -161,10 +159,11 @@ def newest_checkpoint(
 ) -> tuple[tuple[dict[str, Tensor], dict[str, Any]] | None, list[str]]:
     """Tensors and state of the newest checkpoint that is whole, or None; and what is wrong with each newer one.
 
-    Where the parameters of ``model`` are sharded over ranks, checkpoints that were written sharded are read sharded.
+    It is found by checking, never by a pointer.  Where the parameters of ``model`` are sharded over ranks, checkpoints
+    that were written sharded are read sharded.
     """
     problems: list[str] = []
-    for _, path in _found(directory):
+    for path in checkpoints_in(directory):
         problem = _problem(path)
         if problem is None:
             state = json.loads((path / "state.json").read_text(encoding="utf-8"))
@@ -173,71 +172,9 @@ def newest_checkpoint(
     return None, problems
 
 
-def newest(directory: Path) -> Path | None:
-    """The newest checkpoint, or None."""
-    return next((path for _, path in _found(directory)), None)
-
-
 def damaged(directory: Path) -> dict[Path, str | None]:
     """Every checkpoint, newest first, with what is wrong with it, or None."""
-    return {path: _problem(path) for _, path in _found(directory)}
-
-
-def trained(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that training changes, by name: a checkpoint holds no others.
-
-    A task's own model may itself change those that have no gradient.
-    """
-    own = isinstance(getattr(model, "config", None), OwnConfig)
-    return {name: p for name, p in model.named_parameters() if own or p.requires_grad}
-
-
-def kept(p: Tensor, value: Tensor) -> Tensor:
-    """What a checkpoint keeps of a parameter's tensor: only the ``trained_rows``, where it has them."""
-    rows = getattr(p, "trained_rows", None)
-    return value if rows is None or value.shape != p.shape else value.detach()[rows]
-
-
-@torch.no_grad()
-def put_back(p: Tensor, value: Tensor, place: Tensor | None = None) -> None:
-    """Restore a parameter, or another tensor that belongs to it, from what ``kept`` returned."""
-    rows, place = getattr(p, "trained_rows", None), p if place is None else place
-    if hasattr(place, "device_mesh"):  # sharded over ranks
-        from headway.training.distributed.sharding import like
-
-        value = like(place, value)
-    if rows is None or value.shape == p.shape:
-        place.copy_(value)
-    else:
-        place[rows] = value.to(place.device)
-
-
-def optimizer_tensors(model: nn.Module, chosen: list[Optimizer]) -> dict[str, Tensor]:
-    """The state of the optimisers as tensors by name: "optimizer.<n>.<parameter>.<what>"."""
-    names = {id(p): name for name, p in model.named_parameters()}
-    return {
-        f"optimizer.{n}.{names[id(p)]}.{what}": kept(p, value)
-        for n, optimizer in enumerate(chosen)
-        for p, entry in optimizer.state.items()
-        for what, value in entry.items()
-    }
-
-
-def restore_optimizers(model: nn.Module, chosen: list[Optimizer], tensors: dict[str, Tensor]) -> None:
-    """Restore what ``optimizer_tensors`` returned.  Raises KeyError when a parameter is not known."""
-    parameters = dict(model.named_parameters())
-    for key, value in tensors.items():
-        if key.startswith("optimizer."):
-            n, rest = key.removeprefix("optimizer.").split(".", 1)
-            name, what = rest.rsplit(".", 1)
-            p, optimizer = parameters[name], chosen[int(n)]
-            if optimizer.defaults.get("fused"):
-                value = value.to(p.device)  # the count of steps too: torch's fused optimisers read it on the GPU
-            if value.dim():  # where only some rows of a table are trained, the moments of the others are zero
-                whole = torch.zeros_like(p, dtype=value.dtype)
-                put_back(p, value, whole)
-                value = whole
-            optimizer.state[p][what] = value
+    return {path: _problem(path) for path in checkpoints_in(directory)}
 
 
 def _tensors(path: Path, model: nn.Module | None) -> dict[str, Tensor]:
@@ -249,14 +186,6 @@ def _tensors(path: Path, model: nn.Module | None) -> dict[str, Tensor]:
     names = [name for name in manifest["files"] if name.endswith(".safetensors")]
     found = {key: tensor for name in names for key, tensor in load_file(path / name).items()}
     return found | from_saved_model(path, manifest.get(ELSEWHERE, {}))
-
-
-def _found(directory: Path) -> Iterator[tuple[int, Path]]:
-    """Checkpoints by step, newest first."""
-    if not directory.is_dir():
-        return
-    steps = [(int(match[1]), path) for path in directory.iterdir() if (match := re.fullmatch(r"step-(\d+)", path.name))]
-    yield from sorted(steps, reverse=True)
 
 
 def _facts(path: Path) -> dict[str, Any]:
@@ -278,15 +207,13 @@ def _problem(path: Path) -> str | None:
         for name, facts in manifest["files"].items():
             if _facts(path / name) != facts:
                 return f"{name} differs from its manifest"
-        if problem := problem_elsewhere(path, manifest.get(ELSEWHERE, {})):
-            return problem
+        return _problem_elsewhere(path, manifest.get(ELSEWHERE, {}))
     except FileNotFoundError as error:
         return f"{Path(error.filename).name} is missing"
     except OSError as error:
         return f"{Path(error.filename or path).name} cannot be read ({error.strerror or error})"
     except (ValueError, KeyError, TypeError, AttributeError):
-        return "MANIFEST.json is damaged"
-    return None
+        return f"{MANIFEST} is damaged"
 
 
 def from_saved_model(checkpoint: Path, elsewhere: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -299,7 +226,7 @@ def from_saved_model(checkpoint: Path, elsewhere: Mapping[str, Any]) -> dict[str
     }
 
 
-def problem_elsewhere(checkpoint: Path, elsewhere: Mapping[str, Any]) -> str | None:
+def _problem_elsewhere(checkpoint: Path, elsewhere: Mapping[str, Any]) -> str | None:
     """What is wrong with the tensors that the saved model should hold, or None."""
     try:
         found = from_saved_model(checkpoint, elsewhere)
@@ -335,5 +262,86 @@ def bytes_of(tensor: Tensor) -> Any:
 
 def manifest_of(checkpoint: Path) -> dict[str, Any]:
     """The manifest of a checkpoint.  Raises OSError or ValueError."""
-    found: dict[str, Any] = json.loads((checkpoint / "MANIFEST.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
     return found
+
+
+class Saver:
+    """Saves one checkpoint at a time in ``directory``, in its own thread.
+
+    An error is raised by the next call of any method, as SaveFailed; where ``on_error`` is "continue", it is only
+    passed to ``warn``, and the next checkpoint is tried.  A model that is sharded over ``ranks`` is saved by all of
+    them at once, before training continues.
+    """
+
+    def __init__(
+        self, directory: Path, warn: Callable[[str], None], on_error: str = "continue", ranks: Ranks | None = None
+    ):
+        self.directory, self.warn, self.on_error, self.ranks = directory, warn, on_error, ranks
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._seen_room = False
+        self.latest: int | None = None
+        """the step of the newest checkpoint that was written"""
+
+    def __enter__(self) -> "Saver":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """Where training ends with an error, finish the checkpoint that is being written."""
+        if self._thread is not None and kind is not None and issubclass(kind, Exception):
+            self._thread.join()
+
+    def save(self, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        """Start to save copies of the arguments.  Waits for the checkpoint before it."""
+        if self.ranks is not None:
+            with out_of_memory(f"while step {step} was saved"):
+                save_checkpoint(self.directory, step, tensors, state, self.ranks)
+            self.latest = step
+            return
+        self.wait()
+        self._check_room(tensors)
+        with out_of_memory(f"while step {step} was saved"):
+            own = copied(tensors)
+        self._thread = threading.Thread(target=self._write, args=(step, own, state), daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Report an error of the background thread, if there was one, without waiting."""
+        error, self._error = self._error, None
+        if error is None:
+            return
+        if not isinstance(error, SaveFailed) or self.on_error == "stop":
+            raise error
+        self.warn(f"{error}. Training continues without it, and the next one will be tried (--on-save-error)")
+
+    def wait(self) -> None:
+        """Wait until nothing is being written, and ``check``."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self.check()
+
+    def _write(self, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        try:
+            with out_of_memory(f"while step {step} was saved"):
+                left = save_checkpoint(self.directory, step, tensors, state)
+        except BaseException as error:
+            self._error = error
+            return
+        self.latest = step
+        for path in left:
+            self.warn(f"{path}: is no longer needed, but cannot be removed")
+
+    def _check_room(self, tensors: dict[str, Tensor]) -> None:
+        """Warn, once, where there is no space for two more checkpoints."""
+        if self._seen_room:
+            return
+        self._seen_room = True
+        place = next(folder for folder in (self.directory, *self.directory.parents) if folder.exists())
+        free, needed = shutil.disk_usage(place).free, size_of(tensors)
+        if free < 2 * needed:
+            self.warn(
+                f"{place}: only {size(free)} free; a checkpoint needs {size(needed)}, and there are "
+                "three while one is written"
+            )

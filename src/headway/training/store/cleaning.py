@@ -1,8 +1,4 @@
-"""Removing what is not needed to use or to resume a run: a checkpoint omits weights that the saved model holds.
-
-Before such a run is trained on, ``restore_weights`` writes them into the checkpoint again, since training replaces the
-saved model.
-"""
+"""Removing what is not needed to use or to resume a run: a checkpoint omits weights that the saved model holds."""
 
 import contextlib
 import shutil
@@ -17,25 +13,25 @@ from headway.io.digest import sha256
 from headway.training.monitor.progress import Progress
 from headway.training.store.checkpoint import (
     ELSEWHERE,
+    MANIFEST,
     bytes_of,
+    checkpoints_in,
     damaged,
     digest_of,
     from_saved_model,
     manifest_of,
-    newest,
     remove_checkpoint,
     remove_older,
     saved_weights,
 )
+from headway.training.store.contents import ADAPTED, MEMBER, SNAPSHOTS, TEXTS, sizes
 from headway.training.store.run_directory import RunDirectory
-from headway.training.store.sizes import ADAPTED, MEMBER, SNAPSHOTS, sizes
-from headway.training.store.trained_texts import TEXTS
 
 
 def keep_once(run: RunDirectory, progress: Progress) -> None:
     """Keep only the newest checkpoint of a finished run, without the weights that the saved model has."""
     try:
-        if (last := newest(run.checkpoints)) is not None:
+        for last in checkpoints_in(run.checkpoints)[:1]:
             drop_duplicate_weights(last)
             remove_older(run.checkpoints)
     except (OSError, InputError) as error:
@@ -56,7 +52,8 @@ def clean(path: Path, *, checkpoints: bool = False, snapshots: bool = False) -> 
         raise InputError(f"{path}: no such run directory.")
     if RunDirectory(path).read() is None:
         raise InputError(f"{path}: holds no headway.json, so it is not a run; name the directory of a run.")
-    runs = [path, *(one for one in sorted(path.iterdir()) if _inner(one))]
+    inner = [one for one in sorted(path.iterdir()) if one.name == ADAPTED or MEMBER.fullmatch(one.name)]
+    runs = [path, *(one for one in inner if _is_folder(one) and (one / "headway.json").is_file())]
     before = sizes(path).total
     with contextlib.ExitStack() as stack:
         for one in runs:
@@ -71,12 +68,6 @@ def clean(path: Path, *, checkpoints: bool = False, snapshots: bool = False) -> 
     return before - sizes(path).total
 
 
-def _inner(path: Path) -> bool:
-    """Whether a directory in a run is itself a run: another seed, or the run of ``--adapt``."""
-    named = path.name == ADAPTED or MEMBER.fullmatch(path.name) is not None
-    return named and _is_folder(path) and (path / "headway.json").is_file()
-
-
 def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
@@ -85,31 +76,27 @@ def _clean(path: Path, *, checkpoints: bool, snapshots: bool) -> None:
     """Clean one run that is locked.  Raises OSError."""
     facts = RunDirectory(path).read() or {}
     remove_left_behind(path)
-    places, adapted = path / "checkpoints", path / ADAPTED
+    places = path / "checkpoints"
+    unneeded = {path / ADAPTED: checkpoints, path / SNAPSHOTS: snapshots}
+    unneeded[places] = checkpoints or path.name == ADAPTED  # which is only a starting point
     if _is_folder(places):
         remove_left_behind(places)
-        if checkpoints or path.name == ADAPTED:  # which is only a starting point
-            shutil.rmtree(places)
-        else:
+        if not unneeded[places]:
             _keep_newest(places, finished=facts.get("finished") is True)
+    for place in (place for place, remove in unneeded.items() if remove and _is_folder(place)):
+        shutil.rmtree(place)
     if checkpoints and (path / TEXTS).is_file():
         (path / TEXTS).unlink()
-    if checkpoints and _is_folder(adapted):
-        shutil.rmtree(adapted)
-    if snapshots and _is_folder(path / SNAPSHOTS):
-        shutil.rmtree(path / SNAPSHOTS)
 
 
 def _keep_newest(places: Path, *, finished: bool) -> None:
     """Remove every checkpoint but the newest complete one; none where no checkpoint is complete."""
     found = damaged(places)
     whole = next((path for path, problem in found.items() if problem is None), None)
-    if whole is None:
-        return
-    for path in found:
+    for path in found if whole is not None else ():
         if path != whole and _is_folder(path):
             remove_checkpoint(path)
-    if finished:
+    if finished and whole is not None:
         drop_duplicate_weights(whole)
 
 
@@ -129,7 +116,7 @@ def drop_duplicate_weights(checkpoint: Path) -> None:
             elsewhere[kind] = {"names": sorted(tensors), "sha256": digest_of(sorted(tensors.items()))}
             del left[f"{kind}.safetensors"]
     if len(left) < len(manifest["files"]):
-        write_json(checkpoint / "MANIFEST.json", {**manifest, "files": left, ELSEWHERE: elsewhere})
+        write_json(checkpoint / MANIFEST, {**manifest, "files": left, ELSEWHERE: elsewhere})
     for path in checkpoint.glob("*.safetensors"):
         if path.name not in left:
             path.unlink()
@@ -147,7 +134,7 @@ def restore_weights(checkpoint: Path) -> None:
         write_whole(place, lambda temporary, tensors=tensors: save_file(tensors, temporary))  # type: ignore[misc]
         files[place.name] = {"bytes": place.stat().st_size, "sha256": sha256(place)}
     whole = {key: value for key, value in manifest.items() if key != ELSEWHERE}
-    write_json(checkpoint / "MANIFEST.json", {**whole, "files": files})
+    write_json(checkpoint / MANIFEST, {**whole, "files": files})
 
 
 def _same(one: Tensor, other: Tensor | None) -> bool:

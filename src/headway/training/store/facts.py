@@ -1,8 +1,4 @@
-"""``headway.json``, read and written in one place; invalid content is refused before it is used.
-
-The file carries the SHA-256 of its own content, and for a finished run the SHA-256 of the model's files, so that a
-damaged run gives an error and never a wrong answer.  Files of earlier versions have neither, and are read without.
-"""
+"""``headway.json``, read and written in one place; invalid content is refused before it is used."""
 
 import hashlib
 import json
@@ -10,7 +6,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field
+from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +18,18 @@ from headway.io.regular_file import open_regular
 from headway.io.strict_json import MAX_BYTES, read_object
 from headway.nn.kernels.products import KINDS
 from headway.training.evaluation.metric import REPORTED
-from headway.training.grouped import entries as fields_of
+from headway.training.option_fields import entries as fields_of
 from headway.training.option_fields import kind_of
-from headway.training.options import RENAMED, TrainOptions
-from headway.training.plan import Plan
-from headway.training.store.sizes import MOST_FACTS
+from headway.training.options import TrainOptions
+from headway.training.plan import FORMER_NAMES, Plan
+from headway.training.store.contents import MOST_FACTS
 
 FILE = "headway.json"
 LEFT_BY_RUNS = ("log.jsonl", "checkpoints", "report.html")
 """Files that show that a directory is a run and not just a model, where ``headway.json`` is missing."""
 CHECKSUM, FILES = "checksum", "files"
+"""The keys of the SHA-256 of the content itself, and of those of the model's files, which a finished run has: so that a
+damaged run gives an error and never a wrong answer.  Files of earlier versions have neither, and are read without."""
 NOT_OF_THE_MODEL = (FILE, "log.jsonl", "report.html")
 PART = re.compile(r"\d+_[A-Za-z]+")
 """A folder with one module of a sentence encoder, such as 1_Pooling."""
@@ -64,10 +62,6 @@ def _entries(kinds: Mapping[str, Kind], what: str = "an object") -> Kind:
     return lambda value: isinstance(value, dict) and all(kind[0](value.get(key)) for key, kind in kinds.items()), what
 
 
-def _filled(kind: Kind) -> Kind:
-    return lambda value: kind[0](value) and len(value) > 0, kind[1]
-
-
 TEXT: Kind = lambda value: isinstance(value, str), "a text"
 FLAG: Kind = lambda value: isinstance(value, bool), "true or false"
 COUNT = _whole(0, 2**53)
@@ -89,8 +83,9 @@ BETAS: Kind = (
 )
 PRODUCTS: Kind = lambda value: value in KINDS, f"one of {', '.join(KINDS)}"
 SPEEDS = _list_of(_entries({"per_second": ABOVE_ZERO}), "a list of speeds")
+FILLED: Kind = lambda value: SPEEDS[0](value) and len(value) > 0, SPEEDS[1]
 BENCH = "what `headway bench RUN --store` writes"
-ROW = _entries({"precision": TEXT, "metric": _or_none(TEXT), "value": _or_none(NUMBER), "speeds": _filled(SPEEDS)})
+ROW = _entries({"precision": TEXT, "metric": _or_none(TEXT), "value": _or_none(NUMBER), "speeds": FILLED})
 PRECISION = _entries({"chosen": TEXT, "best": TEXT, "measured": _list_of(ROW, BENCH)}, BENCH)
 """The entries that ``workflows.precisions`` writes."""
 ROW_OF_ENGINE = _entries({"engine": TEXT, "precision": TEXT, "speeds": SPEEDS})
@@ -127,7 +122,7 @@ PLAN: dict[str, Kind] = {
         ("length", "batch_tokens", "accumulate", "grow_batch", "validation_every", "validation_part"), _whole(1, 2**40)
     ),
     **{"shares": _whole(1, 2**12), "log_every": _whole(1, 2**53), "seed": _whole(0, 2**63 - 1)},
-    **dict.fromkeys(("epochs", "max_examples", "lora"), _or_none(_whole(1, 2**53))),
+    **dict.fromkeys(("epochs", "batch_size", "lora"), _or_none(_whole(1, 2**53))),
     **{"betas": BETAS, "products": PRODUCTS},
 }
 """Fields with narrower bounds."""
@@ -150,8 +145,9 @@ def read_facts(run: Path) -> dict[str, Any] | None:
         )
     if "task" not in found:
         raise InputError(f"{path}: names no task: it is damaged or another file; {ADVICE}.")
-    if isinstance(options := found.get("options"), dict):  # of an earlier version
-        found["options"] = {RENAMED.get(name, name): value for name, value in options.items()}
+    for key in ("options", "plan"):
+        if isinstance(values := found.get(key), dict):  # of an earlier version
+            found[key] = {FORMER_NAMES.get(name, name): value for name, value in values.items()}
     check_facts(found, path)
     return found
 
@@ -246,36 +242,31 @@ def _check(found: Mapping[str, Any], kinds: Mapping[str, Kind], path: Path, wher
             raise InputError(f"{path}: {where}{key}: found {shown(value)}, expected {kinds[key][1]}; {ADVICE}.")
 
 
-def _of_type(entry: Field[Any]) -> Kind:
-    written, optional = kind_of(entry)
-    kind = OF_TYPE[written.partition("[")[0]]
-    return _or_none(kind) if optional else kind
-
-
-def lacking(plan: Mapping[str, Any]) -> list[str]:
-    """The required fields that a plan lacks."""
-    needed = [one.name for one in fields_of(Plan).values() if one.default is MISSING and one.default_factory is MISSING]
-    return [name for name in needed if name not in plan]
-
-
 def followed(plan: Mapping[str, Any]) -> Plan:
     """A plan from its stored fields; unknown fields are ignored.  Raises InputError where one is missing."""
-    if missing := lacking(plan):
-        raise InputError(f"{FILE}: plan.{missing[0]} is missing; {ADVICE}.")
-    known = fields_of(Plan)
-    return Plan(**{name: value for name, value in plan.items() if name in known})
+    fields = fields_of(Plan)
+    for name, one in fields.items():
+        if name not in plan and one.default is MISSING and one.default_factory is MISSING:
+            raise InputError(f"{FILE}: plan.{name} is missing; {ADVICE}.")
+    return Plan(**{name: value for name, value in plan.items() if name in fields})
 
 
 def _check_plan(plan: Mapping[str, Any], path: Path) -> None:
-    _check(plan, {name: PLAN.get(name) or _of_type(one) for name, one in fields_of(Plan).items()}, path, "plan.")
-    if lacking(plan):
-        return
+    kinds = dict(PLAN)
+    for name, one in fields_of(Plan).items():
+        if name in PLAN:
+            continue
+        written, optional = kind_of(one)
+        kind = OF_TYPE[written.partition("[")[0]]
+        kinds[name] = _or_none(kind) if optional else kind
+    _check(plan, kinds, path, "plan.")
     try:
         made = followed(plan)
-        if made.model:
-            assert made.config
-        if made.objective.patches is not None:
-            assert made.cut
+    except InputError:
+        return  # it lacks fields, which matters only to those who follow it
+    try:
+        assert not made.model or made.config
+        assert made.objective.patches is None or made.cut
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
         raise InputError(f"{path}: plan: {error}; {ADVICE}.") from None
 

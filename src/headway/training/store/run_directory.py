@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,9 @@ from headway.models.device import PROCESSOR, gpu_name
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.text.tokenizer import Tokenizer
 from headway.training.store.checkpoint import saving
+from headway.training.store.contents import LOG, SNAPSHOTS
 from headway.training.store.facts import FILE, FILES, read_facts, write_facts
-from headway.training.store.log import LOG
-from headway.training.store.sizes import SNAPSHOTS
-from headway.training.store.tracking import Tracked, Tracking
+from headway.training.store.tracking import Tracking
 
 
 def best_member(path: Path) -> str | None:
@@ -119,9 +119,7 @@ class RunDirectory:
             raise InputError(f"--out {self.path}: is a file; choose a directory for the results.")
         self._check_places()
         facts = read_facts(self.path)
-        if facts is None:
-            return None
-        if set(facts) <= {"headway", "task", FILES}:  # of a command that was killed before it had decided anything
+        if facts is None or set(facts) <= {"headway", "task", FILES}:  # of a command killed before it decided anything
             return None
         if not {"options", "plan", "data"} <= set(facts):
             raise InputError(f"{self.path / FILE}: was not written by headway; use another --out.")
@@ -130,19 +128,15 @@ class RunDirectory:
 
     def _check_places(self) -> None:
         """Raise InputError where training writes a file and something else has its name."""
-        for name in WRITTEN:
-            path = self.path / name
+        advice = "remove it, or use another --out"
+        for path in (self.path / name for name in WRITTEN):
             if path.is_symlink() and not path.exists():
-                raise InputError(f"{path}: is a broken link; remove it, or use another --out.")
+                raise InputError(f"{path}: is a broken link; {advice}.")
             if path.exists() and not (path.is_file() or path.is_char_device()):
                 what = "a folder" if path.is_dir() else "not a file"
-                raise InputError(
-                    f"{path}: is {what}, but training writes a file here; remove it, or use another --out."
-                )
+                raise InputError(f"{path}: is {what}, but training writes a file here; {advice}.")
         if self.checkpoints.exists() and not self.checkpoints.is_dir():
-            raise InputError(
-                f"{self.checkpoints}: is a file, but must be a directory; remove it, or use another --out."
-            )
+            raise InputError(f"{self.checkpoints}: is a file, but must be a directory; {advice}.")
 
     def update(self, **facts: Any) -> None:
         self.facts.update(facts)
@@ -154,12 +148,9 @@ class RunDirectory:
 
         A line that cannot be written is lost, with a warning for the first; training continues without it.
         """
-        clean = {
-            key: value if not isinstance(value, float) or abs(value) < float("inf") else str(value)
-            for key, value in values.items()
-        }
+        lost = {key: str(value) for key, value in values.items() if isinstance(value, float) and not isfinite(value)}
         try:
-            append_line(self.path / "log.jsonl", json.dumps({"event": event, **clean}, ensure_ascii=False))
+            append_line(self.path / "log.jsonl", json.dumps({"event": event, **values, **lost}, ensure_ascii=False))
         except OSError as error:
             if not self._log_failed:
                 self.warn(f"{self.path / 'log.jsonl'}: cannot be written ({error.strerror or error}); lines are lost")
@@ -170,10 +161,7 @@ class RunDirectory:
     @contextlib.contextmanager
     def tracked(self, name: str | None) -> Iterator[None]:
         """While this is open, also send the log to a tracker, if one is named."""
-        if name is not None:
-            options = {**self.facts.get("options", {}), "task": self.facts.get("task")}
-            known = {one: value for one, value in options.items() if value not in (None, False)}
-            self._tracking = Tracking(name, Tracked(self.path, self.facts.get("started", ""), known), self.warn)
+        self._tracking = None if name is None else Tracking(name, self.path, self.facts, self.warn)
         try:
             yield
         finally:
@@ -242,30 +230,25 @@ class ReadOnlyRun(RunDirectory):
 
 
 def _of_tokenizer(model: nn.Module, tokenizer: Tokenizer, known: dict[str, Any]) -> dict[str, Any]:
-    """Entries of ``config.json`` that name tokens."""
-    entries = {**_token_ids(tokenizer, known), **padding_entry(model, tokenizer)}
-    if isinstance(model, Encoder):
-        entries |= {"cls_token_id": tokenizer.cls, "sep_token_id": tokenizer.sep}
-    if isinstance(model, EncoderDecoder) and tokenizer.target_start:  # the language of the targets
-        entries["forced_bos_token_id"] = tokenizer.target_start[-1]
-    return entries
+    """Entries of ``config.json`` that name tokens: those that fill a batch, begin a text and end one, and others.
 
-
-def _token_ids(tokenizer: Tokenizer, known: dict[str, Any]) -> dict[str, Any]:
-    """The ids that fill a batch, begin a text and end one; ``known`` are those of the base.
-
-    A base may have several end-of-text tokens, including the tokenizer's.
+    ``known`` are those of the base, which may have several end-of-text tokens, including the tokenizer's.
     """
     choices: dict[str, tuple[Any, ...]] = {
         "pad_token_id": (tokenizer.pad, known.get("pad_token_id")),
         "bos_token_id": (tokenizer.begin_of_text, tokenizer.cls, tokenizer.end_of_text, known.get("bos_token_id")),
         "eos_token_id": (tokenizer.end_of_text, tokenizer.sep, known.get("eos_token_id")),
     }
-    found = {key: next((one for one in ids if one is not None), None) for key, ids in choices.items()}
+    entries = {key: next((one for one in ids if one is not None), None) for key, ids in choices.items()}
     ends = known.get("eos_token_id")
-    if isinstance(ends, list) and found["eos_token_id"] in ends:
-        found["eos_token_id"] = ends
-    return found
+    if isinstance(ends, list) and entries["eos_token_id"] in ends:
+        entries["eos_token_id"] = ends
+    entries |= padding_entry(model, tokenizer)
+    if isinstance(model, Encoder):
+        entries |= {"cls_token_id": tokenizer.cls, "sep_token_id": tokenizer.sep}
+    if isinstance(model, EncoderDecoder) and tokenizer.target_start:  # the language of the targets
+        entries["forced_bos_token_id"] = tokenizer.target_start[-1]
+    return entries
 
 
 def copy_run(source: Path, target: Path) -> list[str]:
@@ -283,11 +266,14 @@ def copy_run(source: Path, target: Path) -> list[str]:
 
 
 def machine(device: torch.device = PROCESSOR) -> dict[str, Any]:
-    gpu = gpu_name(device)
+    named, gpu = [], gpu_name(device)
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines() if sys.platform.startswith("linux") else []
+        named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return {
         "system": platform.system(),
         "machine": platform.machine(),
-        "processor": _processor(),
+        "processor": named[0] if named else platform.processor(),
         "threads": torch.get_num_threads(),
         **({"gpu": gpu} if gpu else {}),
     }
@@ -307,14 +293,3 @@ def versions() -> dict[str, str]:
 def clock() -> str:
     """The date and time, to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%S%z")
-
-
-def _processor() -> str:
-    if sys.platform.startswith("linux"):
-        try:
-            for line in Path("/proc/cpuinfo").read_text().splitlines():
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
-        except OSError:
-            pass
-    return platform.processor()

@@ -1,8 +1,4 @@
-"""Trackers: what a run's log is given is also sent to TensorBoard, Trackio, MLflow or Weights & Biases.
-
-A tracker is a context that gives a function of numbers by name and their step.  Where it lies and who may write there
-is its own business (``MLFLOW_TRACKING_URI``, ``WANDB_MODE=offline``).
-"""
+"""Trackers: what a run's log is given is also sent to TensorBoard, Trackio, MLflow or Weights & Biases."""
 
 import contextlib
 import hashlib
@@ -11,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,29 +18,11 @@ Send = Callable[[Mapping[str, float], int], object]
 PROJECT = "headway"
 
 
-@dataclass(frozen=True)
-class Tracked:
-    """What a tracker is told of a run."""
-
-    run: Path
-    started: str
-    options: Mapping[str, Any]
-
-    @property
-    def key(self) -> str:
-        """The same when the run is resumed, another one for a new run at the same place."""
-        return hashlib.sha256(f"{self.run.absolute()} {self.started}".encode()).hexdigest()[:8]
-
-    @property
-    def name(self) -> str:
-        return f"{self.run}-{self.key}"
-
-
 @contextlib.contextmanager
-def tensorboard(tracked: Tracked) -> Iterator[Send]:
+def tensorboard(run: "Tracking") -> Iterator[Send]:
     from torch.utils.tensorboard import SummaryWriter
 
-    board = SummaryWriter(str(tracked.run / "tensorboard"))
+    board = SummaryWriter(str(run.path / "tensorboard"))
 
     def send(values: Mapping[str, float], step: int) -> None:
         for name, value in values.items():
@@ -57,25 +34,25 @@ def tensorboard(tracked: Tracked) -> Iterator[Send]:
 
 
 @contextlib.contextmanager
-def trackio(tracked: Tracked) -> Iterator[Send]:
-    run = import_module("trackio").init(PROJECT, name=tracked.name, config=dict(tracked.options), resume="allow")
-    yield lambda values, step: run.log(dict(values), step=step)
-    run.finish()
+def trackio(run: "Tracking") -> Iterator[Send]:
+    theirs = import_module("trackio").init(PROJECT, name=run.name, config=run.options, resume="allow")
+    yield lambda values, step: theirs.log(dict(values), step=step)
+    theirs.finish()
 
 
 @contextlib.contextmanager
-def wandb(tracked: Tracked) -> Iterator[Send]:
+def wandb(run: "Tracking") -> Iterator[Send]:
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     library = import_module("wandb")
-    how = {"id": tracked.key, "resume": "allow", "dir": str(tracked.run), "config": dict(tracked.options)}
+    how = {"id": run.key, "resume": "allow", "dir": str(run.path), "config": run.options}
     settings = library.Settings(init_timeout=REACHED_IN, login_timeout=REACHED_IN, console="off")
-    run = library.init(project=PROJECT, name=tracked.name, settings=settings, **how)
-    yield lambda values, step: run.log(dict(values), step=step)
-    run.finish()
+    theirs = library.init(project=PROJECT, name=run.name, settings=settings, **how)
+    yield lambda values, step: theirs.log(dict(values), step=step)
+    theirs.finish()
 
 
 @contextlib.contextmanager
-def mlflow(tracked: Tracked) -> Iterator[Send]:
+def mlflow(run: "Tracking") -> Iterator[Send]:
     usual = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
     for name, value in {**usual, "MLFLOW_HTTP_REQUEST_TIMEOUT": str(REACHED_IN)}.items():
         os.environ.setdefault(name, value)
@@ -83,27 +60,29 @@ def mlflow(tracked: Tracked) -> Iterator[Send]:
     wanted = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
     experiment = client.get_experiment_by_name(wanted)
     experiment_id = client.create_experiment(wanted) if experiment is None else experiment.experiment_id
-    before = client.search_runs([experiment_id], f"tags.headway = '{tracked.key}'")
+    before = client.search_runs([experiment_id], f"tags.headway = '{run.key}'")
     if before:
-        run = before[0].info.run_id
-        client.update_run(run, "RUNNING")
+        theirs = before[0].info.run_id
+        client.update_run(theirs, "RUNNING")
     else:
-        run = client.create_run(experiment_id, run_name=tracked.name, tags={"headway": tracked.key}).info.run_id
-        client.log_batch(run, params=[entities.Param(name, str(value)) for name, value in tracked.options.items()])
+        theirs = client.create_run(experiment_id, run_name=run.name, tags={"headway": run.key}).info.run_id
+        client.log_batch(theirs, params=[entities.Param(name, str(value)) for name, value in run.options.items()])
 
     def send(values: Mapping[str, float], step: int) -> None:
         now = int(time.time() * 1000)
-        client.log_batch(run, [entities.Metric(name, value, now, step) for name, value in values.items()])
+        client.log_batch(theirs, [entities.Metric(name, value, now, step) for name, value in values.items()])
 
     yield send
-    client.set_terminated(run)
+    client.set_terminated(theirs)
 
 
 REACHED_IN = 10
 """Seconds in which a server must answer."""
-OPENED: dict[str, Callable[[Tracked], AbstractContextManager[Send]]] = {
+OPENED: dict[str, Callable[["Tracking"], AbstractContextManager[Send]]] = {
     one.__name__: one for one in (tensorboard, trackio, mlflow, wandb)
 }
+"""Contexts that give a function of numbers by name and their step; where a tracker lies and who may write there is its
+own business (``MLFLOW_TRACKING_URI``, ``WANDB_MODE=offline``)."""
 PACKAGES = {"tensorboard": "'headway[track]'", "mlflow": "mlflow-skinny"}
 """What pip installs, where it is not called like the tracker."""
 
@@ -115,13 +94,18 @@ def check_installed(name: str) -> None:
 
 
 class Tracking:
-    """A run's tracker, open; a failure is one warning, after which training goes on without it."""
+    """The tracker ``name`` of the run at ``path``, open; a failure is one warning, and training goes on without it."""
 
-    def __init__(self, name: str, tracked: Tracked, warn: Callable[[str], None]):
-        self.name, self.warn = name, warn
+    def __init__(self, name: str, path: Path, facts: Mapping[str, Any], warn: Callable[[str], None]):
+        self.tracker, self.path, self.warn = name, path, warn
+        options = {**facts.get("options", {}), "task": facts.get("task")}
+        self.options = {one: value for one, value in options.items() if value not in (None, False)}
+        self.key = hashlib.sha256(f"{path.absolute()} {facts.get('started', '')}".encode()).hexdigest()[:8]
+        """the same when the run is resumed, another one for a new run at the same place"""
+        self.name = f"{path}-{self.key}"
         self._open, self._send = contextlib.ExitStack(), None
         with self._trying():
-            self._send = self._open.enter_context(OPENED[name](tracked))
+            self._send = self._open.enter_context(OPENED[name](self))
 
     def log(self, event: str, values: Mapping[str, Any]) -> None:
         """Send the numbers of a step or an evaluation."""
@@ -147,4 +131,4 @@ class Tracking:
             reason = f"cannot be reached ({f'{type(error).__name__}: {error}'.splitlines()[0][:200]})"
             if isinstance(error, OSError) and error.strerror:
                 reason = f"cannot be written ({error.strerror})"
-            self.warn(f"--track {self.name}: {reason}; training goes on without it")
+            self.warn(f"--track {self.tracker}: {reason}; training goes on without it")

@@ -1,6 +1,7 @@
 """The end of a run: the last measurements, the verdict, and the results in headway.json and ``--json``."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,53 +16,48 @@ from headway.training.loop.state import State, Training
 from headway.training.loop.trainer import held_out_metrics
 from headway.training.monitor.health import LEARNING, DataProfile
 from headway.training.store.run_directory import RunDirectory, clock
-from headway.workflows.train.setup import Prepared
+from headway.workflows.train.setup import TrainingSession
 
 
-def known_signs(prepared: Prepared) -> DataProfile:
+def known_signs(session: TrainingSession) -> DataProfile:
     """The entries that explain the course of the run."""
-    data, plan = prepared.data, prepared.plan
-    trained_before = plan.fine_tuning.base is not None and not data.new_head
-    rate = plan.learning_rate
-    return data_profile(
-        data.baselines, prepared.batch_source, data.processor, learning_rate=rate, pretrained=trained_before
-    )
+    data, plan = session.data, session.plan
+    known = data_profile(data.baselines, session.batch_source, data.processor, learning_rate=plan.learning_rate)
+    return replace(known, pretrained=plan.fine_tuning.base is not None and not data.new_head)
 
 
 def measured(run: RunDirectory, final: FinalMetrics | None) -> dict[str, Any]:
     """The final metrics; entries that only the report shows go to headway.json."""
-    found = {} if final is None else final.measure()
-    if (shown := found.pop(SHOWN, None)) is not None:
+    metrics = {} if final is None else final.measure()
+    if (shown := metrics.pop(SHOWN, None)) is not None:
         run.update(shown=shown)
-    return found
+    return metrics
 
 
-def finish_fitted(prepared: Prepared, final: FinalMetrics | None) -> None:
+def finish_fitted(session: TrainingSession, final: FinalMetrics | None) -> None:
     """Evaluate and save a model that was fitted without a loop."""
-    session, data = prepared.session, prepared.data
-    run, progress = session.run, session.progress
-    metrics, units = held_out_metrics(prepared.model, prepared.objective, prepared.batch_source)
+    data, run, progress = session.data, session.run, session.progress
+    metrics, units = held_out_metrics(session.model, session.objective, session.batch_source)
     numbers = {key: value for key, value in metrics.items() if isinstance(value, float)}
     run.log("start", time=clock())
-    health = State().examined(metrics, 1.0, 0.0, known_signs(prepared))
+    health = State().examined(metrics, 1.0, 0.0, known_signs(session))
     said = {"health": health.word, "cause": health.cause}
     run.log("evaluation", step=0, seconds=round(session.seconds, 3), tokens=0, best=True, **said, **numbers)
     progress.say("fitted: " + ", ".join(f"{key} {metric(value)}" for key, value in numbers.items()))
     if health.word != LEARNING:
         progress.warn(str(health))
-    progress.evaluated(1.0, prepared.objective.cost(metrics))
+    progress.evaluated(1.0, session.objective.cost(metrics))
     metrics |= measured(run, final)
     run.update(fitted=data.fitted)
-    run.save_model(prepared.model, data.processor, data.labels)
+    run.save_model(session.model, data.processor, data.labels)
     state = State(best_metrics=metrics, seconds=session.seconds)
-    now = Training(prepared.model, [], None, units={"best": units}, state=state)
-    finish(prepared, now, data.baseline_units(prepared.plan))
+    now = Training(session.model, [], None, units={"best": units}, state=state)
+    finish(session, now, data.baseline_units(session.plan))
 
 
-def finish(prepared: Prepared, now: Training, of_baselines: dict[str, np.ndarray]) -> None:
+def finish(session: TrainingSession, now: Training, of_baselines: dict[str, np.ndarray]) -> None:
     """Record the run's results and verdict."""
-    state, data, run = now.state, prepared.data, prepared.session.run
-    used = prepared.session.seconds
+    state, data, run, used = now.state, session.data, session.run, session.seconds
     run.log("end", step=state.step, seconds=round(state.seconds, 3), time=clock())
     baselines, units = list(data.baselines), {name: value.numpy() for name, value in now.units.items()}
     if state.start:
@@ -81,7 +77,7 @@ def finish(prepared: Prepared, now: Training, of_baselines: dict[str, np.ndarray
         engines=None,
         baselines=baselines,
         verdict=verdict,
-        kept=kept(now, prepared.session.options.run.keep, metric) if now.optimizers else None,
+        kept=kept(now, session.options.run.keep, metric) if now.optimizers else None,
         metrics=state.best_metrics,
         best_step=state.best_step,
         steps=state.step,
@@ -130,6 +126,10 @@ def result(run: RunDirectory) -> dict[str, Any]:
     """The command's result: the keys of its JSON object, None for metrics that do not apply."""
     facts = run.facts
     metrics = facts.get("metrics", {})
+    columns = {  # by label column its task and its metrics, without those of each class
+        name: {key: value for key, value in column.items() if not isinstance(value, dict | list)}
+        for name, column in metrics.get("columns", {}).items()
+    }
     return {
         "task": facts["task"],
         "seconds": facts.get("seconds"),
@@ -142,13 +142,5 @@ def result(run: RunDirectory) -> dict[str, Any]:
         **{one.key: metrics[one.key] for one in known(facts["task"]).metrics if is_number(metrics.get(one.key))},
         "tokens_per_second": facts.get("tokens_per_second"),
         "baselines": facts["baselines"],
-        **_of_columns(metrics),
+        **({"columns": columns} if columns else {}),
     }
-
-
-def _of_columns(metrics: dict[str, Any]) -> dict[str, Any]:
-    """By label column its task and its metrics, without those of each class; nothing for a model of one column."""
-    if "columns" not in metrics:
-        return {}
-    each = metrics["columns"].items()
-    return {"columns": {name: {k: one[k] for k in one if not isinstance(one[k], dict | list)} for name, one in each}}

@@ -11,11 +11,11 @@ from headway.tasks.registry import spec, supporting
 from headway.training.monitor.progress import Progress
 from headway.training.option_fields import DEFAULT_TIME, flag
 from headway.training.options import TrainOptions
-from headway.training.store.facts import read_facts, write_facts
+from headway.training.store.facts import write_facts
 from headway.training.store.run_directory import RunDirectory, copy_run
 from headway.workflows.evaluate import evaluate
 from headway.workflows.input import read_input, validation_input
-from headway.workflows.train.resume import BOUNDS, changes, check_same_data, recorded
+from headway.workflows.train.check import BOUNDS, changes, check_same_data, recorded
 from headway.workflows.train.run import run_training
 
 
@@ -73,7 +73,7 @@ def _combined(run: RunDirectory, members: list[RunDirectory], names: list[str], 
     copy_run(best.path, run.path)
     keys = [metric.key for metric in spec(best.facts["task"]).metrics if metric.key in best.facts["metrics"]]
     each = {key: [member.facts["metrics"][key] for member in members] for key in keys}
-    facts: dict[str, Any] = read_facts(best.path) or {}
+    facts = dict(best.facts)
     one_of_all = {name: recorded(options)[name] for name in ("seeds", "seed", "split_seed", "time")}
     facts |= {"members": names, "best_member": best.path.name, "options": {**facts["options"], **one_of_all}}
     facts["seeds"] = {

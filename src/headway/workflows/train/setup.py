@@ -2,8 +2,7 @@
 
 import contextlib
 import re
-import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,27 +30,18 @@ from headway.tasks.registry import NAMES, recogniser, spec, task_named
 from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base, load_base, take_stack
-from headway.training.distributed.ranks import Ranks
-from headway.training.hardware.measure import Setup, batch_seconds, measured
+from headway.training.hardware.measure import batch_seconds, measured
 from headway.training.hardware.memory import check_room
+from headway.training.job import Job
 from headway.training.loop.schedule import ENDING
-from headway.training.monitor.progress import NoProgress, Progress
-from headway.training.options import TrainOptions, split_seed, time_limit
-from headway.training.plan import Plan
+from headway.training.options import split_seed
+from headway.training.plan import Plan, decision_in_words
 from headway.training.sizing.presets import with_lora
 from headway.training.store.checkpoint import SaveFailed, saving
+from headway.training.store.contents import ADAPTED, BEFORE, TEXTS, known_texts, read_texts, write_texts
 from headway.training.store.facts import ADVICE, FILE, OF_THE_READER, check_files, check_labels, followed, read_facts
 from headway.training.store.run_directory import RunDirectory, best_member, clock, machine, versions
-from headway.training.store.sizes import ADAPTED
-from headway.training.store.trained_texts import BEFORE, TEXTS, known_texts, read_texts, write_texts
-from headway.workflows.train.check import advice, to_change
-from headway.workflows.train.resume import (
-    BOUNDS,
-    changed_plan,
-    check_same_base,
-    check_same_labels,
-    recorded,
-)
+from headway.workflows.train.check import BOUNDS, changed_plan, check_same_base, check_same_labels, recorded, to_change
 
 MOST_LABELS = 100
 """Number of labels that are listed, with their rows, before training."""
@@ -62,73 +52,47 @@ FIELDS = {
 """Fields of a configuration -> the options that set them."""
 
 
-@dataclass
-class TrainingSession:
+@dataclass(kw_only=True)
+class TrainingSession(Job):
     """One command that trains: its options and data, and the run that it begins or resumes."""
 
-    options: TrainOptions
-    source: Corpus | Table
-    found: Detected
-    held_out: Corpus | Table | None
-    progress: Progress = field(default_factory=NoProgress)
-    started: float = field(default_factory=time.monotonic)
-    """when the command began, by time.monotonic; its limit of time counts from there"""
-    run: RunDirectory = field(default_factory=lambda: RunDirectory(Path()))
-    """where the results go; of a run that is only decided, nowhere"""
-    ranks: Ranks = field(default_factory=Ranks)
     inputs: Sequence[Any] = ()
     validation: Sequence[Any] = ()
     command: Sequence[str] = ()
     """its words"""
+    source: Corpus | Table = field(init=False)
+    found: Detected = field(init=False)
+    held_out: Corpus | Table | None = field(init=False)
     earlier: dict[str, Any] | None = None
     """headway.json of the run that is resumed"""
     changed: Collection[str] = ()
     """names of the options that differ from those of the run that is resumed"""
     once_more: bool = False
     """whether it continues the run with another cycle of the learning rate"""
+    data: TaskData = field(init=False)
+    base: str | None = None
+    """the fingerprint of the base model"""
+    before: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """by task, hashes of the texts that the runs before it were trained on"""
 
     @property
     def task(self) -> str:
         """The name of the task."""
         return self.found.task
 
-    @property
-    def seconds(self) -> float:
-        """How long the command has taken so far."""
-        return time.monotonic() - self.started
 
-
-@dataclass
-class Prepared(Setup):
-    """A run that is set up but not yet trained."""
-
-    session: TrainingSession
-    data: TaskData
-    base: str | None
-    """the fingerprint of the base model"""
-    before: dict[str, np.ndarray]
-    """by task, hashes of the texts that the runs before it were trained on"""
-
-    @property
-    def task(self) -> str:
-        """The name of the task."""
-        return self.session.task
-
-    @property
-    def seconds_left(self) -> float | None:
-        """Seconds until the limit of the command; below 0 behind it, None without one."""
-        return None if self.limit is None else self.limit - self.session.seconds
-
-
-def prepare(session: TrainingSession) -> Prepared:
+def prepare(session: TrainingSession) -> TrainingSession:
     """Tokenize and decide, or use the decisions of an earlier command.  Raises InputError."""
-    options, earlier, progress = session.options, session.earlier, session.progress
+    options, earlier, progress, limit = session.options, session.earlier, session.progress, session.limit
     base, tokenizer = _base(session)
     for reason in session.found.reasons:
         progress.say(reason)
-    given = TaskInputs(session.source, session.held_out, session.found, options, base, tokenizer, progress, earlier)
-    given = _knowing(given, session.run)
-    data = _opened(given)
+    source, held_out, found = session.source, session.held_out, session.found
+    given = _knowing(TaskInputs(source, held_out, found, options, base, tokenizer, progress, earlier), session.run)
+    if held_out is not None and isinstance(held_out, Dialogues) != isinstance(source, Dialogues):
+        talks, other = (source, held_out) if isinstance(source, Dialogues) else (held_out, source)
+        raise InputError(f"{talks.name} holds conversations, {other.name} does not; both must be of the same kind.")
+    data = session.data = task_named(found.task).open_data(given)
     check_labels(data.labels)
     if earlier is not None:
         check_same_labels(earlier, data.facts, session.run)
@@ -136,28 +100,26 @@ def prepare(session: TrainingSession) -> Prepared:
         data.facts["rows"] = data.parts.counts
     else:
         data.facts["warnings"] += [f"{place} may have been trained on the held-out text" for place in given.silent]
-    data.facts["warnings"] = [*session.found.warnings, *data.facts["warnings"]]
-    say_data(data, progress, options, session.task)
-    limit = time_limit(options)
+    data.facts["warnings"] = [*found.warnings, *data.facts["warnings"]]
+    say_data(session)
     left = None if limit is None else max(1.0, limit - session.seconds - ENDING)
-    plan, model = _planned(session, data, left)
-    known = base.fingerprint if base is not None else None
-    settled = options, plan, model, data.batch_source(plan), data.objective(plan), limit, 0.0
-    prepared = Prepared(*settled, session, data, known, given.before)
+    session.base, session.before = None if base is None else base.fingerprint, given.before
+    plan, session.model = _planned(session, left)
+    session.plan, session.batch_source, session.objective = plan, data.batch_source(plan), data.objective(plan)
     if limit is not None:
-        prepared.batch_seconds = batch_seconds(prepared, limit)
+        session.batch_seconds = batch_seconds(session, limit)
     if earlier is None:
-        plan = measured(prepared, data.sampler(model), data.finalize_plan(left))
-        if plan.model != prepared.plan.model:
-            prepared.model = model = data.build(plan).to(device_of(options.runtime.device))
-        decisions = [{**one, "option": to_change(options, session.task, one["option"])} for one in plan.decisions]
+        session.plan = measured(session, data.sampler(session.model), data.finalize_plan(left))
+        if session.plan.model != plan.model:
+            session.model = data.build(session.plan).to(device_of(options.runtime.device))
+        decisions = [{**one, "option": to_change(options, found.task, one["option"])} for one in session.plan.decisions]
         for one in decisions:
             if one["what"] == "model" and base is None:
-                one["value"] = f"{count(count_parameters(model)[0])} parameters: {one['value']}"
-        prepared.plan = plan.but(decisions=decisions)
-    if not gives(model).each_token:  # it answers each text once
-        limit_sequences(model, plan.length)
-    return prepared
+                one["value"] = f"{count(count_parameters(session.model)[0])} parameters: {one['value']}"
+        session.plan = session.plan.but(decisions=decisions)
+    if not gives(session.model).each_token:  # it answers each text once
+        limit_sequences(session.model, session.plan.length)
+    return session
 
 
 def _base(session: TrainingSession) -> tuple[Base | None, Tokenizer | None]:
@@ -178,13 +140,16 @@ def _base(session: TrainingSession) -> tuple[Base | None, Tokenizer | None]:
     return base, tokenizer
 
 
-def _planned(session: TrainingSession, data: TaskData, seconds: float | None) -> tuple[Plan, nn.Module]:
+def _planned(session: TrainingSession, seconds: float | None) -> tuple[Plan, nn.Module]:
     """The plan, new or of the run that is resumed, and the model at its start.  Raises InputError."""
-    options, earlier = session.options, session.earlier
+    options, earlier, data = session.options, session.earlier, session.data
     try:
         if earlier is not None:
             plan = changed_plan(followed(earlier["plan"]), options, session.changed, data.texts_in_row)
-            _check_own(plan, session.task, session.run)
+            config, task = plan.config, session.task
+            if isinstance(config, OwnConfig) and (config.task != task or task in NAMES):
+                place = session.run.path / FILE
+                raise InputError(f"{place}: plan.model is {config.described}, but this is {task}; {ADVICE}.")
         else:
             plan = with_lora(data.plan(seconds), options)
         check_room(plan)
@@ -220,25 +185,8 @@ def _knowing(given: TaskInputs, run: RunDirectory) -> TaskInputs:
     return given
 
 
-def _opened(given: TaskInputs) -> TaskData:
-    """The data, prepared for their task.  Raises InputError."""
-    source, held_out = given.source, given.held_out
-    talk = isinstance(source, Dialogues)
-    if held_out is not None and isinstance(held_out, Dialogues) != talk:
-        one, other = (source, held_out) if talk else (held_out, source)
-        raise InputError(f"{one.name} holds conversations, {other.name} does not; both must be of the same kind.")
-    return task_named(given.found.task).open_data(given)
-
-
-def _check_own(plan: Plan, task: str, run: RunDirectory) -> None:
-    """Raise InputError where a recorded plan is of a model that only another task builds."""
-    config = plan.config
-    if isinstance(config, OwnConfig) and (config.task != task or task in NAMES):
-        raise InputError(f"{run.path / FILE}: plan.model is {config.described}, but this is {task}; {ADVICE}.")
-
-
-def say_data(data: TaskData, progress: Progress, options: TrainOptions, task: str) -> None:
-    facts = data.facts
+def say_data(session: TrainingSession) -> None:
+    data, progress, facts = session.data, session.progress, session.data.facts
     progress.say(f"training on {facts['train']}, held out {facts['validation']}")
     if "rows" in facts:
         progress.say(rows_in_words(facts["rows"]))
@@ -249,8 +197,9 @@ def say_data(data: TaskData, progress: Progress, options: TrainOptions, task: st
         more = [f"and {len(named) - MOST_LABELS:,} more"] if len(named) > MOST_LABELS else []
         progress.say("labels: " + ", ".join(named[:MOST_LABELS] + more))
     if isinstance(tokenizer := data.processor, Tokenizer):
-        change = advice(options, task, "--tokenizer, --vocab") or f" (from {options.fine_tuning.from_model})"
-        progress.say(f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens{change}")
+        change = to_change(session.options, session.task, "--tokenizer, --vocab")
+        change = f"{change} to change" if change else f"from {session.options.fine_tuning.from_model}"
+        progress.say(f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens ({change})")
         if tokenizer.sampled:
             progress.say(f"the tokenizer was trained on a sample of {tokenizer.trained_on_characters:,} characters")
     for warning in facts["warnings"]:
@@ -261,50 +210,52 @@ def say_data(data: TaskData, progress: Progress, options: TrainOptions, task: st
             progress.say(f"baseline {baseline['name']}: {numbers}")
 
 
-def say_plan(prepared: Prepared) -> None:
+def say_plan(session: TrainingSession) -> None:
     """Say what was decided, each with the option that changes it, and how much of the model is trained."""
-    options, progress = prepared.session.options, prepared.session.progress
-    for decision in prepared.plan.decisions:
+    options, progress = session.options, session.progress
+    for decision in session.plan.decisions:
         if decision["what"] == "passes" and options.given(BOUNDS):
             continue  # a continued run trains for the time or steps given now
-        change = f" ({decision['option']} to change)" if decision["option"] else ""
-        progress.say(f"{decision['what']}: {decision['value']} - {decision['why']}{change}")
-    exports = refusals(prepared.model, prepared.data.processor, prepared.data)
+        progress.say(decision_in_words(decision))
+    exports = refusals(session.model, session.data.processor, session.data)
     if options.fine_tuning.adapt and "peft" in exports:
         exports["peft"] = "--adapt changed the whole base"
     progress.say(in_words(exports))
-    whole, learning = count_parameters(prepared.model)
+    whole, learning = count_parameters(session.model)
     if learning < whole:
         progress.say(f"training {learning:,} of {whole:,} parameters ({learning / whole:.2%})")
 
 
-def try_saving(prepared: Prepared) -> None:
+def try_saving(session: TrainingSession) -> None:
     """Raise InputError, before a new model is trained, where it would be another one when it is loaded again.
 
     What it computes must show, so that it is tried with other weights than those at the start, of which many are zero.
     """
-    run, model, draw = prepared.session.run, deepcopy(prepared.model), torch.Generator().manual_seed(0)
+    run, model, draw = session.run, deepcopy(session.model), torch.Generator().manual_seed(0)
     with torch.no_grad():
         for p in model.parameters():
             p.add_(0.1 * torch.randn(p.shape, generator=draw).to(p) if p.is_floating_point() else 0)
     with contextlib.suppress(SaveFailed), staged_directory(run.path / "tried") as place:
         try:
-            RunDirectory(place).save_model(model, prepared.data.processor, prepared.data.labels)
+            RunDirectory(place).save_model(model, session.data.processor, session.data.labels)
         except InputError as error:
             raise InputError(str(error).replace(str(place), str(run.path))) from None
 
 
-def record_start(prepared: Prepared) -> None:
+def record_start(session: TrainingSession) -> None:
     """Save the tokenizer or preprocessor, and what headway.json says of a run that begins."""
-    session, plan, data = prepared.session, prepared.plan, prepared.data
-    run, options, task = session.run, session.options, session.task
-    whole, learning = count_parameters(prepared.model)
+    run, options, task, data, facts = session.run, session.options, session.task, session.data, session.data.facts
+    whole, learning = count_parameters(session.model)
     own = {} if data.parts is None else {task: data.parts.train.hashes}
-    before = prepared.before if data.parts is None else {**prepared.before, task: data.parts.known}
+    before = session.before if data.parts is None else {**session.before, task: data.parts.known}
     if own or before:
         with saving(run.path / TEXTS):
             write_texts(run.path, own, before)
-    run.save_processor(data.processor, prepared.model)
+    run.save_processor(data.processor, session.model)
+    if any(isinstance(one, Table) for one in session.inputs):
+        facts = {**facts, "in_memory": True}
+    elif any(map(dataset_id, session.inputs)):  # named by their ids, so that they can be found again
+        facts = {**facts, "inputs": list(map(str, session.inputs))}
     run.update(
         headway=versions()["headway"],
         task=task,
@@ -312,11 +263,11 @@ def record_start(prepared: Prepared) -> None:
         options=recorded(options),
         validation=[one.name if isinstance(one, Table) else str(one) for one in session.validation],
         validation_fingerprint=None if session.held_out is None else session.held_out.fingerprint,
-        plan=plan.flat(),
-        decisions=plan.decisions,
-        data=_as_given(data.facts, session.inputs),
+        plan=session.plan.flat(),
+        decisions=session.plan.decisions,
+        data=facts,
         labels=data.labels,
-        base={"path": options.fine_tuning.from_model, "fingerprint": prepared.base} if prepared.base else None,
+        base={"path": options.fine_tuning.from_model, "fingerprint": session.base} if session.base else None,
         parameters=whole,
         trained_parameters=learning,
         baselines=data.baselines,
@@ -325,13 +276,3 @@ def record_start(prepared: Prepared) -> None:
         started=clock(),
         finished=False,
     )
-
-
-def _as_given(facts: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
-    """The facts of the data; data from the hub are named by their ids, so that they can be found again.
-
-    For data in memory, their description is recorded.
-    """
-    if any(isinstance(one, Table) for one in inputs):
-        return {**facts, "in_memory": True}
-    return {**facts, "inputs": list(map(str, inputs))} if any(map(dataset_id, inputs)) else facts

@@ -24,13 +24,13 @@ from headway.training.monitor.progress import Progress
 from headway.training.options import TrainOptions
 from headway.training.plan import Plan
 from headway.training.store.checkpoint import newest_checkpoint
+from headway.training.store.contents import read_log
 from headway.training.store.facts import FILE, followed, read_facts, write_facts
-from headway.training.store.log import read_log
 from headway.training.store.run_directory import best_member
 from headway.workflows.command import Command, words_of
 from headway.workflows.evaluate import reading_options
 from headway.workflows.input import known_columns, read_input
-from headway.workflows.train.resume import recorded
+from headway.workflows.train.check import recorded
 from headway.workflows.verify.check import Check, DoesNotApply, Subject, difference, worst
 
 NAME = "resume"
