@@ -1,8 +1,4 @@
-"""torch's global settings during a public call: those of a new process, and the caller's own after it.
-
-@isolated()
-def run_training(...): ...
-"""
+"""torch's global settings during a public call: those of a new process, and the caller's own after it."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

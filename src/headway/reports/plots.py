@@ -1,10 +1,4 @@
-"""Plots as PNG and SVG: one style, colour-blind safe, readable at the width of a README.
-
-    with plotted(folder / "loss", columns=2) as (left, right):
-        left.plot(x, y, **line(0), label="Transformer")
-
-matplotlib is an extra; ``plots`` installs it.
-"""
+"""Plots as PNG and SVG: one style, colour-blind safe, readable at the width of a README."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,11 +1,5 @@
 """Continuous batching: texts that begin and end at different times are continued together, a token of each per step.
 
-    batcher = Batcher(model)
-    request = batcher.submit([1, 2, 3], Sampling(temperature=0.0), max_tokens=50, ends={0})
-    while batcher.busy:
-        for request, token in batcher.step(): ...      # token is None when the request is over
-    batcher.cancel(request)
-
 A request joins between two steps, as soon as a slot is free, and leaves with its last token (Yu et al. 2022, Orca).  A
 long prompt is read in pieces, one per step, so that the others need not wait for it; what a prompt has in common with
 the beginning of a running text is copied and not computed again.  A request gets the tokens that it gets alone, up to

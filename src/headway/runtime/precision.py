@@ -1,8 +1,5 @@
 """The precision in which a model answers, and its weights brought to it once, when it is loaded.
 
-    check_precision("int8", torch.device("cpu"))        # raises InputError where it is not there
-    prepare(model, "int8")                              # in place
-
 "float32" is exact, and "bfloat16" and "float16" round each weight to 8 and 11 bits.  "int8" and "int4" keep whole
 numbers with a scale (``nn.low_precision``); activations stay in float32 on a processor.
 """

@@ -1,14 +1,7 @@
 """What a decoder remembers of texts of different lengths that begin and end at different times.
 
-    state = SlotState(n_layers)
-    state.join(read)            # the texts that an ordinary state has read take the next slots
-    model.next_logits(ids, None, state)     # (n, 1) -> (n, V): one more token of each
-    state.leave(slot)           # the last text moves into its slot
-
 Every text has a slot, a row of the cache, in which its tokens begin at the first column.  So nothing of the others is
 copied when one joins, and one row when one leaves.
-
-``FixedSlots`` is such a state for one step whose shapes and places stay the same, as a CUDA graph needs them.
 
 Letters: N slots, G key-value heads, S tokens of the longest text, K head width.
 """
@@ -157,6 +150,8 @@ def _beginning_left(part: Tensor, columns: Tensor | None, length: int) -> Tensor
 
 class FixedSlots(State):
     """The first N slots of a state, as one step of fixed shapes sees them: its keys and values are the state's own.
+
+    A CUDA graph needs shapes and places that stay the same.
 
     ``lengths``, int64 (N,), says how many tokens each text has; whoever computes the step again changes it in place.
     """

@@ -1,8 +1,5 @@
 """A decoder's step as a CUDA graph: a GPU is told once what a step computes, and after that only to do it again.
 
-    steps = StepGraphs(model, state)
-    logits = steps([5, 9])          # one more token of each text of a ``SlotState``: (N, V)
-
 Without a graph a step of a small model waits for Python, which starts a few hundred short computations one by one.  A
 graph starts them all at once, but always in the same shapes and places.  So there is one for each power of two of texts
 and of tokens of the longest text, and what is beyond the texts that there are is computed in vain.

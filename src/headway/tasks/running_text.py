@@ -1,8 +1,4 @@
-"""Tasks of running text: all but the model, the objective and the baselines of a language model.
-
-``RunningTextData`` reads, splits and tokenises the text, plans a run and cuts windows; text in shards is read while a
-model is trained.
-"""
+"""Tasks of running text: all but the model, the objective and the baselines of a language model."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -199,7 +195,10 @@ class Stream:
 
 
 class RunningTextData(TaskData):
-    """A model, new or from a base, on running text as one sequence of tokens in windows."""
+    """A model, new or from a base, on running text as one sequence of tokens in windows.
+
+    The text is read, split and tokenised; text in shards is read while the model is trained.
+    """
 
     unit = "windows"
     framed: ClassVar[bool] = False

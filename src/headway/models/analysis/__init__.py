@@ -1,7 +1,5 @@
 """What happens inside a model: attention maps, head statistics, the logit lens, attribution, position tables.
 
-    from headway.models.analysis import attention_maps, gradient_times_input, logit_lens
-
 Each function takes a model and that model's inputs, such as ``pipe.model`` and ids; see ``docs/inside.md``.
 """
 
