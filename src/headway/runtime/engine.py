@@ -27,7 +27,7 @@ class Writing:
 
     sampling: Sampling
     max_tokens: int
-    ends: Collection[int] = ()
+    end: Collection[int] = ()
     forbidden: Sequence[int] = ()
     seed: int | None = None
     context: int = 1 << 31
@@ -35,17 +35,7 @@ class Writing:
 
     def by(self, model: Model, prompts: Sequence[Sequence[int]], device: torch.device | str = "cpu") -> Steps:
         """New tokens by row, as ``generation.decode`` writes them by a model."""
-        return decode(
-            model,
-            prompts,
-            self.sampling,
-            max_tokens=self.max_tokens,
-            context=self.context,
-            end=self.ends,
-            forbidden=self.forbidden,
-            seed=self.seed,
-            device=device,
-        )
+        return decode(model, prompts, device=device, **vars(self))
 
 
 @dataclass(frozen=True)

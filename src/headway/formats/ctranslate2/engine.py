@@ -78,7 +78,7 @@ class GeneratorEngine(_CTranslate2):
             raise ValueError(f"prompt {[bool(one) for one in prompts].index(False)} has no tokens: give at least one")
         options: dict[str, Any] = {
             "max_length": how.max_tokens,
-            "end_token": list(how.ends) or [len(self._names)],  # a number that no token has: nothing ends the text
+            "end_token": list(how.end) or [len(self._names)],  # a number that no token has: nothing ends the text
             "suppress_sequences": [[self._names[token]] for token in how.forbidden] or None,
         }
         named = [[self._names[token] for token in prompt] for prompt in prompts]
@@ -88,7 +88,7 @@ class GeneratorEngine(_CTranslate2):
         tokens = self.opened.generate_tokens(prompt, **options)
         try:
             for token in tokens:
-                if token.token_id in how.ends or (yield {0: token.token_id}):
+                if token.token_id in how.end or (yield {0: token.token_id}):
                     break
         finally:
             tokens.close()
