@@ -153,11 +153,7 @@ class DistilBert(EncoderFamily):
         **{"activation": "gelu", "dropout": 0.1, "tied": True},
     }
     FIXED: ClassVar = {**Bert.FIXED, "norm_eps": 1e-12}
-    NAMES: ClassVar = {
-        "stack.embedding.tokens": "embeddings.word_embeddings",
-        "stack.embedding.learned.table": "embeddings.position_embeddings",
-        "stack.embedding.norm": "embeddings.LayerNorm",
-    }
+    NAMES: ClassVar = Bert.NAMES
     block = "transformer.layer.{i}."
     BLOCK: ClassVar = {
         "attention.layer.qkv": each("attention.{}_lin", "q", "k", "v"),

@@ -31,10 +31,7 @@ class LlamaLike(DecoderFamily):
     }
     FIXED: ClassVar = {"norm": "rmsnorm", "norm_order": "pre", "norm_parameters": "weight", "gated": True}
     WRITTEN: ClassVar = {**DecoderFamily.WRITTEN, "attention_dropout": 0.0}
-    NAMES: ClassVar = {
-        "stack.embedding.tokens": "embed_tokens",
-        "stack.norm": "norm",
-    }
+    NAMES: ClassVar = {"stack.embedding.tokens": "embed_tokens", "stack.norm": "norm"}
     block = "layers.{i}."
     BLOCK: ClassVar = {
         "attention.norm": "input_layernorm",
@@ -143,7 +140,7 @@ def swap_halves(weight: Tensor, config: TransformerConfig) -> Tensor:
     return weight.unflatten(0, (-1, 2, config.head_width // 2)).flip(1).flatten(0, 2)
 
 
-class NanoChat(DecoderFamily):
+class NanoChat(LlamaLike):
     """NanoChatForCausalLM and NanoChatModel: ReLU², and norms without weights.
 
     Quirks: it rotates queries and keys in the opposite direction, which is our rotation with the halves of each head
@@ -152,9 +149,7 @@ class NanoChat(DecoderFamily):
 
     model_type = "nanochat"
     classes: ClassVar = {Gives.VOCABULARY: "NanoChatForCausalLM", Gives.HIDDEN: "NanoChatModel"}
-    prefix = "model."
     REQUIRED: ClassVar = {**DecoderFamily.REQUIRED, "attention_bias": False}
-    KEYS: ClassVar = LlamaLike.KEYS
     DEFAULTS: ClassVar = {  # sizes have none
         **dict.fromkeys(LlamaLike.DEFAULTS),
         **{"activation": "relu2", "norm_eps": 1e-06, "tied": False},
@@ -165,10 +160,6 @@ class NanoChat(DecoderFamily):
     }
     WRITTEN: ClassVar = {**DecoderFamily.WRITTEN, "attention_bias": False, "attention_dropout": 0.0}
     SPECIAL: ClassVar = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
-    NAMES: ClassVar = {
-        "stack.embedding.tokens": "embed_tokens",
-    }
-    block = "layers.{i}."
     BLOCK: ClassVar = {
         "attention.layer.qkv.weight": (
             Part("self_attn.q_proj.weight", swap_halves, swap_halves),
@@ -179,6 +170,7 @@ class NanoChat(DecoderFamily):
         "feedforward.layer.up": "mlp.fc1",
         "feedforward.layer.out": "mlp.fc2",
     }
+    ignored = ()
 
     def read_config(self, theirs: Json) -> dict[str, Any]:
         positions = read_rope(theirs)
@@ -189,4 +181,4 @@ class NanoChat(DecoderFamily):
         return {"positions": positions, "logit_softcap": softcap}
 
     def write_config(self, model: Any) -> Json:
-        return {**write_rope(model.config.position), "final_logit_softcapping": model.config.logit_softcap}
+        return {**super().write_config(model), "final_logit_softcapping": model.config.logit_softcap}
