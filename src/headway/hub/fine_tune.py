@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from headway.hub.directory import family_of
 from headway.hub.families.family import Family
-from headway.hub.kept_entries import CONFIG, GENERATION, LABELS
+from headway.hub.kept_entries import CONFIG, GENERATION, LABELS, kept
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, Gives, gives, n_outputs
 from headway.models.transformer import Decoder, Encoder, block
@@ -61,7 +61,7 @@ def named_classes(model: Any, result: Gives) -> list[str]:
 
     Nothing for a model that gives something else, and for one whose head is fitted to normalised vectors.
     """
-    named = getattr(model, "kept", {}).get(CONFIG, {}).get(LABELS[0])
+    named = kept(model, LABELS[0])
     if not isinstance(named, dict) or gives(model) is not result or getattr(model.head, "normalise", False):
         return []
     return [str(named.get(str(i), named.get(i))) for i in range(n_outputs(model))]

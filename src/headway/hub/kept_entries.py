@@ -46,15 +46,15 @@ def kept_entries(directory: Path, theirs: Json, family: Family) -> dict[str, Jso
     return {CONFIG: config, GENERATION: read_object(path) if path.is_file() else {}}
 
 
-def keep(model: nn.Module, **entries: Any) -> None:
-    """Keep further entries of ``config.json`` with a model."""
+def keep(model: nn.Module, file: str = CONFIG, /, **entries: Any) -> None:
+    """Keep further entries of a file with a model."""
     kept = getattr(model, "kept", {})
-    model.kept = {**kept, CONFIG: {**kept.get(CONFIG, {}), **entries}}  # type: ignore[assignment]
+    model.kept = {**kept, file: {**kept.get(file, {}), **entries}}  # type: ignore[assignment]
 
 
-def kept(model: nn.Module, name: str) -> Any:
+def kept(model: nn.Module, name: str, file: str = CONFIG) -> Any:
     """Such an entry; None where there is none."""
-    return getattr(model, "kept", {}).get(CONFIG, {}).get(name)
+    return getattr(model, "kept", {}).get(file, {}).get(name)
 
 
 def entries_to_write(model: nn.Module, theirs: Json, entries: Json) -> dict[str, Json]:

@@ -23,6 +23,7 @@ from torch import nn
 
 from headway.errors import InputError, shown
 from headway.hub.families.entries import Json
+from headway.hub.kept_entries import keep, kept
 from headway.hub.safe.weights import FILE, open_file, save_weights
 from headway.io.atomic_write import write_json
 from headway.io.regular_file import inside
@@ -86,8 +87,7 @@ def add_modules(model: nn.Module, directory: Path, theirs: Json) -> None:
         model.head.out = dense
     else:
         model.head = PoolingHead(pooling, "Normalize" in folders, dense=dense, activation=activation)
-    kept: Any = getattr(model, "kept", {})
-    model.kept = {**kept, SENTENCE: settings}  # type: ignore[assignment]
+    keep(model, SENTENCE, **settings)
 
 
 def without_modules(model: nn.Module) -> tuple[nn.Module, nn.Module | None]:
@@ -137,16 +137,14 @@ def write_modules(directory: Path, model: nn.Module, head: nn.Module | None) -> 
 
 def sequence_length(model: nn.Module) -> int:
     """The maximum text length in tokens: ``sentence_bert_config.json``'s, limited by the model's positions."""
-    kept: Any = getattr(model, "kept", {})
-    length = kept.get(SENTENCE, {}).get("max_seq_length")
+    length = kept(model, "max_seq_length", SENTENCE)
     longest: int = model.config.max_length  # type: ignore[union-attr, assignment]
     return longest if length is None else min(length, longest)
 
 
 def limit_sequences(model: nn.Module, length: int) -> None:
     """Let the files of a model say that it reads at most so many tokens of a text, whatever its positions allow."""
-    kept: Any = getattr(model, "kept", {})
-    model.kept = {**kept, SENTENCE: {**kept.get(SENTENCE, {}), "max_seq_length": length}}  # type: ignore[assignment]
+    keep(model, SENTENCE, max_seq_length=length)
 
 
 def _chain(head: Any) -> tuple[list[str], Any, str | None]:
@@ -201,7 +199,7 @@ def _kind(name: Any, number: int, path: Path) -> str:
 
 
 def _read_sentence(directory: Path) -> Json:
-    """``max_seq_length`` if given; settings that would change a text before it is encoded are refused."""
+    """``max_seq_length``, None if not given; settings that would change a text before it is encoded are refused."""
     settings = read_object(inside(directory, SENTENCE)) if (directory / SENTENCE).exists() else {}
     length = settings.get("max_seq_length")
     where = directory / SENTENCE
@@ -221,7 +219,7 @@ def _read_sentence(directory: Path) -> Json:
                 f" puts {shown(text) if text else 'that prompt'} before every text. Set it to null (of a model of the "
                 "hub, in a copy of its directory), and write the prompt before your texts."
             )
-    return {} if length is None else {"max_seq_length": length}
+    return {"max_seq_length": length}
 
 
 def _read_pooling(directory: Path, folder: str, width: int) -> Pooling:
