@@ -150,7 +150,7 @@ def encode_chat(
             raise InputError("chat template: it does not mark each reply, so those of weight 0 cannot be located")
         spans = [span for span, weight in zip(spans, weights, strict=True) if weight]
     marked = _marked(tokenizer, messages, text, lambda some: render(some, add_generation_prompt)[0])
-    return _encode(tokenizer, marked, _moved(spans, marked))
+    return _encode(tokenizer, marked, spans)
 
 
 def shows_last_reply_apart(tokenizer: Tokenizer) -> bool:
@@ -263,28 +263,25 @@ def _suspect(value: str, names: list[str]) -> bool:
     return False
 
 
-def _moved(spans: list[tuple[int, int]], marked: str) -> list[tuple[int, int]]:
-    """The positions in the marked text that correspond to positions in the text without marks."""
-    marks = [match.start() - number * len(MARK) for number, match in enumerate(re.finditer(MARK, marked))]
-    moved = [[place + len(MARK) * sum(mark < place for mark in marks) for place in span] for span in spans]
-    return [(start, end) for start, end in moved]
-
-
 def _encode(tokenizer: Tokenizer, marked: str, spans: list[tuple[int, int]]) -> tuple[list[int], list[bool]]:
+    """(ids, is_reply) of a text with marks; ``spans`` are where the replies are in the text without them."""
     ids_of = {tokenizer.tokens[number]: number for number in tokenizer.special_ids}
     longest_first = sorted(ids_of, key=len, reverse=True)
     pattern = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
-    matches = list(pattern.finditer(marked))
-    borders = {0, len(marked)}
-    borders.update(place for span in spans for place in span)
-    borders.update(place for match in matches for place in match.span())
-    specials = {match.start(): ids_of[match[0]] for match in matches}
-    inside = {place for match in matches for place in range(match.start() + 1, match.end())}
+    text = marked.replace(MARK, "")
+    borders = {0, len(text)}.union(*spans)
+    specials: dict[int, int] = {}
+    end_marked = end = 0
+    for match in pattern.finditer(marked):
+        start = end + len(marked[end_marked : match.start()].replace(MARK, ""))
+        end_marked, end = match.end(), start + len(match[0])
+        specials[start] = ids_of[match[0]]
+        borders.difference_update(range(start + 1, end))
+        borders.update((start, end))
     parts: list[str | int] = []
     reply: list[bool] = []
-    places = sorted(borders - inside)
-    for start, end in itertools.pairwise(places):
-        parts.append(specials[start] if start in specials else marked[start:end].replace(MARK, ""))
+    for start, end in itertools.pairwise(sorted(borders)):
+        parts.append(specials[start] if start in specials else text[start:end])
         reply.append(any(first <= start < last for first, last in spans))
     _end_with_special(parts, reply)
     ids, owners = tokenizer.encode_parts(parts)
