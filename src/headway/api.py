@@ -103,7 +103,7 @@ def default_out(inputs: Sequence[Any]) -> Path:
         return Path("runs") / "data"
     from headway.data.formats.aligned import sides_of
     from headway.data.open.files import ENDINGS
-    from headway.hub.dataset import dataset_id
+    from headway.hub.download import dataset_id
 
     name = Path(inputs[0]).resolve().name if inputs else "run"
     if inputs and (wanted := dataset_id(inputs[0])) is not None:

@@ -14,7 +14,7 @@ from headway.api import default_out
 from headway.data.open.fetched import fetched, remote_shards
 from headway.data.open.read import read
 from headway.errors import InputError
-from headway.hub.dataset import DatasetId, dataset_id
+from headway.hub.download import DatasetId, dataset_id
 from headway.io.cache_directory import cache_directory
 from headway.training.options import TrainOptions
 from headway.workflows.evaluate import evaluate

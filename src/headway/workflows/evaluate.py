@@ -16,7 +16,7 @@ from headway.data.open.read import input_paths
 from headway.data.records.corpus import Corpus
 from headway.data.records.table import Table
 from headway.errors import InputError
-from headway.hub.dataset import dataset_id
+from headway.hub.download import dataset_id
 from headway.nn.global_state import isolated
 from headway.runtime.precision import FLOAT32
 from headway.tasks.held_out import EvaluationInputs

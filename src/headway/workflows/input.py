@@ -21,7 +21,7 @@ from headway.data.records.rows import left_out
 from headway.data.records.table import Table
 from headway.data.stream.streamed import LARGE, Shard, Streamed, local_shard, sample_table
 from headway.errors import InputError
-from headway.hub.dataset import dataset_id
+from headway.hub.download import dataset_id
 from headway.tasks.data_facts import DataFacts
 from headway.tasks.detect import detect
 from headway.tasks.registry import NAMES, named, recogniser

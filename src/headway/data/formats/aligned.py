@@ -10,7 +10,7 @@ from headway.data.open.files import Tally, fingerprint_of, kind, lines
 from headway.data.records.rows import held
 from headway.data.records.table import Table
 from headway.errors import InputError
-from headway.hub.dataset import dataset_id
+from headway.hub.download import dataset_id
 
 SOURCE, TARGET = "source", "target"
 """The columns of the table that two such files make."""

@@ -14,7 +14,7 @@ from headway.data.batches.cache import VERSION, cache_key, recorded, replacing, 
 from headway.data.batches.tokens import file_sums, sealed
 from headway.data.formats.parquet import Unreachable
 from headway.data.stream.streamed import Shard, look_at
-from headway.hub.dataset import DatasetId, dataset_id, loaded, parquet_files
+from headway.hub.download import DatasetId, dataset_id, loaded, parquet_files
 from headway.io.cache_directory import cache_directory
 
 AT_ONCE = 16

@@ -13,7 +13,7 @@ from headway.data.records.corpus import Corpus, Source, row_documents
 from headway.data.records.rows import ROWS, BadRows, OpenTable, occurs_twice, place_of, tallied
 from headway.data.records.table import Table, read_table
 from headway.errors import InputError
-from headway.hub.dataset import dataset_id
+from headway.hub.download import dataset_id
 from headway.io.quantities import counted
 
 ENDING = re.compile(r"\.(txt|csv|tsv|tab|jsonl|ndjson|json|parquet|xlsx|xlsm|xls|ods|npz|gz)$", re.IGNORECASE)

@@ -18,7 +18,7 @@ from headway.data.records.dialogues import Dialogues
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.formats.subject import in_words, refusals
-from headway.hub.dataset import dataset_id
+from headway.hub.download import dataset_id
 from headway.hub.sentence_transformers import limit_sequences
 from headway.io.atomic_write import staged_directory
 from headway.io.quantities import count, metric, rows_in_words
