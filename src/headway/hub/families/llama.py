@@ -43,7 +43,7 @@ class LlamaLike(DecoderFamily):
         "feedforward.layer.up": each("mlp.{}_proj", "gate", "up"),
         "feedforward.layer.out": "mlp.down_proj",
     }
-    ignored = (r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",)
+    ignored: ClassVar[tuple[str, ...]] = (r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",)
 
     def read_config(self, theirs: Json) -> dict[str, Any]:
         return {"positions": read_rope(theirs)}
