@@ -18,7 +18,7 @@ from headway.cli.main import OF_TASKS, VERBS
 from headway.errors import InputError
 from headway.io.atomic_write import write_json
 from headway.models.own import OwnConfig
-from headway.tasks import plugins, registry
+from headway.tasks import registry
 from headway.tasks.checks import own_model
 from headway.training.evaluation.metric import Metric
 
@@ -409,7 +409,7 @@ def test_a_package_that_is_there_twice_counts_once(tmp_path, monkeypatch):
     for place in ("one", "two"):
         distribution(tmp_path / place, "own-task", {"stars": "own_task"})
     monkeypatch.setattr(sys, "path", [str(tmp_path / "one"), str(tmp_path / "two"), str(tmp_path / "none")])
-    found, left_out = plugins.plugins.__wrapped__(())
+    found, left_out = registry.plugins.__wrapped__(())
     assert not left_out and {name: plugin.origin for name, plugin in found.items()} == {"stars": "own-task 0.1"}
 
 

@@ -16,12 +16,12 @@ import headway
 from headway.data.batches.batching import Batch, TargetKind
 from headway.data.open.read import read
 from headway.errors import InputError
-from headway.tasks.base import to_compare
 from headway.tasks.classes import Classes
 from headway.tasks.detect import detect
-from headway.tasks.multi_column.columns import ColumnLosses, Part, usual
+from headway.tasks.multi_column.task import ColumnLosses, Part, usual
 from headway.tasks.multi_label.task import LabelSets
 from headway.tasks.regression.task import SquaredError
+from headway.tasks.task import to_compare
 from headway.workflows.export import export
 
 NAMES = ["queue", "stars", "refund", "tags", "price"]

@@ -13,7 +13,7 @@ from headway.data.records.split import few
 from headway.tasks import baselines, data_profile
 from headway.tasks.embedding import objective as embedding
 from headway.tasks.text_to_text import data as translation
-from headway.tasks.token_classification import encoding
+from headway.tasks.token_classification import data as tags
 from headway.training.store.facts import read_facts
 
 TINY = {"threads": 1, "precision": "float32", "quiet": True, "steps": 1, "evaluations": 1, "d_model": 16, "layers": 1}
@@ -101,7 +101,7 @@ def test_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(encoding, "MOST_WORDS", 60)
+    monkeypatch.setattr(tags, "MOST_WORDS", 60)
     draw = random.Random(0)
 
     def sentences(count: int, seed: int) -> list[str]:

@@ -23,11 +23,11 @@ from headway.models.heads import Pooler, PoolingHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.tasks import fitting
-from headway.tasks.classification import data as classification
 from headway.tasks.fitting import STEPS, TEMPLATES, kept_blocks, label_texts, pair_loss, tune_vectors
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.optimizers import RowAdam, optimizers
+from headway.training.sizing import presets
 from headway.workflows.export import export
 
 QUICK = {"threads": 1, "precision": "float32", "quiet": True}
@@ -170,8 +170,8 @@ def test_many_rows_and_little_time_become_one_too(
     needed: float, few_rows: int, frozen: bool, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Where the time is not enough for a pass over them, but for reading them, or for training on a few of them."""
-    monkeypatch.setattr(classification, "pass_seconds", lambda *given: needed)
-    monkeypatch.setattr(classification, "FEW_ROWS", few_rows)
+    monkeypatch.setattr(presets, "pass_seconds", lambda *given: needed)
+    monkeypatch.setattr(fitting, "FEW_ROWS", few_rows)
     monkeypatch.setattr(fitting, "STEPS", 2)
     data = tmp_path / "many.csv"
     data.write_text("text,label\n" + "".join(f"the {'cat' if i % 2 else 'dog'} {i} ran,{i % 2}\n" for i in range(250)))

@@ -18,11 +18,12 @@ import torch
 
 from headway import __version__
 from headway.data.open.in_memory import Held, in_memory
+from headway.data.records.rows import columns_named
 from headway.errors import InputError, shown
 from headway.hub.adapters.locate import locate_model
 from headway.hub.fingerprint import full_fingerprint
 from headway.tasks.command import free_names
-from headway.tasks.frames import arrow_type, names_of
+from headway.tasks.frames import arrow_type
 from headway.workflows.load import load
 
 ENGINES = {"ray": "ray", "pyspark": "spark", "distributed": "dask"}
@@ -83,7 +84,7 @@ class Batch:
     def _answered(self, rows: Any, column: str | None) -> Any:
         held = in_memory(rows)
         if held is not None and column is not None:
-            _check_texts(held, names_of(column, held))
+            _check_texts(held, columns_named(column, held.columns))
         with _one_at_a_time:
             return self.pipe.predict(rows, column, **self.options)
 

@@ -1,19 +1,6 @@
-"""A task of texts with a number each: all but its loss and its answers, and, where it wants one, its own model.
-
-class Stars(TextTask):
-    spec = SPEC
-    objective = Error()                     # a ``losses.RowLoss``
-
-    def new_model(self, config): ...        # a model of ids and mask (B, T), which has an output for each text
-
-Without ``new_model`` a new model is an encoder with a head of ``outputs`` numbers for each text, or with the head of
-``new_head``, and so is one that starts from a pretrained model (``--from``).  With ``reads_pairs`` an input is two
-texts, read as one row; the task's recogniser is then a ``recognise.TwoTextsAndValue``, and a model of its own is given
-(ids, mask, segments).
-"""
+"""A task of texts with a number each: all but its loss and its answers, and, where it wants one, its own model."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -38,10 +25,9 @@ from headway.models.transformer import Encoder
 from headway.tasks.checks import Material, MaterialInputs, synthetic_table
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.losses import RowLoss
-from headway.tasks.readers import TextPipeline, TextReader, label_parts
+from headway.tasks.readers import LabelReader, TextPipeline, TextReader, label_parts, tokenizer_of
 from headway.tasks.rows import encoded_texts, measured_rows
 from headway.tasks.task import Task, TaskData, TaskInputs
-from headway.text.tokenizer import Tokenizer
 from headway.training.options import TrainOptions
 
 if TYPE_CHECKING:
@@ -49,14 +35,20 @@ if TYPE_CHECKING:
 
 
 class TextTask(Task):
-    """Texts with a number each; loss and answers are those of the subclass."""
+    """Texts with a number each; loss and answers are those of the subclass.
+
+    Without ``new_model`` a new model is an encoder with a head of ``outputs`` numbers for each text, or with that of
+    ``new_head``, and so is one that starts from a pretrained model (``--from``).  With ``reads_pairs`` an input is two
+    texts, read as one row; the task's recogniser is then a ``recognise.TwoTextsAndValue``, and a model of its own is
+    given (ids, mask, segments).
+    """
 
     objective: ClassVar[RowLoss]
     needs: ClassVar[str] = "a table of texts with a number each"
     data: ClassVar[Any] = None
     """the class of its data: a ``rows_data.NumberData``, which is used where there is none"""
-    reader: ClassVar[Any] = None
-    """the class of its pipelines where answers are labels: a ``readers.LabelReader``"""
+    reader: ClassVar[type[TextPipeline]] = TextPipeline
+    """the class of its pipelines; where answers are labels, a ``readers.LabelReader``"""
     outputs: ClassVar[int] = 1
     """how many numbers a head gives for each text; the loss reads (B,) of one, (B, C) of several"""
 
@@ -88,47 +80,33 @@ class TextTask(Task):
 
     def answers(self, outputs: Tensor) -> list[Any]:
         """The answers, of which JSON can be made, to the outputs (B, ...) for some texts."""
-        answers: list[Any] = outputs.tolist()
-        return answers
+        return outputs.tolist()
 
     def open_data(self, given: TaskInputs) -> TaskData:
         from headway.tasks.rows_data import NumberData
 
-        data: TaskData = (self.data or NumberData)(self, given)
-        return data
+        return (self.data or NumberData)(self, given)
 
     def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> TextReader:
         config = model_config(model)
-        if self.reader is not None:
-            return self.reading(directory, (model, *label_parts(model, directory, self.spec.problem)), facts)
+        if issubclass(self.reader, LabelReader):
+            return self.reader(self, directory, (model, *label_parts(model, directory, self.spec.problem)), facts)
         own = isinstance(config, OwnConfig) and config.task == self.spec.name
         if not own and (gives(model) is not Gives.ROW or n_outputs(model) != self.outputs):
             raise InputError(
                 f"{directory / 'config.json'}: is no model for {self.spec.name}, whose head gives each text "
                 f"{counted(self.outputs, 'number')}; found {n_outputs(model)}."
             )
-        return self.reading(directory, (model, Tokenizer.load(directory, rows=config.vocab_size), []), facts)
-
-    def reading(self, directory: Path, parts: tuple[Any, Tokenizer, list[str]], facts: dict[str, Any]) -> TextReader:
-        """The pipeline of a model, its tokenizer and its labels, with what headway.json says of its run."""
-        if self.reader is None:
-            return TextPipeline(self, *parts[:2], facts)
-        pipe: TextReader = self.reader(*parts, facts.get("plan", {}).get("length"))
-        pipe.recorded = facts.get("data", {})
-        return pipe
+        return self.reader(self, directory, (model, tokenizer_of(model, directory), []), facts)
 
     def held_out(self, pipe: Any, given: EvaluationInputs) -> Labelled:
         """The rows to measure.  Raises InputError for what is no table of such rows."""
-        table = given.table(f"a model for {self.spec.name} is measured on {self.needs}")
-        rows: Labelled = given.held_out(self.rows_of(table, given.found, given.options, pipe))
-        return rows
+        table = given.source_as(Table, f"a model for {self.spec.name} is measured on {self.needs}")
+        return given.held_out(self.rows_of(table, given.found, given.options, pipe))
 
     def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
         rows = self.held_out(pipe, given)
         return few(map(tuple, rows.cells) if self.reads_pairs else rows, count)
-
-    def normalize_answers(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
-        return [to_compare(answer) for answer in pipe(list(inputs))]
 
     def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
         rows = given.sampled(self.held_out(pipe, given))
@@ -143,10 +121,9 @@ class TextTask(Task):
 
     def sample_batch(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[RowLoss, Batch]:
         borders = np.array([len(ids) // 2 for ids in inputs]) if self.reads_pairs else None
-        count, width = len(inputs), n_outputs(pipe.model)
-        values = (
-            np.arange(count, dtype=float) if width < 2 else np.arange(count * width, dtype=float).reshape(count, -1) % 2
-        )
+        count, width = len(inputs), max(1, n_outputs(pipe.model))
+        values: np.ndarray = np.arange(count * width, dtype=float)
+        values = values if width < 2 else values.reshape(count, -1) % 2
         return self.measure(pipe), Examples(inputs, values, TargetKind.ROW, borders=borders).together()
 
     def example(self, number: int, pipe: Any) -> str:
@@ -220,18 +197,3 @@ class TextTask(Task):
         if not len(rows):
             raise InputError(f"{table.name}: no row has a value for {self.spec.name} in column {named}.")
         return rows
-
-
-def to_compare(answer: Any) -> Any:
-    """What of an answer must be equal however it was computed: labels, and numbers to three digits."""
-    if not isinstance(answer, dict):
-        return f"{answer:.3g}" if isinstance(answer, float) else answer
-    if of_columns(answer):
-        return {name: to_compare(one) for name, one in answer.items()}
-    named = next((answer[name] for name in ("labels", "label") if name in answer), None)
-    return named if named is not None else {name: to_compare(one) for name, one in answer.items() if name != "scores"}
-
-
-def of_columns(answer: Any) -> bool:
-    """Whether an answer holds one for each of several columns, which may be called ``label`` or ``value``."""
-    return isinstance(answer, dict) and bool(answer) and all(isinstance(one, dict) for one in answer.values())

@@ -48,12 +48,10 @@ def classification_baselines(
     much there is no linear model.  ``each`` is given (predicted, true) class of every row by the name of the baseline,
     (N, 2).
     """
-    guesses = {"majority class": np.full(len(targets), most_frequent(train_targets))}
     sample, said = fitted_rows(train.lengths, len(np.unique(train_targets)))
-    if len(sample):
-        some, classes = list(train.part(sample)), [int(train_targets[i]) for i in sample]
-        guesses[LINEAR] = linear_guess(some, classes, rows)
-    return _scored(guesses, targets, labels, each), said
+    known = list(train.part(sample)), [int(train_targets[i]) for i in sample]
+    linear = {LINEAR: linear_guess(*known, rows)} if len(sample) else {}
+    return _scored(linear, train_targets, targets, labels, each), said
 
 
 def most_frequent(targets: Sequence[int] | np.ndarray) -> int:
@@ -90,11 +88,9 @@ def image_baselines(
     baseline, (N, 2).
     """
     sample = drawn(len(train), MOST_IMAGES)
-    guesses = {
-        "majority class": np.full(len(targets), most_frequent(train_targets)),
-        "linear model on pixels": _on_pixels(train[sample], np.asarray(train_targets)[sample], images),
-    }
-    return _scored(guesses, targets, labels, each), fitted_on_some(len(sample), len(train), "images")
+    linear = {"linear model on pixels": _on_pixels(train[sample], np.asarray(train_targets)[sample], images)}
+    said = fitted_on_some(len(sample), len(train), "images")
+    return _scored(linear, train_targets, targets, labels, each), said
 
 
 def fitted_on_some(read: int, count: int, what: str, name: str = "linear") -> str:
@@ -148,15 +144,10 @@ def linear_guess(
 
     Of texts without any n-gram, and of a single class, there is nothing to fit: all are the most frequent class.
     """
-    classes = len(set(train_targets))
     from sklearn.svm import LinearSVC
 
-    model = _on_ngrams(LinearSVC(C=SVM_C), classes)
-    try:
-        model.fit(train_texts, train_targets)
-    except ValueError:
-        return np.full(len(texts), most_frequent(train_targets))
-    return _read_in_parts(model.predict, texts, classes)
+    model, usual = LinearSVC(C=SVM_C), most_frequent(train_targets)
+    return _by_ngrams(model, "predict", len(set(train_targets)), train_texts, train_targets, texts, usual)
 
 
 def linear_margins(
@@ -169,15 +160,10 @@ def linear_margins(
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.svm import LinearSVC
 
-    classes = train_targets.shape[1]
-    model = _on_ngrams(OneVsRestClassifier(LinearSVC(C=SVM_C)), classes)
+    model, usual = OneVsRestClassifier(LinearSVC(C=SVM_C)), train_targets.mean(axis=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of labels that all of these texts have, or none
-        try:
-            model.fit(train_texts, train_targets)
-        except ValueError:
-            return np.tile(train_targets.mean(axis=0), (len(texts), 1))
-    return _read_in_parts(model.decision_function, texts, classes)
+        return _by_ngrams(model, "decision_function", len(usual), train_texts, train_targets, texts, usual)
 
 
 def linear_numbers(
@@ -186,16 +172,13 @@ def linear_numbers(
     """Numbers (N,) by ridge regression on the same n-grams; without any n-gram the mean of the targets."""
     from sklearn.linear_model import Ridge
 
-    model = _on_ngrams(Ridge(), 1)
-    try:
-        model.fit(train_texts, train_targets)
-    except ValueError:
-        return np.full(len(texts), train_targets.mean())
-    return _read_in_parts(model.predict, texts, 1)
+    return _by_ngrams(Ridge(), "predict", 1, train_texts, train_targets, texts, train_targets.mean())
 
 
-def _on_ngrams(model: Any, classes: int) -> Any:
-    """A linear model on TF-IDF of n-grams."""
+def _by_ngrams(
+    model: Any, read: str, classes: int, train_texts: Any, train_targets: Any, texts: Any, usual: Any
+) -> np.ndarray:
+    """What a linear model on TF-IDF of n-grams ``read``s in texts, some at a time; ``usual`` if nothing fits."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.pipeline import make_pipeline, make_union
 
@@ -205,28 +188,26 @@ def _on_ngrams(model: Any, classes: int) -> Any:
         TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\S+", max_features=most // 4 + 1, **shared),
         TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), max_features=most * 3 // 4 + 1, **shared),
     )
-    return make_pipeline(features, model)
-
-
-def _read_in_parts(read: Any, texts: Sequence[str] | TextRows, classes: int) -> np.ndarray:
-    """What a fitted model says of texts, some at a time."""
-    step = max(1, min(ROWS_AT_ONCE, MOST_WEIGHTS // classes))
-    rest = iter(texts)
-    return np.concatenate([read(part) for part in iter(lambda: list(islice(rest, step)), [])])
+    fitted = make_pipeline(features, model)
+    try:
+        fitted.fit(train_texts, train_targets)
+    except ValueError:
+        return np.full((len(texts), *np.shape(usual)), usual)
+    rest, step = iter(texts), max(1, min(ROWS_AT_ONCE, most))
+    parts = iter(lambda: list(islice(rest, step)), [])
+    return np.concatenate([getattr(fitted, read)(part) for part in parts])
 
 
 def _scored(
     guesses: dict[str, np.ndarray],
+    train_targets: Sequence[int] | np.ndarray,
     targets: Sequence[int] | np.ndarray,
     labels: Sequence[str],
     each: dict[str, np.ndarray] | None,
 ) -> list[dict[str, Any]]:
-    """The line of each baseline, by what it guesses."""
+    """The line of each baseline, by what it guesses; that of the majority class is the first."""
+    guesses = {"majority class": np.full(len(targets), most_frequent(train_targets)), **guesses}
     if each is not None:
         each |= {name: np.stack([guess, targets], axis=1).astype(np.float64) for name, guess in guesses.items()}
-    return [{"name": name, **_score(targets, guess, labels)} for name, guess in guesses.items()]
-
-
-def _score(targets: Sequence[int] | np.ndarray, guess: np.ndarray, labels: Sequence[str]) -> dict[str, float]:
-    found = scores(np.asarray(targets), guess, labels)
-    return {"accuracy": found["accuracy"], "macro_f1": found["macro_f1"]}
+    found = {name: scores(np.asarray(targets), guess, labels) for name, guess in guesses.items()}
+    return [{"name": name, **{key: one[key] for key in ("accuracy", "macro_f1")}} for name, one in found.items()]

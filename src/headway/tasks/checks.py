@@ -1,9 +1,5 @@
 """How a model is checked: what it is trained on for a few steps, and how its answers are compared with other programs'.
 
-loader = task.external_loader(pipe, model, architecture)
-opened = loader.open(transformers, directory)
-opened.answers, opened.model                # what the user calls, and the bare model inside
-
 A comparison takes the original and what another library loaded, and returns (the largest difference of scores,
 other differences).  Letters: B batch, T length, V vocabulary, C classes.
 """
@@ -11,9 +7,10 @@ other differences).  Letters: B batch, T length, V vocabulary, C classes.
 import json
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +44,8 @@ Found = tuple[float, str | None]
 ROWS = 40
 LONGEST_TEXT = 2000
 """Characters."""
-WINDOWS, CHARACTERS = 20, 5
-"""Windows of running text, and the characters of a token that they are reckoned with."""
+WINDOWS, CHARACTERS, MOST_TOKENS = 20, 5, 12
+"""Windows of running text, the characters of a token that they are reckoned with, and the tokens of a made-up text."""
 TEXT, SECOND, LABEL = "text_column", "second_column", "label_column"
 READS = "Its forward must take ids int64 (B, T) and a mask bool (B, T), and return a tensor (B, ...)."
 
@@ -149,9 +146,12 @@ class MaterialInputs:
 def first_rows(source: Corpus | Table, found: Detected, given: MaterialInputs) -> Material:
     """The first characters of running text, or the first rows of a table whose columns are filled."""
     if isinstance(source, Corpus):
-        file = given.folder / "beginning.txt"
-        most = WINDOWS * max(given.length, 16) * CHARACTERS
-        file.write_text(_first(source.chunks(), most), encoding="utf-8")
+        file, text, most = given.folder / "beginning.txt", "", WINDOWS * max(given.length, 16) * CHARACTERS
+        for chunk, _ in source.chunks():
+            text += chunk
+            if len(text) >= most:
+                break
+        file.write_text(text[:most], encoding="utf-8")
         return Material(file)
     columns = {TEXT: found.text_column, SECOND: found.second_column, LABEL: found.label_column}
     labels = {f"{LABEL}_{at}": name for at, name in enumerate(found.label_columns)}
@@ -169,21 +169,19 @@ def first_rows(source: Corpus | Table, found: Detected, given: MaterialInputs) -
 def synthetic_table(pipe: Any, folder: Path, row: Callable[[int, str, str], dict[str, str]]) -> Material:
     """Rows of random tokens: ``row`` makes one of its number, a text that is read and one that may be written."""
     draw = random.Random(0)
-    words = RandomTexts(pipe.tokenizer, token_vectors(pipe.model), draw)
-    targets = RandomTexts(pipe.tokenizer.target, pipe.model.config.vocab_size, draw)
-    return table([row(number, words.text(), targets.text()) for number in range(ROWS)], folder, "made-up texts")
+    texts, targets = read_texts(pipe, draw), random_texts(pipe.tokenizer.target, pipe.model.config.vocab_size, draw)
+    return table([row(number, next(texts), next(targets)) for number in range(ROWS)], folder, "made-up texts")
 
 
 def synthetic_text(pipe: Any, length: int, folder: Path) -> Material:
     """Running text of random tokens, a line for each few."""
-    words = RandomTexts(pipe.tokenizer, token_vectors(pipe.model), random.Random(0))
     file = folder / "made-up.txt"
-    lines = (words.text() for _ in range(1 + WINDOWS * max(length, 16) // RandomTexts.MOST * 2))
+    lines = islice(read_texts(pipe, random.Random(0)), 1 + WINDOWS * max(length, 16) // MOST_TOKENS * 2)
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return Material(file, origin="made-up text")
 
 
-def table(rows: Sequence[dict[str, str]], folder: Path, origin: str = "") -> Material:
+def table(rows: Sequence[dict[str, Any]], folder: Path, origin: str = "") -> Material:
     """Rows as a file; its columns are called as the options are that name them."""
     return Material(json_lines(rows, folder / "rows.jsonl"), {kind: kind for kind in rows[0]}, origin)
 
@@ -194,39 +192,26 @@ def json_lines(values: Iterable[Any], file: Path) -> Path:
     return file
 
 
-class RandomTexts:
-    """Makes texts of a tokenizer's ordinary tokens."""
+def read_texts(pipe: Any, draw: random.Random) -> Iterator[str]:
+    """``random_texts`` that a pipeline's model reads."""
+    return random_texts(pipe.tokenizer, token_vectors(pipe.model), draw)
 
-    MOST = 12
-    """tokens of a text"""
 
-    def __init__(self, tokenizer: Tokenizer, rows: int, draw: random.Random):
-        self.tokenizer, self.draw = tokenizer, draw
-        self.known = ordinary(tokenizer, rows)
-
-    def text(self) -> str:
-        """One line that is not blank."""
-        for _ in range(20):
-            ids = self.draw.choices(self.known, k=self.draw.randint(2, self.MOST))
-            if line := " ".join(self.tokenizer.decode(ids).replace("\0", " ").split()):
-                return line
-        return "a b"
+def random_texts(tokenizer: Tokenizer, rows: int, draw: random.Random) -> Iterator[str]:
+    """Lines of random ``ordinary`` tokens, without end."""
+    known = ordinary(tokenizer, rows)
+    while True:
+        for _ in range(20):  # most are not blank
+            ids = draw.choices(known, k=draw.randint(2, MOST_TOKENS))
+            if line := " ".join(tokenizer.decode(ids).replace("\0", " ").split()):
+                break
+        yield line or "a b"
 
 
 def token_vectors(model: Any) -> int:
     """How many token vectors a model has for what it reads."""
     config = model.encoder_config if isinstance(model, EncoderDecoder) else model_config(model)
     return int(config.vocab_size)
-
-
-def _first(chunks: Iterable[tuple[str, bool]], count: int) -> str:
-    """The first ``count`` characters of running text."""
-    found = ""
-    for text, _ in chunks:
-        found += text
-        if len(found) >= count:
-            break
-    return found[:count]
 
 
 def own_model(task: Task, config: OwnConfig) -> nn.Module:

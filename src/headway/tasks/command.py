@@ -87,6 +87,8 @@ class Command:
     def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
         """Raises InputError for options that the pipeline cannot use."""
         self.pipe, self.inputs, self.given = pipe, inputs, options
+        self.typed = is_typeddict(self.answers)
+        """whether an answer is a dict whose fields are known"""
         self.columns: list[Any] = [inputs.what, *(self.answers.__annotations__ if self.typed else [self.key])]
         """the names of the columns of a .csv file"""
         self.gathers = False
@@ -112,15 +114,9 @@ class Command:
         raise NotImplementedError(f"the command of {cls.spec.name} has no conversation")
 
     @property
-    def typed(self) -> bool:
-        """Whether an answer is a dict whose fields are known."""
-        return is_typeddict(self.answers)
-
-    @property
     def tokens(self) -> int:
         """The number of tokens in a batch."""
-        tokens: int = self.pipe.runtime.tokens
-        return tokens
+        return int(self.pipe.runtime.tokens)
 
     @property
     def depends_on(self) -> dict[str, Any]:
@@ -141,8 +137,7 @@ class Command:
 
     def answer(self, part: Sequence[str]) -> Sequence[Any]:
         """The answers to some of the inputs, in order."""
-        found: Sequence[Any] = self.pipe(list(part))
-        return found
+        return self.pipe(list(part))
 
     def size(self, value: str) -> int:
         """About how many values the answer to an input has, which a server limits; 0 if no more than its text."""
@@ -276,9 +271,6 @@ class LabelCommand(Command):
                 answer = "\t" if one["label"] is None else f"{field_of(one['label'])}\t{score:.3f}"
             known = f"\tknown {one['known']:.2f}" if "known" in one else ""
             yield f"{answer}\t{field_of(self.inputs.values[number])}{known}"
-
-    def objects(self, number: int, one: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        yield {self.inputs.what: self.inputs.values[number], **one}
 
     def rows(self, number: int, one: dict[str, Any]) -> Iterator[list[Any]]:
         best = (";".join(one["labels"]) if one["scores"] else None) if "labels" in one else one["label"]

@@ -12,7 +12,6 @@ from headway.data.open.detected import ALIGNED, CONVERSATIONS, IMAGES, TABLE, TE
 from headway.data.records.corpus import Corpus
 from headway.data.records.dialogues import Dialogues
 from headway.data.records.rows import some
-from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.io.quantities import counted
 
@@ -28,7 +27,8 @@ SHORT = 8
 class DataFacts:
     """Data, with what the user says of them."""
 
-    source: Corpus | Table
+    source: Any
+    """running text, or data with columns (a ``Table``)"""
     text: str | None = None
     """the column that was named as the text"""
     label: str | None = None
@@ -40,11 +40,6 @@ class DataFacts:
     _cached: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
-    def name(self) -> str:
-        """The files in a few words, for messages."""
-        return self.source.name
-
-    @property
     def shape(self) -> str:
         """The shape of the data (``data.open.detected``)."""
         if isinstance(self.source, Corpus):
@@ -54,54 +49,40 @@ class DataFacts:
         return TABLE if self.source.paired is None else ALIGNED
 
     @property
-    def corpus(self) -> Corpus:
-        """Running text."""
-        return cast(Corpus, self.source)
-
-    @property
-    def table(self) -> Table:
-        """Data with columns."""
-        return cast(Table, self.source)
-
-    @property
     def only_column(self) -> str | None:
         """The column that running text is from, where its file is a table."""
-        return self.corpus.sources[0].column
+        return self.source.sources[0].column
 
     @property
     def names(self) -> list[str]:
         """The columns that can be named."""
-        return [self.only_column or ""] if self.shape == TEXT else self.table.columns
+        return [self.only_column or ""] if self.shape == TEXT else self.source.columns
 
     @property
     def columns(self) -> list[Column]:
         """Facts about the columns of a table."""
-        return self.table.judged()
+        return self.source.judged()
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The columns that were named as labels: one, or several of a table by commas."""
         if self.label is None:
             return ()
-        return self.table.named(self.label) if self.shape == TABLE else (self.label,)
+        return self.source.named(self.label) if self.shape == TABLE else (self.label,)
 
     def column(self, name: str | None) -> Column | None:
         """Facts about one column."""
         return next((column for column in self.columns if column.name == name), None)
 
-    def values(self, name: str) -> Iterable[str]:
-        """The values of a column, as they are read."""
-        return self.table.values(name)
-
     def first(self, name: str) -> str:
         """The first value of a column that is not blank; "" without one."""
-        return next((value for value in self.values(name) if value.strip()), "")
+        return next((value for value in self.source.values(name) if value.strip()), "")
 
     def distinct(self, column: Column) -> Iterable[str]:
         """The values of a column, stripped: at least one of each; of many, all as they are read."""
         if column.counts is not None:
             return column.counts
-        return (stripped for value in self.values(column.name) if (stripped := value.strip()))
+        return (stripped for value in self.source.values(column.name) if (stripped := value.strip()))
 
     def cached(self, look: "Callable[[DataFacts], T]") -> T:
         """What ``look`` finds in these data, which are read for it once."""
@@ -111,7 +92,7 @@ class DataFacts:
 
     def error(self, said: str) -> InputError:
         """The error that says something of the files."""
-        return InputError(f"{self.name}: {said}")
+        return InputError(f"{self.source.name}: {said}")
 
     def no_table(self, needs: str) -> InputError:
         """The error for running text where a task ``needs`` a table."""

@@ -24,7 +24,8 @@ def detect(
 ) -> Detected:
     """Find the task and the columns of what was read, or check those the user named.
 
-    Raises InputError when a named column is not there, when the task does not fit, and when the columns leave a choice.
+    Raises InputError when a named column is not there, when the task does not fit, when the columns leave a choice, and
+    for data that would be trained for the wrong task.
     """
     facts = DataFacts(source, text_column, label_column, second_column, task)
     chosen = None if task is None else named(task)
@@ -37,24 +38,17 @@ def detect(
         raise facts.error(f"holds {facts.shape}, which are data for {trained}, not for {task}.")
     if facts.shape == TABLE:
         check_accepted(facts)
-    best = chosen or _best(facts)
+    best = chosen
+    if best is None:
+        fits = {name: fit for name in NAMES if (fit := recogniser(name).fit(facts)) is not None}
+        best = max(fits, key=lambda name: fits[name])  # the first one where several fit as well
+        if facts.shape == TABLE and facts.second is None and fits[best] < BY_VALUES:
+            refuse(facts)
     if len(facts.labels) > 1 and not recogniser(best).several_labels:
         raise InputError(f"--label-column names {len(facts.labels)} columns; {best} reads one.")
     detected = recogniser(best).columns(facts)
     unread = _unread(facts, detected) if facts.shape == TABLE else []
     return replace(detected, reasons=[*detected.reasons, *unread])
-
-
-def _best(facts: DataFacts) -> str:
-    """The task that data fit best, the first one where several fit as well.
-
-    Raises InputError for data that would be trained for the wrong task.
-    """
-    fits = {name: fit for name in NAMES if (fit := recogniser(name).fit(facts)) is not None}
-    best = max(fits, key=lambda name: fits[name])
-    if facts.shape == TABLE and facts.second is None and fits[best] < BY_VALUES:
-        refuse(facts)
-    return best
 
 
 def _unread(facts: DataFacts, detected: Detected) -> list[str]:
@@ -82,6 +76,6 @@ def _check_named(facts: DataFacts) -> None:
         )
     for name in named:
         if name not in facts.names:
-            raise missing_column(facts.name, name, facts.names)
+            raise missing_column(facts.source.name, name, facts.names)
     if facts.shape == TABLE and facts.text is not None and facts.text in facts.labels:
         raise facts.error(f"column {facts.text!r} cannot be the text and the label at once.")

@@ -1,19 +1,9 @@
 """For few labelled rows: a linear classifier on a pretrained encoder's vectors, tuned or not, and its cross-validation.
 
 The vectors are those after two thirds of the blocks, pooled by their mean and brought to one length: the last blocks of
-a published encoder serve what it was trained for, the middle ones serve other tasks better.  Where the labels are
-words, they are examples too: a few plain sentences with the label in them ("this is positive") join the rows.  The
-classifier is multinomial logistic regression, fitted on exactly what the last matrix of the family's own classifier
-reads (``hub.fine_tune``).
-
-Contrastive tuning before it is SetFit (Tunstall et al. 2022): vectors of one label move together, those of different
-labels apart.  The loss is that of Khosla et al. 2020, which looks at all pairs of a batch at once; a batch holds as
-many rows of each label.
-
-Of a few dozen rows so few are held out that they say nothing.  The baselines, and logistic regression on the vectors,
-take moments to fit, so every row can be held out in turn, again and again (stratified, repeated); a model that is
-trained or tuned step by step cannot be repeated so, and is not judged by it.  Intervals are those of as many rows, each
-held out once: repeats show each row again, not other rows.
+a published encoder serve what it was trained for, the middle ones serve other tasks better.  The classifier is
+multinomial logistic regression on exactly what the last matrix of the family's own classifier reads
+(``hub.fine_tune``).  Contrastive tuning before it is SetFit (Tunstall et al. 2022).
 """
 
 import math
@@ -267,7 +257,8 @@ def _step_seconds(model: Encoder, rows: Sequence[list[int]]) -> float:
 def pair_loss(x: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
     """The mean over rows of the mean of -ln p of the others of its label, p a softmax over cosines: (B, D), (B,) -> ().
 
-    A row whose label no other has does not count, others as much as the ``weights`` (B,) say.
+    Vectors of one label move together, those of different labels apart (Khosla et al. 2020).  A row whose label no
+    other has does not count, others as much as the ``weights`` (B,) say.
     """
     x = torch.nn.functional.normalize(x, dim=-1)
     itself = torch.eye(len(x), dtype=torch.bool, device=x.device)
@@ -284,11 +275,16 @@ def cross_validated(
 ) -> dict[str, Any] | None:
     """What headway.json says as ``cross_validation``: the baselines and ``others`` by name, accuracy and interval.
 
-    ``difference`` is that of the last of ``others``, or of the linear model, to the best of those before it.  At most
-    REPEATS repeats are made, fewer where ``seconds`` are over.  None where a class has a single text.
+    Every row is held out in turn, again and again: only for models that take moments to fit.  ``difference`` is that of
+    the last of ``others``, or of the linear model, to the best of those before it.  At most REPEATS repeats are made,
+    fewer where ``seconds`` are over.  Intervals are those of as many rows, each held out once: repeats show each row
+    again, not other rows.  None where a class has a single text.
     """
-    y = np.asarray(targets)
-    folds = min(FOLDS, min(len(set(map(text_key, group))) for group in _by_class(texts, y)))
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    y, keys = np.asarray(targets), [text_key(text) for text in texts]
+    classes = [{keys[i] for i in np.flatnonzero(y == label).tolist()} for label in np.unique(y)]
+    folds = min(FOLDS, *map(len, classes))
     if folds < 2:
         return None
     most = most_frequent(y)  # of all rows: of equal classes the rest of a fold has the fewer
@@ -302,7 +298,8 @@ def cross_validated(
     by_row = {name: np.zeros(len(y)) for name in models}
     began, repeats = time.monotonic(), 0
     while repeats < REPEATS:
-        for train, rest in _split(texts, y, folds, repeats):
+        split = StratifiedGroupKFold(folds, shuffle=True, random_state=repeats)  # equal texts on one side
+        for train, rest in split.split(np.zeros(len(y)), y, keys):
             for name, guess in models.items():
                 by_row[name][rest] += guess(train, rest) == y[rest]
         repeats += 1
@@ -324,15 +321,3 @@ def cross_validated(
         "models": lines,
         "difference": {"of": last, "over": rival, "value": means[last] - means[rival], "interval": list(found)},
     }
-
-
-def _by_class(texts: Sequence[str], y: np.ndarray) -> list[list[str]]:
-    return [[texts[i] for i in np.flatnonzero(y == label).tolist()] for label in np.unique(y)]
-
-
-def _split(texts: Sequence[str], y: np.ndarray, folds: int, seed: int) -> Any:
-    """Rows to fit on and rows to guess, for each fold; every class in each, equal texts on one side."""
-    from sklearn.model_selection import StratifiedGroupKFold
-
-    keys = [text_key(text) for text in texts]
-    return StratifiedGroupKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(y)), y, keys)

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
 import numpy as np
 
-from headway.data.open.in_memory import Held, in_memory
+from headway.data.open.in_memory import in_memory
 from headway.data.records.rows import columns_named, occurs_twice, some
 from headway.errors import InputError
 
@@ -63,13 +63,13 @@ class FrameAnswers:
 def _text_column(pipe: FrameAnswers, held: Any, asked: str | None) -> str:
     """The column of texts.  Raises InputError where it is not clear."""
     known = pipe.text_column
-    is_there = known is not None and set(names_of(known, held)) <= set(held.columns)
+    is_there = known is not None and set(columns_named(known, held.columns)) <= set(held.columns)
     named = asked or (known if is_there else None)
     if named is None:
         first = held.part(0, min(held.count, 100))
         words = [name for name in held.columns if any(isinstance(value, str) for value in first[name])]
         named = words[0] if len(words) == 1 else None
-    if named is None or not set(names_of(named, held)) <= set(held.columns):
+    if named is None or not set(columns_named(named, held.columns)) <= set(held.columns):
         what = f"there is no column {asked!r}" if asked else "which column holds the texts is not clear"
         raise InputError(f"{held.what}: {what}; pass text_column. Its columns are {some(held.columns)}.")
     if known is not None and asked is None and named != known:
@@ -77,11 +77,6 @@ def _text_column(pipe: FrameAnswers, held: Any, asked: str | None) -> str:
             f"{held.what} has no column {known!r}: {named!r} is taken as the text (text_column)", stacklevel=3
         )
     return named
-
-
-def names_of(column: str, held: Held) -> tuple[str, ...]:
-    """The columns that a name means, which are read as one text."""
-    return columns_named(column, held.columns)
 
 
 def answered(
@@ -117,7 +112,7 @@ def texts_of(held: Any, column: str) -> Iterator[list[str]]:
     """The texts of some rows at a time, "" for none."""
     for start in range(0, max(1, held.count), AT_ONCE):
         part = held.part(start, min(start + AT_ONCE, held.count))
-        cells = zip(*(part[name] for name in names_of(column, held)), strict=True)
+        cells = zip(*(part[name] for name in columns_named(column, held.columns)), strict=True)
         yield ["\n".join(str(cell) for cell in row if cell is not None and cell == cell and str(cell)) for row in cells]
 
 

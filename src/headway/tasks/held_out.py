@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headway.tasks.task import TaskInputs
 
 Rows = TypeVar("Rows", bound=RowView)
+Source = TypeVar("Source", bound=Corpus | Table)
 
 FEW = 10
 """Held-out rows that must remain where those that the base was trained on are kept out; of few rows a tenth."""
@@ -79,20 +80,14 @@ def in_parts(given: "TaskInputs", rows: Any, other: Any, most: int | None = None
     if both := len(shared(train.hashes, held_out.hashes)) if other else 0:
         share = f"{both:,} of {len(held_out):,} validation rows ({both / len(held_out):.0%})"
         warnings.append(f"{share} also occur in training: their scores will be too high")
+    if getattr(train, "weights", None) is not None:  # which say which rows count; held-out ones count alike
+        both = len(train) + len(held_out)
+        train, held_out = with_weight(train), with_weight(held_out)
+        if left_out := both - len(train) - len(held_out):
+            warnings.append(f"{counted(left_out, 'row')} of weight 0 left out")
     counts = {**rows_read(given.source, rows), "known": count, "trained": len(train)}
     counts |= {"held_out": len(held_out), "measured": len(held_out)}
     return Parts(train, held_out, known, counts, warnings)
-
-
-def counting(parts: Parts) -> Parts:
-    """The same without the rows of weight 0, where rows have weights; held-out ones count alike otherwise."""
-    if getattr(parts.train, "weights", None) is None:
-        return parts
-    train, held_out = with_weight(parts.train), with_weight(parts.held_out)
-    if left_out := len(parts.train) + len(parts.held_out) - len(train) - len(held_out):
-        parts.warnings.append(f"{counted(left_out, 'row')} of weight 0 left out")
-    counts = {**parts.counts, "trained": len(train), "held_out": len(held_out), "measured": len(held_out)}
-    return replace(parts, train=train, held_out=held_out, counts=counts)
 
 
 def with_weight(rows: Labelled) -> Labelled:
@@ -128,8 +123,8 @@ class EvaluationInputs:
 
     known: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """hashes of texts that the runs before it were trained on, which are not measured of the run's own data"""
-    trained_texts: np.ndarray | None = None
-    """hashes of the texts that the run was trained on; None where it does not say"""
+    trained_texts: Any = None
+    """hashes of the texts that the run was trained on, int64 (N,); None where it does not say"""
     validation: bool = False
     """whether these are the run's validation files"""
 
@@ -146,22 +141,18 @@ class EvaluationInputs:
             measured = rows.split(split_seed(self.before), self.known, most)[1] if self.same else rows
             if self.same and (weights := self.before.get("weight_column")) and isinstance(measured, Labelled):
                 measured = with_weight(measured.weighed(weights))
-        if self.facts and not self.same:
-            self._warn_of_leaks(measured)
+        others = bool(self.facts) and not self.same
+        if others and self.trained_texts is None:
+            who = f"the run does not say what it was trained on: rows of {self.source.name} may be among that"
+            warnings.warn(who, stacklevel=4)
+        elif others and (both := len(shared(self.trained_texts, measured.hashes))):
+            what, are = ("first texts", "may be") if isinstance(measured, TextPairs) else ("rows", "are")
+            message = f"{both:,} of {len(measured):,} {what} also occur in the training data: their scores"
+            warnings.warn(f"{message} {are} too high", stacklevel=4)
         if self.same or self.validation:
             self.counts["held_out"] = len(measured)
         self.counts["measured"] = len(measured)
         return measured
-
-    def _warn_of_leaks(self, rows: RowView) -> None:
-        """Warn of rows that the run was trained on."""
-        if self.trained_texts is None:
-            who = f"the run does not say what it was trained on: rows of {self.source.name} may be among that"
-            warnings.warn(who, stacklevel=5)
-        elif both := len(shared(self.trained_texts, rows.hashes)):
-            what = "first texts" if isinstance(rows, TextPairs) else "rows"  # by which pairs are split
-            message = f"{both:,} of {len(rows):,} {what} also occur in the training data: their scores"
-            warnings.warn(f"{message} {'may be' if what != 'rows' else 'are'} too high", stacklevel=5)
 
     @property
     def found_in_training(self) -> Detected:
@@ -200,31 +191,20 @@ class EvaluationInputs:
         every = int(self.plan.get("validation_every", 1)) if self.same and not self.whole else 1
         return every if self.most is None else max(every, -(-windows // self.most))
 
-    def chosen(self, count: int) -> np.ndarray:
-        """The numbers of the rows to measure, of so many, in ascending order: all, or ``most`` of them."""
-        if self.most is None or count <= self.most:
-            return np.arange(count)
-        return np.linspace(0, count - 1, self.most).astype(np.int64)
-
     def sampled(self, rows: Rows) -> Rows:
-        """The rows to measure, of those that are given."""
-        chosen = self.chosen(len(rows))
-        self.counts["measured"] = len(chosen)
-        return rows if len(chosen) == len(rows) else rows.part(chosen)
+        """The rows to measure, of those that are given: all, or ``most`` of them."""
+        if self.most is not None and len(rows) > self.most:
+            rows = rows.part(np.linspace(0, len(rows) - 1, self.most).astype(np.int64))
+        self.counts["measured"] = len(rows)
+        return rows
 
     def length(self, longest: int) -> int:
         """The length in tokens that the run was measured at; a base may read more."""
         return min(longest, int(self.plan.get("length", longest)))
 
-    def table(self, what: str) -> Table:
-        """The source as a table.  Raises InputError, with ``what`` a model is measured on, for any other."""
-        if not isinstance(self.source, Table):
-            raise InputError(f"{self.source.name}: {what}.")
-        return self.source
-
-    def corpus(self, what: str) -> Corpus:
-        """The source as running text.  Raises InputError, with ``what`` a model is measured on, for any other."""
-        if not isinstance(self.source, Corpus):
+    def source_as(self, kind: type[Source], what: str) -> Source:
+        """The source as a table or as running text.  Raises InputError, with ``what`` a model is measured on."""
+        if not isinstance(self.source, kind):
             raise InputError(f"{self.source.name}: {what}.")
         return self.source
 

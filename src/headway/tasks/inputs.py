@@ -3,7 +3,7 @@
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -235,15 +235,11 @@ class Prompt:
 
     @property
     def forbidden(self) -> list[int]:
-        """The ids that may not be chosen."""
-        return forbidden_ids(self.tokenizer, self.rows, self.ends)
+        """The ids that may not be chosen: special tokens that do not end the text, and ids without a token."""
+        tokenizer = self.tokenizer
+        return sorted((tokenizer.special_ids | tokenizer.without_token(self.rows)).difference(self.ends))
 
     @property
     def text(self) -> StreamDecoder:
         """A decoder for the ids that continue it."""
         return self.tokenizer.stream(self.ids)
-
-
-def forbidden_ids(tokenizer: Tokenizer, rows: int, ends: Collection[int]) -> list[int]:
-    """The ids below ``rows`` that no text may have: special tokens that do not end it, and ids without a token."""
-    return sorted((tokenizer.special_ids | tokenizer.without_token(rows)).difference(ends))

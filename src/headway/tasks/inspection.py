@@ -3,6 +3,7 @@
 Letters: L layers, H heads, T queries, S keys.
 """
 
+import contextlib
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,10 +18,10 @@ from headway.models.analysis.maps import attention_maps, attentions, fused_diffe
 from headway.models.analysis.statistics import head_statistics, induction_scores, patch_distance
 from headway.models.device import model_device
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+from headway.models.wirings import wiring_name
 from headway.tasks.task import Pipeline
 from headway.text.tokenizer import Tokenizer
 
-WIRINGS = {Encoder: "encoder", Decoder: "decoder", EncoderDecoder: "encoder-decoder"}
 MOST_WEIGHTS = 200_000_000
 """Weights of all maps together: 0.8 GB of them."""
 VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍"}
@@ -135,11 +136,11 @@ def look(
         if patches is not None:
             found["patch_distance"] = np.stack([_plain(patch_distance(layer, patches.shape[:2])[0]) for layer in maps])
         if isinstance(model, Decoder):
-            found |= _induction(model)
+            with contextlib.suppress(ValueError):  # its context and vocabulary have no room for a repetition
+                found["induction"] = _plain(induction_scores(model))
         causal = name == "decoder" or isinstance(model, Decoder)
         kinds[name] = Kind(queries, keys, causal, np.stack([_plain(layer[0]) for layer in maps]), found)
-    wiring = next(name for kind, name in WIRINGS.items() if isinstance(model, kind))
-    difference = fused_difference(model, *inputs)
+    wiring, difference = str(wiring_name(model)), fused_difference(model, *inputs)
     texts = {} if patches is not None else dict(zip(tokens, (row[0].tolist() for row in inputs), strict=True))
     return Inside(task, wiring, members, tokens, list(following), kinds, difference, target, texts, patches)
 
@@ -167,14 +168,6 @@ def _name(tokenizer: Tokenizer, number: int) -> str:
     if not text:
         return written or f"id {number}"
     return "".join(f"<0x{byte:02X}>" for byte in tokenizer.stream().bytes_of(number))  # of a character
-
-
-def _induction(model: Decoder) -> dict[str, np.ndarray]:
-    """The induction scores of a decoder, where its context and vocabulary have room for a repetition."""
-    try:
-        return {"induction": _plain(induction_scores(model))}
-    except ValueError:
-        return {}
 
 
 def _plain(values: Tensor) -> np.ndarray:

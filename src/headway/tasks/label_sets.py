@@ -38,7 +38,8 @@ def found_labels(facts: DataFacts) -> tuple[str, ...]:
     named = [column for column in facts.columns if column.name == facts.label]
     likely = named if facts.label else facts.likely_labels(text)
     if len(likely) > 1:
-        return tuple(column.name for column in likely) if all(map(_holds_flags, likely)) else ()
+        flags = all(one.counts is not None and {*map(str.casefold, one.counts)} <= FLAGS.keys() for one in likely)
+        return tuple(column.name for column in likely) if flags else ()
     among = likely or [one for one in facts.columns if one.name != text and _may_be_lists(one)]
     lists = (one.name for one in among if label_lists(replace(facts, text=text, label=one.name)))
     return tuple(lists)[:1]
@@ -48,10 +49,6 @@ def _may_be_lists(column: Column) -> bool:
     """Whether a column is called so, or holds few values and not numbers alone: vectors, places."""
     called = column.called("list", "label")
     return column.distinct > 1 and (called or not all(map(NUMBERS.fullmatch, column.counts or "0")))
-
-
-def _holds_flags(column: Column) -> bool:
-    return column.counts is not None and {value.casefold() for value in column.counts} <= set(FLAGS)
 
 
 def label_lists(facts: DataFacts) -> tuple[str, str, str] | None:
@@ -131,10 +128,6 @@ class Lists:
         labels = sorted({composed(label) for label in bare} - {""})
         return None if parts is None or not (labels or parts == []) else tuple(labels)
 
-    def means(self, written: Sequence[str]) -> np.ndarray:
-        """Whether each cell is written so, bool (D,)."""
-        return np.array([self.labels(cell) is not None for cell in written], dtype=bool)
-
     def counts(self, rows: Labelled) -> dict[str, int]:
         """How many rows have each label, in alphabetical order; the rows warn of a label that all have.
 
@@ -151,16 +144,11 @@ class Lists:
         rows.warnings.extend(f"every row has the label {label!r}, so it says nothing" for label in everywhere)
         return dict(sorted(counts.items()))
 
-    def targets(self, rows: Labelled, known: Sequence[str]) -> np.ndarray:
-        """Whether each row has each of the C labels that are known, bool (N, C).
+    def sets(self, rows: Labelled, known: Sequence[str]) -> np.ndarray:
+        """Whether each distinct cell has each of the C labels that are known, bool (D, C).
 
         Raises InputError for others.
         """
-        labels_of_rows: np.ndarray = self.sets(rows, known)[rows.targets]
-        return labels_of_rows
-
-    def sets(self, rows: Labelled, known: Sequence[str]) -> np.ndarray:
-        """The same for each distinct cell, bool (D, C)."""
         sets = [self.labels(cell) or () for cell in rows.classes]
         columns = {label: column for column, label in enumerate(known)}
         if strange := sorted({label for labels in sets for label in labels} - set(columns)):
@@ -180,18 +168,15 @@ def best_thresholds(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
     ``scores`` (N, C) are higher where a label is likelier, ``targets`` (N, C) are 0 or 1.  A label that no text has
     keeps ``HALF``.
     """
-    columns = zip(scores.T, targets.T, strict=True)
-    return np.array([_best_threshold(one, wanted) if wanted.any() else HALF for one, wanted in columns])
-
-
-def _best_threshold(scores: np.ndarray, targets: np.ndarray) -> float:
-    """That of one label, of scores (N,)."""
-    order = np.argsort(-scores, kind="stable")
-    ranked, hits = scores[order], targets[order]
-    f1 = 2 * hits.cumsum() / (np.arange(1, len(scores) + 1) + targets.sum())  # of the first n
-    after = np.append(ranked[1:], ranked[-1] - 1e-3)
-    best = np.where(ranked > after, f1, -1.0).argmax()
-    return float((ranked[best] + after[best]) / 2)
+    thresholds = np.full(scores.shape[1], HALF)
+    for label in np.flatnonzero(targets.any(axis=0)).tolist():
+        order = np.argsort(-scores[:, label], kind="stable")
+        ranked, hits = scores[order, label], targets[order, label]
+        f1 = 2 * hits.cumsum() / (np.arange(1, len(scores) + 1) + hits.sum())  # of the first n
+        after = np.append(ranked[1:], ranked[-1] - 1e-3)
+        best = np.where(ranked > after, f1, -1.0).argmax()
+        thresholds[label] = (ranked[best] + after[best]) / 2
+    return thresholds
 
 
 def set_scores(targets: np.ndarray, scores: np.ndarray, chosen: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:

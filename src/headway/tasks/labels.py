@@ -1,6 +1,6 @@
 """One label for each input: the names of the labels, the loss, the metrics and the answers."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,7 @@ from headway.nn.random import generator
 from headway.tasks.answers import Label
 from headway.tasks.losses import divergence, twice
 from headway.tasks.task import TaskInputs
-from headway.training.base import Base
-from headway.training.plan import decision_of
+from headway.training.objective import Objective
 
 HALF = 0.5
 """The share of known tokens below which an answer says it."""
@@ -62,20 +61,29 @@ def labels_of(directory: Path, n_classes: int, problem: str | None = None) -> li
     return labels
 
 
-def label_answers(labels: Sequence[str], probabilities: Tensor, known: Sequence[float] | None = None) -> list[Label]:
-    """The answer for each row of probabilities (N, C): the likeliest label, and all.
+def likeliest(scores: dict[str, float]) -> Label:
+    """The answer that names the likeliest label; none where there are no scores."""
+    best = max(scores, key=scores.__getitem__, default=None)
+    return {"label": best, "score": None if best is None else scores[best], "scores": scores}
 
-    ``known`` (N,) is the share of known tokens of each text: below ``HALF`` it is in the answer, and of 0 there is no
-    label.
+
+def label_answers(
+    labels: Sequence[str],
+    probabilities: Tensor,
+    known: Sequence[float] | None = None,
+    named: Callable[[dict[str, float]], Any] = likeliest,
+) -> list[Any]:
+    """The answer for each row of probabilities (N, C), which ``named`` makes of those by label.
+
+    ``known`` (N,) is the share of known tokens of each text: below ``HALF`` it is in the answer, and of 0 there are no
+    scores.
     """
-    results: list[Label] = []
+    answers = []
     for row, share in zip(probabilities.tolist(), known or [1.0] * len(probabilities), strict=True):
-        scores = dict(zip(labels, row, strict=True)) if share else {}
-        best = max(scores, key=scores.__getitem__) if scores else None
-        results.append({"label": best, "score": None if best is None else scores[best], "scores": scores})
+        answers.append(named(dict(zip(labels, row, strict=True)) if share else {}))
         if 0 < share < HALF:
-            results[-1]["known"] = share
-    return results
+            answers[-1]["known"] = share
+    return answers
 
 
 def continued_classes(
@@ -95,17 +103,7 @@ def continued_classes(
     return labels, labels != known
 
 
-def head_decision(base: Base, labels: Sequence[str], *, new: bool, task: str) -> dict[str, str]:
-    """What a model that begins from a base has for a head; without labels it gives numbers."""
-    value = "a new one, which starts untrained" if new else f"the one of {base.path}"
-    if not labels:
-        return decision_of("head", value, f"{base.path} is {'no' if new else 'a'} model for {task}", "--from")
-    value += "" if new else f", with its {len(labels):,} classes"
-    knows = f"{base.path} does not know" if new else "it knows"
-    return decision_of("head", value, f"{knows} all labels of the data by their names", "--from")
-
-
-class Classification:
+class Classification(Objective):
     """One label for each text.
 
     ``weights`` (C,) multiply the loss of each text by that of its class (not smoothing's share of the other classes,
@@ -114,8 +112,6 @@ class Classification:
     twice, and half of α times the divergence of the two answers is added (``tasks.losses``).  ``by_accuracy``
     says how evaluations are compared.  A text of ``silent`` tokens alone gets no label, as in answers, which is wrong.
     """
-
-    by_rows = True
 
     def __init__(
         self,
@@ -192,36 +188,27 @@ def scores(targets: np.ndarray, guesses: np.ndarray, labels: Sequence[str]) -> d
     the classes that occur or are predicted; confusion (C, C) has the true classes as rows and is left out where there
     are more than MOST_IN_CONFUSION.
     """
-    size = len(labels)
-    given = guesses != NO_LABEL
+    size, given = len(labels), guesses != NO_LABEL
     counted = (targets, guesses[given], targets[targets == guesses])
     true, predicted, right = (np.bincount(x, minlength=size) for x in counted)
-    hits = right.astype(float)
-    precision = np.divide(hits, predicted, out=np.zeros_like(hits), where=predicted > 0)
-    recall = np.divide(hits, true, out=np.zeros_like(hits), where=true > 0)
-    both = precision + recall
-    f1 = np.divide(2 * precision * recall, both, out=np.zeros_like(hits), where=both > 0)
+    precision, recall = quotients(right, predicted), quotients(right, true)
+    f1 = quotients(2 * precision * recall, precision + recall)
     present = (true > 0) | (predicted > 0)
+    rows = zip(labels, *(values.tolist() for values in (precision, recall, f1, true)), strict=True)
+    pairs = targets[given] * size + guesses[given]
+    small = size <= MOST_IN_CONFUSION
+    confusion = np.bincount(pairs, minlength=size * size).reshape(size, size).tolist() if small else None
     return {
-        "accuracy": float(hits.sum() / max(1, len(targets))),
+        "accuracy": float(right.astype(float).sum() / max(1, len(targets))),
         "macro_f1": float(f1[present].mean()) if present.any() else 0.0,
-        "per_class": {
-            label: {
-                "precision": float(precision[i]),
-                "recall": float(recall[i]),
-                "f1": float(f1[i]),
-                "support": int(true[i]),
-            }
-            for i, label in enumerate(labels)
-        },
-        **({"confusion": _confusion(targets[given], guesses[given], size)} if size <= MOST_IN_CONFUSION else {}),
+        "per_class": {name: {"precision": p, "recall": r, "f1": f, "support": n} for name, p, r, f, n in rows},
+        **({"confusion": confusion} if small else {}),
     }
 
 
-def _confusion(targets: np.ndarray, guesses: np.ndarray, size: int) -> list[list[int]]:
-    """How often each true class (row) was predicted as each class (column)."""
-    counts: list[list[int]] = np.bincount(targets * size + guesses, minlength=size * size).reshape(size, size).tolist()
-    return counts
+def quotients(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """``one`` by ``other``, 0 where that is 0; float64 (C,)."""
+    return np.divide(one, other, out=np.zeros(len(one)), where=other > 0)
 
 
 def balanced_weights(targets: Sequence[int] | np.ndarray, n_classes: int, weights: np.ndarray | None = None) -> Tensor:

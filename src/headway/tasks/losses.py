@@ -48,9 +48,7 @@ class RowLoss(Objective, ABC):
     ) -> dict[str, Any]:
         """``val_loss`` and the means, over all rows."""
         parts = [self.of(of_one(model, model(*batch.read).float()), batch.targets) for batch in batches]
-        if each is not None:
-            each += [units(part) for part in parts]
-        return averages(parts)
+        return _averages(parts, each)
 
     def of(self, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
         """The value of each row (B,) for the means, and then for the loss."""
@@ -61,10 +59,7 @@ class RowLoss(Objective, ABC):
 
         ``each`` is given what each row came to, float64 (N, 2).
         """
-        part = self.of(outputs, targets)
-        if each is not None:
-            each.append(units(part))
-        return averages([part])
+        return _averages([self.of(outputs, targets)], each)
 
 
 class WholeLoss(RowLoss):
@@ -94,14 +89,11 @@ def of_one(model: nn.Module, outputs: Tensor) -> Tensor:
     return outputs.squeeze(-1) if gives(model) is Gives.ROW and n_outputs(model) == 1 else outputs
 
 
-def units(part: dict[str, Tensor]) -> np.ndarray:
-    """The results of the rows for the headline metric, float64 (B, 2): the value, and 1."""
-    values = next(iter(part.values())).double().cpu().numpy()
-    return np.stack([values, np.ones_like(values)], axis=1)
-
-
-def averages(parts: list[dict[str, Tensor]]) -> dict[str, Any]:
-    """The mean of each metric over the rows of all parts."""
+def _averages(parts: list[dict[str, Tensor]], each: list[np.ndarray] | None) -> dict[str, Any]:
+    """The mean of each metric over the rows of all parts; ``each`` is given (the headline metric, 1) of each row."""
+    if each is not None:
+        values = (next(iter(part.values())).double().cpu().numpy() for part in parts)
+        each += [np.stack([of_rows, np.ones_like(of_rows)], axis=1) for of_rows in values]
     return {key: float(torch.cat([part[key] for part in parts]).double().mean()) for key in parts[0]}
 
 
@@ -183,21 +175,16 @@ class LanguageModeling(TokenLoss):
 
         Only the positions of those targets go through the V-wide head.
         """
-        logits, targets = self._predict(model, batch)
+        logits, targets, _ = self.predicted(model, batch)
         smoothing = self.label_smoothing if model.training else 0.0
         loss = cross_entropy(logits, targets, smoothing)
         return loss, len(targets), unsmoothed(loss, logits, targets, smoothing)
 
-    @staticmethod
-    def _predict(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Logits (N, V) in float32 where a target is wanted, and those targets (N,)."""
+    def predicted(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         wanted = batch.targets != IGNORED
         whole = bool(wanted.all())
         logits = model(batch.ids, batch.mask, chosen=None if whole else wanted).float()  # (B, T, V) or (N, V)
-        return logits.flatten(0, -2), batch.targets[wanted]
-
-    def predicted(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        return *self._predict(model, batch), batch.targets != IGNORED
+        return logits.flatten(0, -2), batch.targets[wanted], wanted
 
     def evaluate(
         self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None

@@ -3,11 +3,9 @@
 Letters: N texts, C labels.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 import torch
@@ -17,20 +15,16 @@ from headway.data.batches.batching import border
 from headway.hub.directory import model_config
 from headway.models.heads import n_outputs
 from headway.runtime.runtime import Output, Runtime
-from headway.tasks.answers import Label
 from headway.tasks.frames import FrameAnswers
 from headway.tasks.inputs import beginnings, cut_pairs, known_shares, pair_list, reading_length, text_list
-from headway.tasks.labels import label_answers, labels_of
+from headway.tasks.labels import label_answers, labels_of, likeliest
 from headway.tasks.losses import of_one
 from headway.text.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from headway.tasks.base import TextTask
 
 Answer = TypeVar("Answer")
 
 
-class TextReader(FrameAnswers, ABC):
+class TextReader(FrameAnswers):
     """A model of texts, its tokenizer, and how much of a text it reads.
 
     Of a text of more than ``max_length`` tokens (special ones counted) the beginning is read, as in training and
@@ -39,16 +33,10 @@ class TextReader(FrameAnswers, ABC):
 
     task: str
     reads_pairs = False
-    recorded: Mapping[str, Any] = MappingProxyType({})
-    """what its run recorded of its data"""
 
     def __init__(self, model: Any, tokenizer: Tokenizer, length: int | None = None):
         self.model, self.tokenizer, self.runtime = model, tokenizer, Runtime(model)
         self.max_length = reading_length(model, tokenizer, length)
-
-    @abstractmethod
-    def __call__(self, text: Any) -> Any:
-        """The answer to one input, or the answers to a list, in order."""
 
     def rows(self, text: Any) -> tuple[list[list[int]], np.ndarray | None, bool]:
         """The ids of each input, the borders of two texts, and whether there was one input and no list."""
@@ -59,21 +47,17 @@ class TextReader(FrameAnswers, ABC):
         joined = cut_pairs(self.tokenizer, pairs, self.max_length)
         return [pair.ids for pair in joined], np.array([border(pair.segments) for pair in joined]), alone
 
-    def outputs(
-        self,
-        rows: Sequence[list[int]],
-        borders: np.ndarray | None = None,
-        then: Callable[[Tensor, Tensor | None], Tensor] = lambda outputs, mask: outputs.float(),
-    ) -> Tensor:
-        """What the model gives for rows of ids, float32 (N, ...), N ≥ 1; a row of none is the id 0.
-
-        ``then`` makes of the outputs of a batch, with its mask, what is kept of them.
-        """
+    def outputs(self, rows: Sequence[list[int]], borders: np.ndarray | None = None) -> Tensor:
+        """``kept_of`` what the model gives for rows of ids, float32 (N, ...), N ≥ 1; a row of none is the id 0."""
 
         def answer(output: Output, ids: Tensor, mask: Tensor | None, _: np.ndarray) -> Tensor:
-            return then(output(ids, mask), mask)
+            return self.kept_of(output(ids, mask), mask)
 
         return torch.stack(self.runtime.read([ids or [0] for ids in rows], answer, borders))
+
+    def kept_of(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
+        """What is kept of the model's outputs (B, ...) for a batch with its mask."""
+        return outputs.float()
 
 
 def tokenizer_of(model: nn.Module, directory: Path) -> Tokenizer:
@@ -86,12 +70,43 @@ def label_parts(model: nn.Module, directory: Path, problem: str | None = None) -
     return tokenizer_of(model, directory), labels_of(directory, n_outputs(model), problem)
 
 
-class LabelReader(TextReader, Generic[Answer]):
+class TextPipeline(TextReader):
+    """The model of a task of texts, its tokenizer and its answers."""
+
+    nothing = "such an answer means nothing"
+    """what a warning says of a text without a token that the model knows"""
+
+    def __init__(self, task: Any, directory: Path, parts: tuple[Any, Tokenizer, list[str]], facts: dict[str, Any]):
+        """``parts`` are the model, its tokenizer and its labels, ``facts`` the headway.json of its directory or {}."""
+        model, tokenizer, self.labels = parts
+        super().__init__(model, tokenizer, facts.get("plan", {}).get("length"))
+        self.of_task, self.task, self.reads_pairs = task, task.spec.name, task.reads_pairs
+        self.recorded: dict[str, Any] = facts.get("data", {})
+        """what its run recorded of its data"""
+
+    def __call__(self, text: Any) -> Any:
+        """The answer to an input (a text, or a tuple of two), or a list of them, in order."""
+        rows, borders, alone = self.rows(text)
+        known = known_shares(self.tokenizer, rows, self.nothing)
+        answers = self.answers(self.outputs(rows, borders), known) if rows else []
+        return answers[0] if alone else answers
+
+    def answers(self, outputs: Tensor, known: Sequence[float]) -> list[Any]:
+        """The answers to the ``outputs`` for some texts, of whose tokens these shares are known."""
+        return self.of_task.answers(outputs)
+
+    def answers_of(self, outputs: Tensor, known: Sequence[float]) -> list[Any]:
+        """The same of what the model itself gives (N, ...)."""
+        return self.answers(self.kept_of(outputs, None), known)
+
+    def kept_of(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
+        return of_one(self.model, outputs.float())
+
+
+class LabelReader(TextPipeline, Generic[Answer]):
     """A classifier of texts: the probability of each label."""
 
-    def __init__(self, model: Any, tokenizer: Tokenizer, labels: Sequence[str], length: int | None = None):
-        super().__init__(model, tokenizer, length)
-        self.labels = list(labels)
+    nothing = "no label is given"
 
     @overload
     def __call__(self, text: str) -> Answer: ...  # type: ignore[overload-overlap]  # a str is an Iterable[str]
@@ -100,57 +115,20 @@ class LabelReader(TextReader, Generic[Answer]):
     def __call__(self, text: Iterable[str]) -> list[Answer]: ...
 
     def __call__(self, text: str | Iterable[str]) -> Any:
-        """The answer to a text, or a list of them, in order."""
-        rows, _, alone = self.rows(text)
-        known = known_shares(self.tokenizer, rows, "no label is given")
-        results = self._named(self._probabilities(rows), known)
-        return results[0] if alone else results
+        return super().__call__(text)
 
-    def answers_of(self, outputs: Tensor, known: Sequence[float]) -> list[Answer]:
-        """The answers to the logits of some texts (N, C), of whose tokens these shares are known."""
-        return self._named(self.likely(outputs, None), known)
+    def answers(self, outputs: Tensor, known: Sequence[float]) -> list[Answer]:
+        return label_answers(self.labels, outputs, known, self.named)
 
-    def _named(self, probabilities: Tensor, known: Sequence[float]) -> list[Answer]:
-        return [self.named(answer) for answer in label_answers(self.labels, probabilities, known)]
-
-    def named(self, answer: Label) -> Answer:
-        """The answer to a text, from one of ``label_answers``."""
-        named: Any = answer
-        return named
+    def named(self, scores: dict[str, float]) -> Any:
+        """The answer to a text, from the probability of each label; {} where no token is known."""
+        return likeliest(scores)
 
     def probabilities(self, texts: Sequence[str]) -> Tensor:
         """(N, C), rows in the order of the texts."""
-        return self._probabilities(self.rows(texts)[0])
+        rows = self.rows(texts)[0]
+        return self.outputs(rows) if rows else torch.zeros(0, len(self.labels))
 
-    def _probabilities(self, rows: Sequence[list[int]]) -> Tensor:
-        return self.outputs(rows, then=self.likely) if rows else torch.zeros(0, len(self.labels))
-
-    def likely(self, logits: Tensor, mask: Tensor | None) -> Tensor:
+    def kept_of(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
         """The probabilities (B, C) of logits."""
-        return logits.float().softmax(dim=-1)
-
-
-class TextPipeline(TextReader):
-    """The model of a task of texts, its tokenizer and its answers."""
-
-    nothing = "such an answer means nothing"
-    """what a warning says of a text without a token that the model knows"""
-
-    def __init__(self, task: "TextTask", model: nn.Module, tokenizer: Tokenizer, facts: dict[str, Any]):
-        super().__init__(model, tokenizer, facts.get("plan", {}).get("length"))
-        self.task, self.reads_pairs, self.recorded = task.spec.name, task.reads_pairs, facts.get("data", {})
-        self._answers: Callable[[Tensor], list[Any]] = task.answers
-
-    def __call__(self, text: str | tuple[str, str] | Iterable[str | tuple[str, str]]) -> Any:
-        """The answer to an input, or a list of them, in order; a long one is cut as in training, with a warning.
-
-        An input is a text, or a tuple of two.
-        """
-        rows, borders, alone = self.rows(text)
-        known = known_shares(self.tokenizer, rows, self.nothing)
-        answers = self.answers_of(self.outputs(rows, borders), known) if rows else []
-        return answers[0] if alone else answers
-
-    def answers_of(self, outputs: Tensor, known: Sequence[float]) -> list[Any]:
-        """The answers to the outputs (N, ...) for some texts, of whose tokens these shares are known."""
-        return self._answers(of_one(self.model, outputs))
+        return outputs.float().softmax(dim=-1)

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 from headway.data.formats.json_lines import from_json
+from headway.data.open.columns import Column
 from headway.data.open.detected import TABLE, TEXT, Detected
 from headway.data.records.dialogues import check_column
 from headway.data.records.rows import shorten
@@ -35,6 +37,9 @@ class Recogniser:
     several_labels: bool = False
     """whether several columns of labels can be named"""
 
+    level: int = BY_VALUES
+    """how well a table fits in which ``find`` finds something"""
+
     def __init__(self, task: str):
         self.task = task
 
@@ -47,7 +52,12 @@ class Recogniser:
 
     def fit(self, facts: DataFacts) -> int | None:
         """How well data fit where no task is named; None where they do not.  Raises InputError for mixed files."""
-        return self.fits.get(facts.shape)
+        readable = facts.shape == TABLE and facts.second is None and len(facts.labels) < 2
+        return self.level if readable and facts.cached(self.find) else self.fits.get(facts.shape)
+
+    def find(self, facts: DataFacts) -> Any:
+        """What is to be learnt of a table of texts, where the task is recognised by it."""
+        return None
 
     def columns(self, facts: DataFacts) -> Detected:
         """The columns of data that fit, or that the task was asked for.  Raises InputError where they are unclear."""
@@ -79,7 +89,7 @@ class RunningText(Recogniser):
             _check_nested(facts)
         text = facts.find_text(reasons)
         if facts.text is None:
-            check_column(facts.table.path, text, facts.first(text))
+            check_column(facts.source.path, text, facts.first(text))
         if facts.asked is None:
             refuse_targets(replace(facts, text=text))
             reasons.append(f"no column looks like a label: {self.words} (--label-column to classify)")
@@ -93,8 +103,8 @@ class RunningText(Recogniser):
         facts.check_no_second()
         column = facts.only_column
         if column is not None and facts.text is None:
-            texts = [text for text, _ in islice(facts.corpus.chunks(), 100)]
-            check_column(facts.corpus.paths[0], column, next(iter(texts), ""))
+            texts = [text for text, _ in islice(facts.source.chunks(), 100)]
+            check_column(facts.source.paths[0], column, next(iter(texts), ""))
             if texts and all(isinstance(from_json(text.strip()), list | dict) for text in texts):
                 raise _not_text(facts, column, texts[0])
         why = "running text" if column is None else f"one column, {column!r}: each row is a document"
@@ -111,7 +121,7 @@ def _check_nested(facts: DataFacts) -> None:
     if nested is None:
         return
     first, texts = facts.first(nested.name), facts.likely_texts
-    check_column(facts.table.path, nested.name, first)
+    check_column(facts.source.path, nested.name, first)
     if not texts or (not texts[0].called("text") and texts[0].mean_length < nested.mean_length):
         raise _not_text(facts, nested.name, first)
 
@@ -123,13 +133,25 @@ def _not_text(facts: DataFacts, column: str, value: str) -> InputError:
     )
 
 
-class TextAndValue(Recogniser):
-    """The named columns; else a text as for all tasks, and the value in a column called like a label or the last one.
-
-    Chosen only where ``--task`` names the task.
-    """
+class OfTable(Recogniser):
+    """A column of texts and something to learn of each in every row of a table."""
 
     reads = frozenset({TABLE})
+
+    def check(self, facts: DataFacts) -> None:
+        if facts.shape == TEXT:
+            raise facts.no_table(TEXT_AND_LABEL)
+
+
+class TextAndValue(OfTable):
+    """The named columns; else a text as for all tasks, and the value in a column called like a label or the last one.
+
+    Chosen where ``--task`` names the task, or by ``find``, whose column ``why`` explains.
+    """
+
+    level = BY_NAMES
+    why = ""
+    """a column that was found, with its name, and what of it ``evidence`` gives, in words"""
     roles = "{0!r} is the text, {1!r} its value"
     """the columns in words"""
     same = "column {0!r} cannot be the text and its value at once."
@@ -145,7 +167,16 @@ class TextAndValue(Recogniser):
         rest = [name for name in facts.names if name != facts.label]
         return (facts.text or (rest[0] if len(rest) == 1 else facts.only_text().name),)
 
+    def evidence(self, facts: DataFacts, found: Column) -> tuple[object, ...]:
+        """What ``why`` says of a column."""
+        return ()
+
     def columns(self, facts: DataFacts) -> Detected:
+        if facts.asked is None and (column := facts.cached(self.find)) is not None:
+            reasons: list[str] = []
+            text = facts.find_text(reasons)
+            why = self.why.format(self.task, column.name, *self.evidence(facts, column))
+            return Detected(self.task, text, column.name, [*reasons, why])
         texts = self.texts(facts)
         found = (*texts, facts.label or _value(facts, texts))
         if len(set(found)) < len(found):

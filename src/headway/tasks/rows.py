@@ -1,6 +1,6 @@
 """Rows of texts as ids of a run's tokenizer, in the cache on disk where they are many, and a model measured on them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, tee
 from typing import Any, ClassVar
@@ -19,7 +19,6 @@ from headway.tasks.task import TaskInputs
 from headway.text.chat import with_chat
 from headway.text.extend import extend, merged_from
 from headway.text.tokenizer import Tokenizer
-from headway.training.base import Base
 from headway.training.evaluation.comparison import in_order
 from headway.training.objective import Objective
 
@@ -160,26 +159,24 @@ def sides_of(rows: EncodedRows) -> tuple[EncodedRows, EncodedRows]:
     return rows.column(0, 2), rows.column(1, 2)
 
 
-@dataclass(frozen=True)
-class Vocabulary:
-    """The tokenizer of a run that begins from a base, None without one, and what to record of how it was made."""
+def tokenizer_for(
+    given: TaskInputs,
+    texts: Iterable[str],
+    new: Callable[[], Tokenizer],
+    *,
+    chat: bool = False,
+    out_of: int | None = None,
+) -> tuple[Tokenizer, dict[str, Any]]:
+    """The tokenizer for a run, and what to record of how it was made.
 
-    tokenizer: Tokenizer | None
-    facts: dict[str, Any]
-
-
-def base_vocabulary(
-    given: TaskInputs, texts: Iterable[str], *, chat: bool = False, out_of: int | None = None
-) -> Vocabulary:
-    """The tokenizer for a run: from the resumed run, or the base's with ``--extend-vocab`` new tokens.
-
-    ``texts`` are those of the training part, of ``out_of`` characters where they are no list; ``chat`` gives one
-    without a chat template the usual one.  The base's model grows with it (``make_room``).  Without a base, the
-    tokenizer is from the resumed run, if there is one.  Raises InputError for a tokenizer that cannot be grown.
+    It is that of the resumed run, or the base's with ``--extend-vocab`` new tokens, or a ``new`` one.  ``texts`` are
+    those of the training part, of ``out_of`` characters where they are no list; ``chat`` gives one without a chat
+    template the usual one.  The base's model grows with it: each new row as ``resize_vocabulary`` says.  Raises
+    InputError for a tokenizer that cannot be grown.
     """
     base, wanted = given.base, given.options.fine_tuning.extend_vocab
     if base is None:
-        return Vocabulary(given.tokenizer, {})
+        return given.tokenizer or new(), {}
     tokenizer, facts = given.tokenizer or base.tokenizer, dict[str, Any]()
     if given.tokenizer is None and wanted is not None:
         try:
@@ -197,12 +194,6 @@ def base_vocabulary(
     texts = () if facts and isinstance(texts, Iterator) else texts  # an iterator is used up by now
     if line := lost_characters(texts, tokenizer):
         given.progress.warn(line)
-    make_room(base, tokenizer)
-    return Vocabulary(tokenizer, facts)
-
-
-def make_room(base: Base, tokenizer: Tokenizer) -> None:
-    """Grow the tables of the base's model to what the tokenizer needs; each new row as ``resize_vocabulary`` says."""
-    rows = merged_from(base.tokenizer, tokenizer)
-    if rows:
+    if rows := merged_from(base.tokenizer, tokenizer):
         resize_vocabulary(base.model, max(base.config.vocab_size, tokenizer.vocab_size), rows)
+    return tokenizer, facts

@@ -5,8 +5,9 @@ All of them are read, split, tokenised, cut and measured by the one rule of ``Ro
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -28,10 +29,9 @@ from headway.models.transformer import Decoder, Encoder
 from headway.tasks.base import TextTask
 from headway.tasks.baselines import LINEAR, fitted_rows
 from headway.tasks.checks import own_model
-from headway.tasks.held_out import Parts, counting, in_parts
+from headway.tasks.held_out import Parts, in_parts
 from headway.tasks.inputs import checked_length, cut_warning, usual_longest
-from headway.tasks.labels import head_decision
-from headway.tasks.rows import base_vocabulary, encoded_texts
+from headway.tasks.rows import encoded_texts, tokenizer_for
 from headway.tasks.task import SHOWN, FinalMetrics, TaskData, TaskInputs
 from headway.tasks.worst_rows import MOST_LOOKED_AT, worst_rows
 from headway.text.tokenizer import Tokenizer
@@ -58,6 +58,9 @@ class RowsData(TaskData):
     """rows to train on and held-out ones as ids, which have ``lengths`` and ``examples``"""
     longest: int
     """the tokens of a text that are read"""
+    counts: Mapping[str, int]
+    """how many rows have each class, where there are classes, and ``recorded``, what headway.json says besides"""
+    recorded: dict[str, Any]
     tokenizer_kind: ClassVar[str] = "word"
     """``--tokenizer`` where it is not given"""
     lowercase: ClassVar[bool | None] = None
@@ -70,14 +73,14 @@ class RowsData(TaskData):
 
     def __init__(self, given: TaskInputs):
         self.options, self.base, self.progress, self.found = given.options, given.base, given.progress, given.found
-        self.labels = []
+        self.labels, self.counts, self.recorded = [], {}, {}
         if given.base is not None:
             self.base = self.checked(given.base)
             given = replace(given, base=self.base)
         rows, other = self.read(given)
         if (weights := self.options.for_tasks.weight_column) is not None:
             rows = rows.weighed(weights)
-        self.parts = counting(in_parts(given, rows, other, self.most_held_out))
+        self.parts = in_parts(given, rows, other, self.most_held_out)
         train, held_out = self.parts.train, self.parts.held_out
         self.warnings = [*rows.warnings, *self.parts.warnings]
         vocabulary = self.learn_vocabulary(given, train)
@@ -108,7 +111,7 @@ class RowsData(TaskData):
 
     def facts_of(self, rows: Any) -> dict[str, Any]:
         """What headway.json says of the values of all rows."""
-        return {}
+        return {**({"classes": self.counts} if self.counts else {}), **self.recorded}
 
     def texts(self, rows: Any) -> tuple[Iterable[str], int]:
         """All texts of some rows, as often as they are asked for, and how many characters they have."""
@@ -117,9 +120,9 @@ class RowsData(TaskData):
     def learn_vocabulary(self, given: TaskInputs, rows: Any) -> dict[str, Any]:
         """Set the tokenizer: that of the run, of the base, or a new one; what to record of it."""
         texts, characters = self.texts(rows)
-        vocabulary = base_vocabulary(given, texts, out_of=characters)
-        self.tokenizer = vocabulary.tokenizer or self.new_tokenizer(rows)
-        return vocabulary.facts
+        new = partial(self.new_tokenizer, rows)
+        self.tokenizer, facts = tokenizer_for(given, texts, new, out_of=characters)
+        return facts
 
     def new_tokenizer(self, rows: Any) -> Tokenizer:
         """The tokenizer of a model from scratch."""
@@ -148,8 +151,7 @@ class RowsData(TaskData):
     @property
     def lengths(self) -> np.ndarray:
         """The tokens of each row to train on, int64 (N,)."""
-        found: np.ndarray = self.encoded[0].lengths
-        return found
+        return self.encoded[0].lengths
 
     def plan(self, seconds: float | None) -> Plan:
         if self.base is None:
@@ -157,8 +159,18 @@ class RowsData(TaskData):
         plan = fine_tune_rows_plan(self.options, self.base.config, self.lengths, self.longest)
         if self.head not in CLASSES:
             return plan
-        decision = head_decision(self.base, self.labels, new=self.new_head, task=self.found.task)
-        return plan.but(decisions=[*plan.decisions, decision])
+        return self.with_head_decision(plan)
+
+    def with_head_decision(self, plan: Plan) -> Plan:
+        """A plan that says what a model from a base has for a head; without labels it gives numbers."""
+        new, base = self.new_head, "" if self.base is None else self.base.path
+        value = "a new one, which starts untrained" if new else f"the one of {base}"
+        if not self.labels:
+            why = f"{base} is {'no' if new else 'a'} model for {self.found.task}"
+            return plan.decided("head", value, why, "--from")
+        value += "" if new else f", with its {len(self.labels):,} classes"
+        why = f"{f'{base} does not know' if new else 'it knows'} all labels of the data by their names"
+        return plan.decided("head", value, why, "--from")
 
     def build(self, plan: Plan) -> nn.Module:
         if self.base is None:
@@ -180,63 +192,14 @@ class RowsData(TaskData):
         return RowBatches(*self.examples(), plan.batch_tokens, plan.seed, max_examples=plan.batch_size)
 
 
-class TextData(RowsData):
-    """Texts with a value each."""
-
-    def __init__(self, given: TaskInputs):
-        super().__init__(given)
-        self.train, self.validation = (part.ids for part in self.encoded)
-
-    @abstractmethod
-    def values(self, rows: Labelled) -> np.ndarray:
-        """The target of each row, (N,) or (N, C)."""
-
-    def set_targets(self, train: Labelled, held_out: Labelled) -> None:
-        """Set what is wanted of the rows to train on and of the held-out ones."""
-        self.train_targets, self.targets = self.values(train), self.values(held_out)
-
-    def encode(self, train: Labelled, held_out: Labelled) -> None:
-        self.set_targets(train, held_out)
-        whole = encoded_texts(train, self.tokenizer), encoded_texts(held_out, self.tokenizer)
-        lengths = whole[0].lengths
-        self.longest = self.reading(usual_longest(lengths, LONGEST))
-        self.encoded = whole[0].cut(self.longest), whole[1].cut(self.longest)
-        self.warnings += cut_warning(lengths, self.longest)
-
-    def examples(self) -> tuple[Examples, Examples]:
-        train, held_out = self.encoded
-        return train.examples(self.train_targets), held_out.examples(self.targets)
-
-    def final_metrics(self, model: nn.Module, limit: float | None) -> FinalMetrics | None:
-        """The held-out rows that the report shows."""
-        silent = self.tokenizer.silent_ids
-        some = drawn(len(self.validation), MOST_LOOKED_AT)
-        looked_at = [at for at in some if not silent.issuperset(self.validation[at])]  # those answered
-        if not looked_at:
-            return None
-
-        def look(count: int) -> dict[str, Any]:
-            some = [looked_at[at] for at in drawn(len(looked_at), count)]
-            return self.telling(model, some, list(self.parts.held_out.part(np.array(some))))
-
-        began, few = time.perf_counter(), min(len(looked_at), 16)
-        look(few)
-        each = (time.perf_counter() - began) / few
-        most = len(looked_at) if limit is None else min(len(looked_at), max(few, int(LOOKING * limit / each)))
-        return FinalMetrics(most * each, lambda: {SHOWN: look(most)})
-
-    @abstractmethod
-    def telling(self, model: nn.Module, chosen: Sequence[int], texts: Sequence[str]) -> dict[str, Any]:
-        """The rows that tell most among some of the held-out ones, given by their numbers and their texts."""
-
-
-class NumberData(TextData):
-    """The rows of a ``TextTask``."""
+class NumberData(RowsData):
+    """The rows of a ``TextTask``: texts with a value each."""
 
     def __init__(self, task: TextTask, given: TaskInputs):
         self.task, self.reads_pairs = task, task.reads_pairs
         self.new_head = given.base is not None and (given.base.facts or {}).get("task") != task.spec.name
         super().__init__(given)
+        self.train, self.validation = (part.ids for part in self.encoded)
 
     @classmethod
     def of_column(cls, task: TextTask, given: TaskInputs, rows: Labelled) -> Self:
@@ -244,6 +207,7 @@ class NumberData(TextData):
         column = cls.__new__(cls)
         column.task, column.found, column.base, column.options = task, given.found, None, given.options
         column.labels, column.warnings, column.baselines, column.of_baselines = [], [], [], {}
+        column.counts, column.recorded = {}, {}
         column.learn(given, rows)
         return column
 
@@ -267,7 +231,24 @@ class NumberData(TextData):
         return len(self.labels) or self.task.outputs
 
     def values(self, rows: Labelled) -> np.ndarray:
+        """The target of each row, (N,) or (N, C)."""
         return self.task.targets(rows, self.found, self)
+
+    def set_targets(self, train: Labelled, held_out: Labelled) -> None:
+        """Set what is wanted of the rows to train on and of the held-out ones."""
+        self.train_targets, self.targets = self.values(train), self.values(held_out)
+
+    def encode(self, train: Labelled, held_out: Labelled) -> None:
+        self.set_targets(train, held_out)
+        whole = encoded_texts(train, self.tokenizer), encoded_texts(held_out, self.tokenizer)
+        lengths = whole[0].lengths
+        self.longest = self.reading(usual_longest(lengths, LONGEST))
+        self.encoded = whole[0].cut(self.longest), whole[1].cut(self.longest)
+        self.warnings += cut_warning(lengths, self.longest)
+
+    def examples(self) -> tuple[Examples, Examples]:
+        train, held_out = self.encoded
+        return train.examples(self.train_targets), held_out.examples(self.targets)
 
     def measure_baselines(self) -> None:
         for name, guess in self.guesses().items():
@@ -304,9 +285,25 @@ class NumberData(TextData):
         return self.task.measure(self)
 
     def final_metrics(self, model: nn.Module, limit: float | None) -> FinalMetrics | None:
-        return None if self.reads_pairs else super().final_metrics(model, limit)
+        """The held-out rows that the report shows."""
+        silent = self.tokenizer.silent_ids
+        some: Any = [] if self.reads_pairs else drawn(len(self.validation), MOST_LOOKED_AT)
+        looked_at = [at for at in some if not silent.issuperset(self.validation[at])]  # those answered
+        if not looked_at:
+            return None
+
+        def look(count: int) -> dict[str, Any]:
+            some = [looked_at[at] for at in drawn(len(looked_at), count)]
+            return self.telling(model, some, list(self.parts.held_out.part(np.array(some))))
+
+        began, few = time.perf_counter(), min(len(looked_at), 16)
+        look(few)
+        each = (time.perf_counter() - began) / few
+        most = len(looked_at) if limit is None else min(len(looked_at), max(few, int(LOOKING * limit / each)))
+        return FinalMetrics(most * each, lambda: {SHOWN: look(most)})
 
     def telling(self, model: nn.Module, chosen: Sequence[int], texts: Sequence[str]) -> dict[str, Any]:
+        """The rows that tell most among some of the held-out ones, given by their numbers and their texts."""
         return worst_rows(self, model, chosen, texts)
 
     def plan(self, seconds: float | None) -> Plan:

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 from unicodedata import normalize
 
@@ -21,7 +22,7 @@ from headway.io.cache_directory import cache_directory
 from headway.runtime.windows import frame
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.losses import bytes_per_token, unknown_in
-from headway.tasks.rows import base_vocabulary
+from headway.tasks.rows import tokenizer_for
 from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import MOST_CHARACTERS, train_tokenizer
@@ -69,7 +70,7 @@ def held_out_part(corpus: Corpus) -> Text:
 
 def held_out_text(given: EvaluationInputs, what: str) -> Text:
     """The text to measure on.  Raises InputError, with ``what`` a model is measured on, for data that are no text."""
-    corpus = given.corpus(what)
+    corpus = given.source_as(Corpus, what)
     return held_out_part(corpus) if given.same else whole(corpus)
 
 
@@ -212,15 +213,14 @@ class RunningTextData(TaskData):
 
     def read(self, given: TaskInputs) -> None:
         """Read, split and tokenise the data, and measure the baselines.  Raises InputError."""
-        corpus, held_out = given.source, given.held_out
-        if not isinstance(corpus, Corpus) or not (held_out is None or isinstance(held_out, Corpus)):
-            raise TypeError("a model of running text needs text")
+        corpus: Any = given.source
+        held_out: Any = given.held_out
         if isinstance(corpus, Streamed):
             self.stream = stream = Stream(corpus, held_out)
             corpus, held_out = stream.sample(), held_out or stream.corpus.held_out
         train, self.held_out_text = parts = text_parts(corpus, held_out)
-        vocabulary = base_vocabulary(given, (text for text, _ in train))
-        self.tokenizer = vocabulary.tokenizer or self._new_tokenizer(corpus, train)
+        new = partial(self._new_tokenizer, corpus, train)
+        self.tokenizer, made = tokenizer_for(given, (text for text, _ in train), new)
         self.train, self.validation = (encode_text(text, self.tokenizer, framed=self.framed) for text in parts)
         self.n_tokens, n_validation = len(self.train), len(self.validation)
         if self.stream is None:
@@ -237,7 +237,7 @@ class RunningTextData(TaskData):
             self.n_tokens = self.stream.count(corpus, self.n_tokens)
             facts = self.stream.facts(corpus, self.n_tokens, n_validation)
             given.progress.say(f"tokenizer and baselines are from a sample: {facts['sample']}")
-        self.facts = {**facts, **vocabulary.facts}
+        self.facts = {**facts, **made}
 
     def _new_tokenizer(self, corpus: Corpus, train: Text) -> Tokenizer:
         """The tokenizer of a new model; one of characters knows those of the held-out part too."""

@@ -1,12 +1,7 @@
 """The protocol of a task: everything that is specific to it.
 
-    spec(name)         plain data about a task, without torch      headway.tasks.NAME.spec.SPEC
-    command(name)      the command that runs its models            headway.tasks.NAME.spec.COMMAND
-    task_named(name)   the task itself                             headway.tasks.NAME.task.TASK
-
 The data flow: file -> ``Task.open_data`` -> ``TaskData`` -> batches -> ``Objective.loss`` -> training loop -> run
-directory -> ``Task.pipeline`` -> answers.  The users of tasks (workflows, science, reports, the command line) ask
-``tasks.registry`` and know no task by name.
+directory -> ``Task.pipeline`` -> answers.
 """
 
 from abc import ABC, abstractmethod
@@ -284,10 +279,7 @@ class Task(Named, ABC):
 
     def normalize_answers(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
         """The answer to each input in the form in which it is compared: what must be equal, or a vector (D,)."""
-        answers = list(pipe(list(inputs)))
-        if self.spec.answers != "labels":
-            return answers
-        return [answer["labels"] if "labels" in answer else answer["label"] for answer in answers]
+        return [to_compare(answer) for answer in pipe(list(inputs))]
 
     def reads_conversations(self, pipe: Any) -> bool:
         """Whether a file of conversations is data for this model, instead of a table."""
@@ -306,16 +298,14 @@ class Task(Named, ABC):
 
     def processor(self, pipe: Any) -> Tokenizer | ImagePreprocessor:
         """The processor of the pipeline."""
-        found: Tokenizer | ImagePreprocessor = pipe.tokenizer
-        return found
+        return pipe.tokenizer
 
     def read(self, pipe: Any, model: nn.Module, ids: Tensor, mask: Tensor | None, **segments: Tensor) -> Tensor:
         """A model's output for ids (B, T): logits (B, T, V) of tokens, or (B, C) or (B, D) for each text.
 
         ``model`` is the pipeline's, or a saved copy of it; one with several segments is given ``segments`` too.
         """
-        found: Tensor = model(ids, mask, **segments)
-        return found
+        return model(ids, mask, **segments)
 
     def first_rows(
         self, source: Corpus | Table, found: Detected, options: TrainOptions, given: "MaterialInputs"
@@ -334,16 +324,13 @@ class FolderTask(Task):
     """A task with a folder in ``headway.tasks``."""
 
     def open_data(self, given: TaskInputs) -> TaskData:
-        data: TaskData = self.file("data").open_data(given)
-        return data
+        return self.file("data").open_data(given)
 
     def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
-        metrics: dict[str, Any] = self.file("data").measure(pipe, given)
-        return metrics
+        return self.file("data").measure(pipe, given)
 
     def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
-        inputs: list[Any] = self.file("data").held_out_inputs(pipe, given, count)
-        return inputs
+        return self.file("data").held_out_inputs(pipe, given, count)
 
     def scaling(self) -> Scaling | None:
         return getattr(self.file("data"), "SCALING", None)
@@ -352,8 +339,7 @@ class FolderTask(Task):
         self, source: Corpus | Table, found: Detected, options: TrainOptions, given: "MaterialInputs"
     ) -> "Material | None":
         own = getattr(self.file("data"), "first_rows", super().first_rows)
-        made: Material | None = own(source, found, options, given)
-        return made
+        return own(source, found, options, given)
 
     def inspect(self, pipe: Any, given: Any, target: str | None) -> "Inside":
         from headway.tasks.inspection import of_text
@@ -368,3 +354,18 @@ class FolderTask(Task):
     def file(self, name: str) -> Any:
         """A module of the folder."""
         return import_module(f"{type(self).__module__.rpartition('.')[0]}.{name}")
+
+
+def to_compare(answer: Any) -> Any:
+    """What of an answer must be equal however it was computed: labels, and numbers to three digits."""
+    if not isinstance(answer, dict):
+        return f"{answer:.3g}" if isinstance(answer, float) else answer
+    if of_columns(answer):
+        return {name: to_compare(one) for name, one in answer.items()}
+    named = next((answer[name] for name in ("labels", "label") if name in answer), None)
+    return named if named is not None else {name: to_compare(one) for name, one in answer.items() if name != "scores"}
+
+
+def of_columns(answer: Any) -> bool:
+    """Whether an answer holds one for each of several columns, which may be called ``label`` or ``value``."""
+    return isinstance(answer, dict) and bool(answer) and all(isinstance(one, dict) for one in answer.values())

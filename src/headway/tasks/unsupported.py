@@ -70,7 +70,7 @@ def check_accepted(facts: DataFacts) -> None:
 def check_plain_labels(facts: DataFacts, label: str) -> None:
     """Raise InputError for a label that is an object or a list of objects, whose parts are not read."""
     column = facts.column(label)
-    first = next((value for value in facts.values(label) if value.strip() not in ("", "[]", "{}")), "")
+    first = next((value for value in facts.source.values(label) if value.strip() not in ("", "[]", "{}")), "")
     if column is not None and column.nested and "{" in first:
         raise facts.error(
             f"column {label!r} holds annotations ({shorten(first)}). Spans are read from a column of lists such as "
@@ -101,7 +101,7 @@ def _is_metadata(facts: DataFacts, column: Column) -> bool:
     """Whether numbers say which row it is or when it is from, and not what it means: ids, counts, times and years."""
     if NO_TARGET.search(column.name):
         return True
-    values = [_number(value) for value in islice(facts.values(column.name), 10_000) if value.strip()]
+    values = [_number(value) for value in islice(facts.source.values(column.name), 10_000) if value.strip()]
     ascending, years = all(a < b for a, b in pairwise(values)), all(1800 <= value <= 2100 for value in values)
     return all(value == np.floor(value) for value in values) and (ascending or years or min(values) >= 1e8)
 

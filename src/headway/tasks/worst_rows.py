@@ -1,4 +1,4 @@
-"""The held-out rows on which a model of a ``TextTask`` errs most, as the report shows them."""
+"""The held-out rows on which a model errs most, as the report shows them."""
 
 import copy
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from headway.data.batches.batching import Examples, TargetKind
+from headway.data.batches.batching import Examples, TargetKind, length_batches, pad
 from headway.data.records.labels import BETWEEN
-from headway.tasks.base import of_columns, to_compare
 from headway.tasks.losses import of_one
+from headway.tasks.task import of_columns, to_compare
 
 if TYPE_CHECKING:
     from headway.tasks.rows_data import NumberData
@@ -23,8 +23,8 @@ EACH = 10
 """Rows of each kind that are shown."""
 LONGEST = 300
 """Characters that are kept of a text."""
-AT_ONCE = 16
-"""Rows that are read together."""
+AT_ONCE, BATCH_TOKENS = 16, 2048
+"""Rows that are read together by a ``TextTask``, and the tokens that a classifier reads."""
 
 
 @torch.no_grad()
@@ -43,7 +43,7 @@ def worst_rows(data: "NumberData", model: nn.Module, chosen: Sequence[int], text
     alone: Any = copy.copy(model)
     alone.kept = dict(getattr(model, "kept", {}))  # a pipeline adds to it
     facts = {"plan": {"length": data.longest}, "data": data.facts, "metrics": metrics}
-    pipe: Any = data.task.reading(Path(), (alone, data.tokenizer, data.labels), facts)
+    pipe: Any = data.task.reader(data.task, Path(), (alone, data.tokenizer, data.labels), facts)
     answers = map(in_words, pipe.answers_of(outputs[worst], [1.0] * len(worst)))
     labels = data.parts.held_out.part(np.array(chosen)[worst]).labels
     told = [
@@ -66,3 +66,40 @@ def in_words(answer: Any) -> str:
 def beginning(text: str) -> str:
     """As much of a text as is shown."""
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def telling_rows(
+    model: nn.Module, rows: Sequence[list[int]], targets: np.ndarray, texts: Sequence[str], labels: Sequence[str]
+) -> dict[str, Any]:
+    """``worst``: the most confident mistakes; ``boundary``: rows whose two likeliest labels are close."""
+    best, order = _likeliest(model, rows, min(2, len(labels)))  # (N, 2) each
+    first, second, sure, next_best = order[:, 0], order[:, -1], best[:, 0], best[:, -1]
+    wrong = [i for i in np.argsort(-sure, kind="stable") if first[i] != targets[i]]
+    near: Sequence[Any] = np.argsort(sure - next_best, kind="stable").tolist() if len(labels) > 1 else []
+
+    def told(i: int) -> dict[str, Any]:
+        return {
+            **{"text": beginning(texts[i]), "label": labels[targets[i]], "predicted": labels[first[i]]},
+            **{"score": float(sure[i]), "second": labels[second[i]], "second_score": float(next_best[i])},
+        }
+
+    return {
+        "looked_at": len(rows),
+        "wrong": len(wrong),
+        "worst": [told(int(i)) for i in wrong[:EACH]],
+        "boundary": [told(int(i)) for i in near[:EACH]],
+    }
+
+
+@torch.no_grad()
+def _likeliest(model: nn.Module, rows: Sequence[list[int]], count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The probabilities of the likeliest classes of each row, (N, count) float32, and their numbers."""
+    was_training, device = model.training, next(model.parameters()).device
+    model.eval()
+    best, numbers = np.zeros((len(rows), count), dtype=np.float32), np.zeros((len(rows), count), dtype=np.int64)
+    for index in length_batches([len(row) for row in rows], BATCH_TOKENS, 0, 0):
+        ids, mask = pad([rows[i] for i in index])
+        likely = model(ids.to(device), mask.to(device)).float().softmax(dim=-1).cpu().topk(count, dim=-1)
+        best[index], numbers[index] = likely.values.numpy(), likely.indices.numpy()
+    model.train(was_training)
+    return best, numbers

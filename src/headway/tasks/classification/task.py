@@ -3,22 +3,24 @@
 What only training and measuring need is imported when they begin, so that answers begin sooner.
 """
 
+from collections.abc import Hashable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from headway.data.batches.batching import Batch, Examples, TargetKind
+from headway.data.open.detected import Detected
+from headway.data.records.label_typing import value_of
+from headway.data.records.labels import Labelled
 from headway.formats.hf.loaders import pipeline_loader
 from headway.hub.directory import load_model
 from headway.models.adapt.ensemble import Ensemble
 from headway.tasks.answers import Label
 from headway.tasks.checks import Material, MaterialInputs, label_scores
+from headway.tasks.classes import ClassTask
 from headway.tasks.classification.spec import SPEC
-from headway.tasks.labels import Classification
+from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.readers import LabelReader, label_parts
-from headway.tasks.task import FolderTask
-from headway.training.objective import Objective
+from headway.training.options import TrainOptions
 from headway.training.store.facts import check_files, read_facts
 
 
@@ -31,40 +33,41 @@ class Classifier(LabelReader[Label]):
     knows less than half of the tokens, ``known`` is their share.
     """
 
-    task = "classification"
 
-
-class ClassificationTask(FolderTask):
+class ClassificationTask(ClassTask):
     """An encoder or a decoder with a head for classes."""
 
-    spec = SPEC
+    spec, reader = SPEC, Classifier
     pipeline_tag = "text-classification"
     loader = pipeline_loader(pipeline_tag, label_scores, truncation=True)
 
+    @property
+    def file(self) -> Any:
+        """data.py"""
+        return import_module("headway.tasks.classification.data")
+
+    @property
+    def data(self) -> Any:
+        return self.file.ClassificationData
+
     def pipeline(self, model: Any, directory: Path, facts: dict[str, Any]) -> Classifier:
-        members = _members(directory, facts)
+        members = [directory / name for name in facts.get("members", [])]  # runs with other seeds (train --seeds)
+        for path in members:
+            check_files(path, read_facts(path))
         whole = Ensemble([load_model(path) for path in members]) if members else model
-        return Classifier(whole, *label_parts(model, directory), facts.get("plan", {}).get("length"))
+        return Classifier(self, directory, (whole, *label_parts(model, directory)), facts)
 
-    def sample_batch(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
-        examples = Examples(inputs, np.arange(len(inputs)) % len(pipe.labels), TargetKind.ROW)
-        return Classification(pipe.labels), examples.together()
+    def meaning(self, written: str) -> Hashable:
+        return value_of(written)
 
-    def synthetic_data(self, pipe: Any, given: MaterialInputs) -> Material:
-        from headway.tasks.checks import synthetic_table
+    def held_out(self, pipe: Any, given: EvaluationInputs) -> Labelled:
+        return self.file.held_out(pipe, given)
 
-        labels = pipe.labels
-        return synthetic_table(
-            pipe, given.folder, lambda n, text, _: {"text_column": text, "label_column": labels[n % len(labels)]}
-        )
+    def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
+        return self.file.measure(pipe, given)
 
-
-def _members(directory: Path, facts: dict[str, Any]) -> list[Path]:
-    """The runs with other seeds whose answers are averaged (``train --seeds``), if this is a run of that kind."""
-    names = facts.get("members", [])
-    for name in names:
-        check_files(directory / name, read_facts(directory / name))
-    return [directory / name for name in names]
+    def first_rows(self, source: Any, found: Detected, options: TrainOptions, given: MaterialInputs) -> Material:
+        return self.file.first_rows(source, found, options, given)
 
 
 TASK = ClassificationTask()

@@ -65,7 +65,7 @@ class EmbeddingData(RowsData):
         self.held_out_by = f"10 %{limit}, equal first texts on one side"
         pairs, other = read_pairs(given.source, given.found, policy), given.held_out
         self.kind = "pairs" if pairs.scores is None else "scores"
-        self._recorded = limit != "" and other is None
+        self.recorded = {"most_held_out": self.most_held_out} if limit and other is None else {}
         return pairs, read_pairs(other, given.found, policy) if isinstance(other, Table) else None
 
     def texts(self, rows: TextPairs) -> "tuple[Texts, int]":
@@ -84,9 +84,6 @@ class EmbeddingData(RowsData):
         self.warnings += cut_warning(lengths, self.longest)
         held = encoded_pairs(held_out, self.tokenizer)
         self.encoded = whole.cut(self.longest, ends), held.cut(self.longest, ends)
-
-    def facts_of(self, rows: TextPairs) -> dict[str, Any]:
-        return {"most_held_out": self.most_held_out} if self._recorded else {}
 
     def measure_baselines(self) -> None:
         parts = self.parts.train, self.parts.held_out
@@ -195,6 +192,6 @@ def held_out_inputs(pipe: Embedder, given: EvaluationInputs, count: int) -> list
 
 def _held_out(given: EvaluationInputs) -> TextPairs:
     """The pairs to measure.  Raises InputError for what is no table of pairs."""
-    table = given.table("an encoder of texts is measured on a table of pairs of texts")
+    table = given.source_as(Table, "an encoder of texts is measured on a table of pairs of texts")
     pairs = read_pairs(table, given.found, given.options.data.on_bad_row)
     return given.held_out(pairs, most_held_out(given.facts))

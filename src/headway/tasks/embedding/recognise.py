@@ -57,7 +57,7 @@ def _holds_scores(facts: DataFacts, column: Column) -> bool:
     """
     if column.numeric or not column.called("score"):
         return column.numeric and column.called("score")
-    written = [value.strip() for value in facts.values(column.name) if value.strip()]
+    written = [value.strip() for value in facts.source.values(column.name) if value.strip()]
     numbers = [value for value in written if value.casefold() in NO_NUMBERS or not isnan(number(value))]
     return 2 * len(numbers) > len(written)
 
@@ -73,11 +73,11 @@ def _unread(facts: DataFacts, columns: list[Column]) -> InputError:
     """The error for columns that could hold scores and would not be read."""
     alone = "use --text-column and --second-column to count every pair as a match"
     for column in columns:
-        for row, value in enumerate(map(str.strip, facts.values(column.name))):
+        for row, value in enumerate(map(str.strip, facts.source.values(column.name))):
             if value and isnan(number(value)):
                 return facts.error(
                     f"column {column.name!r} looks like the score of each pair, but holds {shorten(value)} "
-                    f"({facts.table.place(row)}). Scores must be numbers (for example 0 and 1); {alone}."
+                    f"({facts.source.place(row)}). Scores must be numbers (for example 0 and 1); {alone}."
                 )
     names = " or ".join(repr(column.name) for column in columns)
     return facts.error(f"column {names} could be the score of each pair: name it with --label-column, or {alone}.")

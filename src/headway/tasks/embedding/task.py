@@ -138,8 +138,10 @@ class Embedder(TextReader):
 
     def _of_rows(self, rows: list[list[int]]) -> Tensor:
         known_shares(self.tokenizer, rows, "such a vector means nothing")
-        read = self.outputs(rows, then=lambda x, mask: self._pooled(x, mask).float()) if rows else None
-        return torch.zeros(0, self.width) if read is None else read
+        return self.outputs(rows) if rows else torch.zeros(0, self.width)
+
+    def kept_of(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
+        return self._pooled(outputs, mask).float()
 
 
 def as_embedder(pipe: Any) -> "Embedder | None":

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from torch import nn
@@ -21,7 +21,7 @@ from headway.models.transformer import Encoder
 from headway.tasks.baselines import image_baselines
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.image_classification.task import ImageClassifier
-from headway.tasks.labels import Classification, balanced_weights, continued_classes, head_decision
+from headway.tasks.labels import Classification, balanced_weights, continued_classes
 from headway.tasks.rows_data import RowsData
 from headway.tasks.task import TaskInputs
 from headway.training.base import Base, prepared_base
@@ -44,9 +44,7 @@ class ImageData(RowsData):
         return base
 
     def read(self, given: TaskInputs) -> tuple[Decoded, Decoded | None]:
-        source, held_out, other = given.source, given.held_out, None
-        if not isinstance(source, ImageTable):
-            raise TypeError("an image classifier needs images")
+        source, held_out, other = cast(ImageTable, given.source), given.held_out, None
         self.source = source
         if self.base is None:
             self.patches = cut_of(source, self.options)
@@ -58,7 +56,8 @@ class ImageData(RowsData):
         if isinstance(held_out, ImageTable):
             other = decoded(held_out, self.how)
             check_known(other.labels, self.labels, held_out.name)
-        self._held = size(sum(one.pixels.held for one in (found, other) if one is not None))
+        self.counts = dict(sorted(Counter(found.labels).items()))
+        self.recorded = {"held_in_memory": size(sum(one.pixels.held for one in (found, other) if one is not None))}
         return found, other
 
     def learn_vocabulary(self, given: TaskInputs, rows: Decoded) -> dict[str, Any]:
@@ -67,10 +66,6 @@ class ImageData(RowsData):
     def encode(self, train: Decoded, held_out: Decoded) -> None:
         self.train, self.validation = train.pixels, held_out.pixels
         self.train_targets, self.targets = (part.numbered(self.labels).astype(np.int64) for part in (train, held_out))
-
-    def facts_of(self, rows: Decoded) -> dict[str, Any]:
-        counts = Counter(rows.labels)
-        return {"classes": {label: counts[label] for label in sorted(counts)}, "held_in_memory": self._held}
 
     def measure_baselines(self) -> None:
         args = self.train, self.train_targets, self.validation, self.targets, self.labels
@@ -84,8 +79,7 @@ class ImageData(RowsData):
     def plan(self, seconds: float | None) -> Plan:
         if self.base is not None:
             plan = fine_tune_vit_plan(self.options, self.base.config, self.patches, len(self.train))
-            decision = head_decision(self.base, self.labels, new=self.new_head, task=self.found.task)
-            return plan.but(decisions=[*plan.decisions, decision])
+            return self.with_head_decision(plan)
         return vit_plan(self.options, self.patches, self.source, len(self.train))
 
     def build(self, plan: Plan) -> nn.Module:
@@ -144,8 +138,7 @@ def held_out_inputs(pipe: ImageClassifier, given: EvaluationInputs, count: int) 
 
 def _held_out(pipe: ImageClassifier, given: EvaluationInputs) -> Decoded:
     """The images to measure.  Raises InputError for what are no images, and for unknown classes."""
-    if not isinstance(given.source, ImageTable):
-        raise InputError(f"{given.source.name}: an image classifier is measured on images.")
-    found = decoded(given.source, pipe.preprocessor)
+    images = given.source_as(ImageTable, "an image classifier is measured on images")
+    found = decoded(images, pipe.preprocessor)
     check_known(found.labels, list(map(composed, pipe.labels)), given.source.name)
     return given.held_out(found)

@@ -25,7 +25,7 @@ class ImagesByClass(Recogniser):
         low, high = (f"{height} × {width}" for height, width in (min(images.sizes), max(images.sizes)))
         sizes = f"all {low} pixels" if low == high else f"{low} to {high} pixels"
         many = f"{len(images):,} images in {len(set(images.labels)):,} classes, {sizes}"
-        return Detected(self.task, None, None, [f"{facts.name}: {many}: image classification"])
+        return Detected(self.task, None, None, [f"{facts.source.name}: {many}: image classification"])
 
 
 RECOGNISER = ImagesByClass("image_classification")

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from headway.tasks.held_out import EvaluationInputs, in_parts
 from headway.tasks.inputs import Prompt, checked_length, usual_longest
 from headway.tasks.language_modeling.pipeline import Generator, as_recorded, begin_tokens, chat_tokenizer
 from headway.tasks.losses import LanguageModeling, modeling_of
-from headway.tasks.rows import base_vocabulary
+from headway.tasks.rows import tokenizer_for
 from headway.tasks.running_text import (
     RunningTextData,
     around_documents,
@@ -135,8 +136,8 @@ class DialogueData(LanguageModelData):
             raise TypeError("a chat model needs conversations")
         self.parts = in_parts(given, talks(source), None if held_out is None else talks(held_out))
         train, held = self.parts.train, self.parts.held_out
-        vocabulary = base_vocabulary(given, train.texts(), chat=True, out_of=train.n_characters)
-        self.tokenizer = vocabulary.tokenizer or train.new_tokenizer(self.options)
+        new = partial(train.new_tokenizer, self.options)
+        self.tokenizer, made = tokenizer_for(given, train.texts(), new, chat=True, out_of=train.n_characters)
         whole = encoded_talks(train, self.tokenizer)
         self.longest = self.options.data.length or usual_longest(whole.ids.lengths + 1, LONGEST)
         if self.base is not None:
@@ -164,7 +165,7 @@ class DialogueData(LanguageModelData):
                 *([FEW_WARNING.format(conversations)] if n_held_out < FEW_HELD_OUT else []),
                 *([APART] if apart else []),
             ],
-            **vocabulary.facts,
+            **made,
         }
         self.n_tokens = int(self.train_examples.ids.lengths.sum())
         size = self.tokenizer.vocab_size

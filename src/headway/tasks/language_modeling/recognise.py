@@ -42,7 +42,7 @@ class TextOrConversations(RunningText):
         return Detected(self.task, None, None, reasons, chat=True)
 
     def ending(self, facts: DataFacts) -> str:
-        two = len(facts.corpus.sources) == 2 and facts.only_column is None
+        two = len(facts.source.sources) == 2 and facts.only_column is None
         return self.words + (" (--task translation to pair them line by line)" if two else "")
 
 

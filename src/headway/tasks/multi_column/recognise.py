@@ -1,10 +1,10 @@
 """A text and several columns to learn in every row of a table."""
 
-from headway.data.open.detected import TABLE, TEXT, Detected
+from headway.data.open.detected import TABLE, Detected
 from headway.errors import InputError
 from headway.tasks import registry
-from headway.tasks.data_facts import TEXT_AND_LABEL, DataFacts
-from headway.tasks.recognise import BY_VALUES, Recogniser
+from headway.tasks.data_facts import DataFacts
+from headway.tasks.recognise import BY_VALUES, OfTable
 from headway.tasks.unsupported import check_plain_labels
 
 TASKS = ("multi_label", "ratings", "regression")
@@ -17,19 +17,14 @@ HOLDS = {
 }
 
 
-class LabelColumns(Recogniser):
+class LabelColumns(OfTable):
     """A column of texts, and the label columns that are named."""
 
-    reads = frozenset({TABLE})
     several_labels = True
 
     def fit(self, facts: DataFacts) -> int | None:
         fits = facts.shape == TABLE and facts.second is None and len(facts.labels) > 1
         return BY_VALUES if fits else None
-
-    def check(self, facts: DataFacts) -> None:
-        if facts.shape == TEXT:
-            raise facts.no_table(TEXT_AND_LABEL)
 
     def columns(self, facts: DataFacts) -> Detected:
         reasons: list[str] = []

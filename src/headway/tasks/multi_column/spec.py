@@ -48,10 +48,6 @@ class ColumnsCommand(Command):
         return [value for name, value in zip(part.columns, row, strict=True) if name not in (part.inputs.what, "known")]
 
     @property
-    def taken(self) -> list[str]:
-        return self.columns
-
-    @property
     def types(self) -> dict[str, Any]:
         kinds = (self._fields(part, [None, *part.types.values()]) for part in self.parts.values())
         return dict(zip(self.columns[1:], (kind for part in kinds for kind in part), strict=True))

@@ -2,31 +2,25 @@
 
 from dataclasses import replace
 
-from headway.data.open.detected import TABLE, TEXT, Detected
-from headway.tasks.data_facts import TEXT_AND_LABEL, DataFacts
+from headway.data.open.detected import Detected
+from headway.tasks.data_facts import DataFacts
 from headway.tasks.label_sets import HOLDS_LISTS, found_labels, label_lists
-from headway.tasks.recognise import BY_VALUES, Recogniser
+from headway.tasks.recognise import OfTable
 from headway.tasks.unsupported import check_plain_labels
 
 
-class LabelSets(Recogniser):
+class LabelSets(OfTable):
     """A column of texts, and the labels of each: a list in one column, or one column of 0 and 1 for each label."""
 
-    reads = frozenset({TABLE})
     several_labels = True
 
-    def fit(self, facts: DataFacts) -> int | None:
-        fits = facts.shape == TABLE and facts.second is None and len(facts.labels) < 2 and facts.cached(found_labels)
-        return BY_VALUES if fits else None
-
-    def check(self, facts: DataFacts) -> None:
-        if facts.shape == TEXT:
-            raise facts.no_table(TEXT_AND_LABEL)
+    def find(self, facts: DataFacts) -> tuple[str, ...]:
+        return found_labels(facts)
 
     def columns(self, facts: DataFacts) -> Detected:
         reasons: list[str] = []
         text = facts.find_text(reasons)
-        labels = facts.labels or facts.cached(found_labels) or (facts.find_label(text, reasons),)
+        labels = facts.labels or facts.cached(self.find) or (facts.find_label(text, reasons),)
         if labels[0] is None:
             raise facts.error("no column looks like lists of labels. Name one with --label-column.")
         task = f"{self.task}{', as asked' if facts.asked else ''} (--label-column to change)"

@@ -19,7 +19,7 @@ from headway.errors import InputError
 from headway.formats.hf.loaders import pipeline_loader
 from headway.hub.kept_entries import keep, kept
 from headway.models.heads import Gives
-from headway.tasks.answers import Label, Labels
+from headway.tasks.answers import Labels
 from headway.tasks.base import TextTask
 from headway.tasks.baselines import linear_margins
 from headway.tasks.checks import label_scores
@@ -59,11 +59,9 @@ class SetData(NumberData):
 
     def learn(self, given: TaskInputs, rows: Labelled) -> None:
         self.lists = Lists.of(rows.classes, given.found.label_columns)
-        self.counts, self.recorded = self.lists.counts(rows), self.lists.how
+        self.counts, how = self.lists.counts(rows), self.lists.how
+        self.recorded = {"lists": how} if isinstance(how, str) else {}
         self.labels, self.new_head = continued_classes(given, list(self.counts), Gives.ROW, SPEC.problem)
-
-    def facts_of(self, rows: Labelled) -> dict[str, Any]:
-        return {"classes": self.counts, **({"lists": self.recorded} if isinstance(self.recorded, str) else {})}
 
     def guesses(self) -> dict[str, Any]:
         """The scores (N, C) of some models, and the labels that these give, bool (N, C)."""
@@ -93,28 +91,23 @@ class LabelSetReader(LabelReader[Labels]):
     scores, with a warning; where it knows less than half of the tokens, ``known`` is their share.
     """
 
-    task = SPEC.name
-
-    def __init__(self, directory: Path, model: Any, tokenizer: Tokenizer, labels: Sequence[str], facts: dict[str, Any]):
-        super().__init__(model, tokenizer, labels, facts.get("plan", {}).get("length"))
-        self.recorded = facts.get("data", {}).get("lists")
+    def __init__(self, task: Any, directory: Path, parts: tuple[Any, Tokenizer, list[str]], facts: dict[str, Any]):
+        super().__init__(task, directory, parts, facts)
         usual = dict.fromkeys(self.labels, HALF)
-        named = facts.get("metrics", {}).get("thresholds") or kept(model, "thresholds") or usual
+        named = facts.get("metrics", {}).get("thresholds") or kept(self.model, "thresholds") or usual
         fits = isinstance(named, dict) and set(named) == set(self.labels)
         if not fits or not all(isinstance(one, float | int) and 0 <= one <= 1 for one in named.values()):
             raise InputError(f"{directory}: thresholds must have a number from 0 to 1 for each of its labels.")
         self.thresholds = np.array([named[label] for label in self.labels], dtype=float)
         if named is not usual:
-            keep(model, thresholds=named)  # so that they are in what is exported
+            keep(self.model, thresholds=named)  # so that they are in what is exported
 
-    def named(self, answer: Label) -> Labels:
-        bounds, scores = zip(self.labels, self.thresholds.tolist(), strict=True), answer["scores"]
-        labels = [label for label, least in bounds if scores.get(label, -1.0) >= least]
-        whole = Labels(labels=labels, scores=scores)
-        return Labels(**whole, known=answer["known"]) if "known" in answer else whole
+    def named(self, scores: dict[str, float]) -> Labels:
+        bounds = zip(self.labels, self.thresholds.tolist(), strict=True)
+        return Labels(labels=[label for label, least in bounds if scores.get(label, -1.0) >= least], scores=scores)
 
-    def likely(self, logits: Tensor, mask: Tensor | None) -> Tensor:
-        return logits.float().double().sigmoid()
+    def kept_of(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
+        return outputs.float().double().sigmoid()
 
 
 class MultiLabel(TextTask):
@@ -126,23 +119,19 @@ class MultiLabel(TextTask):
     data, reader = SetData, LabelSetReader
     needs = "a table of texts with lists of labels, or with a column of 0 and 1 for each label"
 
-    def reading(
-        self, directory: Path, parts: tuple[Any, Tokenizer, list[str]], facts: dict[str, Any]
-    ) -> LabelSetReader:
-        return LabelSetReader(directory, *parts, facts)
-
     def measure(self, pipe: Any) -> LabelSets:
         return LabelSets(pipe.labels, getattr(pipe, "thresholds", None))
 
     def lists(self, written: Sequence[str], found: Detected, known: Any) -> Lists:
         """How the labels of a file are written: as in the run's own, unless columns are named."""
-        return Lists.of(written, found.label_columns, getattr(known, "recorded", None))
+        return Lists.of(written, found.label_columns, getattr(known, "recorded", {}).get("lists"))
 
     def meant(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
-        return self.lists(rows.classes, found, known).means(rows.classes)
+        lists = self.lists(rows.classes, found, known)
+        return np.array([lists.labels(cell) is not None for cell in rows.classes], dtype=bool)
 
     def targets(self, rows: Labelled, found: Detected, known: Any = None) -> np.ndarray:
-        return self.lists(rows.classes, found, known).targets(rows, known.labels)
+        return self.lists(rows.classes, found, known).sets(rows, known.labels)[rows.targets]
 
     def example(self, number: int, pipe: Any) -> str:
         return json.dumps([label for at, label in enumerate(pipe.labels) if (number + at) % 3 == 0])

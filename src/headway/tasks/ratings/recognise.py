@@ -7,11 +7,10 @@ from functools import lru_cache
 from itertools import pairwise
 
 from headway.data.open.columns import NEARLY_ALL, Column
-from headway.data.open.detected import TABLE, Detected
 from headway.data.records.label_typing import Merging
 from headway.data.records.numbers import numbers
 from headway.tasks.data_facts import DataFacts
-from headway.tasks.recognise import BY_NAMES, TextAndValue
+from headway.tasks.recognise import TextAndValue
 from headway.tasks.unsupported import FEW_NUMBERS
 
 STARS = re.compile("[★⭐✩✭☆\ufe0f]+|[★⭐\ufe0f]+½☆*|\\*{1,5}")
@@ -44,22 +43,17 @@ class TextAndRating(TextAndValue):
     """A column of texts, and a column of a few levels in a row: called like ratings, or exactly 1 to 5, or stars."""
 
     roles = "{0!r} is the text, {1!r} its rating"
+    why = (
+        "column {1!r} holds levels from {2:g} to {3:g}, whose order counts: {0} (--task classification for classes "
+        "without order, --task regression for any number)"
+    )
 
-    def fit(self, facts: DataFacts) -> int | None:
-        fits = facts.shape == TABLE and facts.second is None and len(facts.labels) < 2
-        return BY_NAMES if fits and facts.cached(rated) else None
+    def find(self, facts: DataFacts) -> Column | None:
+        return rated(facts)
 
-    def columns(self, facts: DataFacts) -> Detected:
-        if facts.asked is not None or (found := facts.cached(rated)) is None:
-            return super().columns(facts)
-        reasons: list[str] = []
-        text = facts.find_text(reasons)
-        levels = sorted(levels_in({cell: level(cell) for cell in facts.distinct(found)}).values())
-        reasons.append(
-            f"column {found.name!r} holds levels from {levels[0]:g} to {levels[-1]:g}, whose order counts: {self.task} "
-            "(--task classification for classes without order, --task regression for any number)"
-        )
-        return Detected(self.task, text, found.name, reasons)
+    def evidence(self, facts: DataFacts, found: Column) -> tuple[object, ...]:
+        levels = levels_in({cell: level(cell) for cell in facts.distinct(found)}).values()
+        return min(levels), max(levels)
 
 
 def rated(facts: DataFacts) -> Column | None:

@@ -15,11 +15,11 @@ from headway.data.records.labels import Labelled
 from headway.errors import InputError
 from headway.formats.hf.loaders import pipeline_loader
 from headway.models.heads import Gives
-from headway.tasks.answers import Label, Rating
+from headway.tasks.answers import Rating
 from headway.tasks.baselines import linear_numbers, most_frequent
 from headway.tasks.checks import label_scores
 from headway.tasks.classes import ClassData, Classes, ClassTask
-from headway.tasks.labels import continued_classes
+from headway.tasks.labels import continued_classes, likeliest
 from headway.tasks.ratings.recognise import IN_WORDS, level
 from headway.tasks.ratings.spec import SPEC
 from headway.tasks.readers import LabelReader
@@ -70,9 +70,6 @@ class RatedData(ClassData):
         if np.isnan([level(label) for label in self.labels]).any():  # a base that has other classes too
             self.labels, self.new_head = list(self.counts), True
 
-    def facts_of(self, rows: Labelled) -> dict[str, Any]:
-        return {"classes": self.counts, **self.recorded}
-
     def guesses(self) -> dict[str, np.ndarray]:
         count, learnt = len(self.targets), self.train_targets.astype(int)
         middles = {"most frequent level": most_frequent(learnt), "median level": int(np.median(learnt))}
@@ -89,12 +86,9 @@ class Rater(LabelReader[Rating]):
     None; where it knows less than half of the tokens, ``known`` is their share.
     """
 
-    task = SPEC.name
-
-    def named(self, answer: Label) -> Rating:
-        mean = sum(level(label) * score for label, score in answer["scores"].items())
-        rating = Rating(label=answer["label"], value=mean if answer["scores"] else None, scores=answer["scores"])
-        return Rating(**rating, known=answer["known"]) if "known" in answer else rating
+    def named(self, scores: dict[str, float]) -> Rating:
+        mean = sum(level(label) * score for label, score in scores.items()) if scores else None
+        return Rating(label=likeliest(scores)["label"], value=mean, scores=scores)
 
 
 class Ratings(ClassTask):

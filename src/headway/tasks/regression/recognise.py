@@ -3,10 +3,9 @@
 import numpy as np
 
 from headway.data.open.columns import MOST, MOST_LABELS, Column
-from headway.data.open.detected import TABLE, Detected
 from headway.data.records.numbers import found_numbers
 from headway.tasks.data_facts import DataFacts
-from headway.tasks.recognise import BY_NAMES, TextAndValue
+from headway.tasks.recognise import TextAndValue
 from headway.tasks.unsupported import FEW_NUMBERS
 
 
@@ -14,35 +13,26 @@ class TextAndNumber(TextAndValue):
     """A column of texts, and one of numbers: the named ones, or those that are called like them and are no classes."""
 
     roles = "{0!r} is the text, {1!r} the number to predict"
+    why = (
+        "column {1!r} holds {2:,} distinct numbers in {3:,} rows, which are a quantity: {0} (--task classification "
+        "takes numbers that repeat as classes)"
+    )
 
-    def fit(self, facts: DataFacts) -> int | None:
-        fits = facts.shape == TABLE and facts.second is None and len(facts.labels) < 2
-        return BY_NAMES if fits and facts.cached(quantity) else None
+    def evidence(self, facts: DataFacts, found: Column) -> tuple[object, ...]:
+        return found.distinct, found.n_rows
 
-    def columns(self, facts: DataFacts) -> Detected:
-        if facts.asked is not None or (found := facts.cached(quantity)) is None:
-            return super().columns(facts)
-        reasons: list[str] = []
-        text = facts.find_text(reasons)
-        reasons.append(
-            f"column {found.name!r} holds {found.distinct:,} distinct numbers in {found.n_rows:,} rows, which are a "
-            f"quantity: {self.task} (--task classification takes numbers that repeat as classes)"
-        )
-        return Detected(self.task, text, found.name, reasons)
-
-
-def quantity(facts: DataFacts) -> Column | None:
-    """A column of many distinct numbers in place of the label."""
-    classes = (one for one in facts.columns if one.label_like and one.name != facts.text and not one.called("text"))
-    if facts.label is None and any(one.called("label") or one.share_numeric < MOST for one in classes):
+    def find(self, facts: DataFacts) -> Column | None:
+        """A column of many distinct numbers in place of the label."""
+        classes = (one for one in facts.columns if one.label_like and one.name != facts.text and not one.called("text"))
+        if facts.label is None and any(one.called("label") or one.share_numeric < MOST for one in classes):
+            return None
+        for column in facts.columns:
+            if column.name == facts.text or column.share_numeric < MOST or column.distinct <= FEW_NUMBERS:
+                continue
+            called = column.called("sure label", "quantity") if facts.label is None else column.name == facts.label
+            if called and _measures(column, found_numbers(list(facts.distinct(column)))):
+                return column
         return None
-    for column in facts.columns:
-        if column.name == facts.text or column.share_numeric < MOST or column.distinct <= FEW_NUMBERS:
-            continue
-        called = column.called("sure label", "quantity") if facts.label is None else column.name == facts.label
-        if called and _measures(column, found_numbers(list(facts.distinct(column)))):
-            return column
-    return None
 
 
 def _measures(column: Column, values: np.ndarray) -> bool:

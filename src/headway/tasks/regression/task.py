@@ -5,7 +5,6 @@ depend on the unit, and what is saved needs nothing beside its weights.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,6 @@ from headway.tasks.readers import TextPipeline
 from headway.tasks.regression.spec import MEAN_ABSOLUTE_ERROR, SPEC
 from headway.tasks.rows_data import NumberData
 from headway.tasks.task import TaskInputs
-from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base
 from headway.training.evaluation.intervals import spearman
 from headway.training.plan import Plan
@@ -65,10 +63,7 @@ class SquaredError(WholeLoss):
 
 
 class RegressionData(NumberData):
-    """Texts with a number each."""
-
-    recorded: dict[str, Any]
-    """what the run records: what stands before decimals, and mean and standard deviation of the training numbers"""
+    """Texts with a number each; a run records what stands before decimals, and the mean and spread of its numbers."""
 
     def checked(self, base: Base) -> Base:
         if not isinstance(super().checked(base).model, Encoder):
@@ -95,9 +90,6 @@ class RegressionData(NumberData):
         learnt = self.train_targets.astype(np.float64)
         self.recorded |= {"mean": float(learnt.mean()), "spread": float(learnt.std()) or 1.0}
 
-    def facts_of(self, rows: Labelled) -> dict[str, Any]:
-        return self.recorded
-
     def guesses(self) -> dict[str, Any]:
         middles = {"mean": self.train_targets.mean(), "median": np.median(self.train_targets)}
         guesses = {name: np.full(len(self.targets), middle) for name, middle in middles.items()}
@@ -123,10 +115,13 @@ class NumberReader(TextPipeline):
 
     nothing = "no number is given"
 
-    def answers_of(self, outputs: Tensor, known: Sequence[float]) -> list[Number]:
-        values = [value if share else None for value, share in zip(outputs.reshape(-1).tolist(), known, strict=True)]
-        few = ({"known": share} if share < HALF else {} for share in known)
-        return [Number(value=value, **more) for value, more in zip(values, few, strict=True)]  # type: ignore[typeddict-item]
+    def answers(self, outputs: Tensor, known: Sequence[float]) -> list[Number]:
+        answers: list[Number] = []
+        for value, share in zip(outputs.reshape(-1).tolist(), known, strict=True):
+            answers.append({"value": value if share else None})
+            if share < HALF:
+                answers[-1]["known"] = share
+        return answers
 
 
 class Regression(TextTask):
@@ -135,13 +130,10 @@ class Regression(TextTask):
     spec = SPEC
     pipeline_tag = "text-classification"
     loader = pipeline_loader(pipeline_tag, same_numbers, truncation=True)
-    data = RegressionData
+    data, reader = RegressionData, NumberReader
 
     def measure(self, pipe: Any) -> SquaredError:
         return SquaredError(pipe.recorded.get("spread", 1.0))
-
-    def reading(self, directory: Path, parts: tuple[Any, Tokenizer, list[str]], facts: dict[str, Any]) -> NumberReader:
-        return NumberReader(self, *parts[:2], facts)
 
     def written(self, rows: Labelled, found: Detected, known: Any = None) -> Written:
         """How the numbers of a file are written: what it does not show is as in the run's own.  Raises Unclear."""

@@ -343,7 +343,7 @@ def held_out_inputs(pipe: Translator, given: EvaluationInputs, count: int) -> li
 
 def _held_out(given: EvaluationInputs) -> TextPairs:
     """The pairs to measure.  Raises InputError for what is no table of pairs."""
-    pairs = columns_of(given.table("a translator is measured on pairs of texts"), given.found)
+    pairs = columns_of(given.source_as(Table, "a translator is measured on pairs of texts"), given.found)
     return given.held_out(pairs, MOST_HELD_OUT)
 
 

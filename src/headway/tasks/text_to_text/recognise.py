@@ -33,7 +33,7 @@ class TextPairs(Recogniser):
         """Columns that are called like the two sides of a text are taken before others."""
         if facts.shape == ALIGNED:
             other = self._otherwise(facts, SOURCE, TARGET, "--task language_modeling to read one after the other")
-            return Detected(self.task, SOURCE, None, [f"{facts.name}: paired line by line{other}"], TARGET)
+            return Detected(self.task, SOURCE, None, [f"{facts.source.name}: paired line by line{other}"], TARGET)
         if facts.shape == TEXT:
             needs = "a table with two columns of texts, or two files with aligned lines"
             raise facts.no_table(f"{facts.asked} needs {needs}")
@@ -55,10 +55,10 @@ class TextPairs(Recogniser):
         """
         if facts.asked is not None:
             return f": {facts.asked}, as asked"
-        names = (source, target) if facts.shape == TABLE else sides_of((facts.table.path, facts.table.paired or ""))
+        names = (source, target) if facts.shape == TABLE else sides_of((facts.source.path, facts.source.paired or ""))
         if names and all(is_language(name.lower()) for name in names):
             return f": {self.task} ({change})"
-        if shown := two_languages(facts.values(source), facts.values(target)):
+        if shown := two_languages(facts.source.values(source), facts.source.values(target)):
             return f", in two languages ({shown}): {self.task} ({change})"
         near = f", --task embedding finds the {target!r} that belongs to a {source!r}" * (facts.shape == TABLE)
         raise facts.error(

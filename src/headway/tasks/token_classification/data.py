@@ -21,23 +21,13 @@ from headway.data.records.corpus import Corpus
 from headway.data.records.rows import counted
 from headway.data.records.split import few
 from headway.data.records.table import Table
-from headway.data.records.tagged import Sentence, Tagged, read_tagged, sentences
+from headway.data.records.tagged import Tagged, read_tagged, sentences
 from headway.data.records.words import Words, first_tokens, learnt
 from headway.errors import InputError
 from headway.models.heads import Gives
 from headway.models.transformer import Encoder
 from headway.runtime.windows import frame
-from headway.tasks.checks import (
-    LABEL,
-    LONGEST_TEXT,
-    ROWS,
-    TEXT,
-    Material,
-    MaterialInputs,
-    RandomTexts,
-    json_lines,
-    token_vectors,
-)
+from headway.tasks.checks import LABEL, LONGEST_TEXT, ROWS, TEXT, Material, MaterialInputs, read_texts, table
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.inputs import usual_longest
 from headway.tasks.labels import continued_classes
@@ -359,23 +349,14 @@ def first_rows(source: Corpus | Table, found: Detected, options: TrainOptions, g
     """The first sentences.  Raises InputError for one that is wrong where ``options`` do not skip it."""
     read = partial(sentences(source, found, options.data.on_bad_row), [])
     short = list(islice((one for one in read() if len(one.text) <= LONGEST_TEXT), ROWS)) or islice(read(), ROWS)
-    return _written([_row(one) for one in short], given)
+    rows = [{TEXT: [one.text[start:end] for start, end in one.words], LABEL: one.tags} for one in short]
+    return table(rows, given.folder)
 
 
 def synthetic_data(pipe: Any, given: MaterialInputs) -> Material:
     """Random words with the model's tags in turn."""
-    words = RandomTexts(pipe.tokenizer, token_vectors(pipe.model), random.Random(0))
-    rows = [words.text().split() for _ in range(ROWS)]
-    tags = [
-        [pipe.labels[(number + at) % len(pipe.labels)] for at in range(len(row))] for number, row in enumerate(rows)
-    ]
-    return _written(list(zip(rows, tags, strict=True)), given, "made-up texts")
-
-
-def _row(sentence: Sentence) -> tuple[list[str], list[str]]:
-    return [sentence.text[start:end] for start, end in sentence.words], sentence.tags
-
-
-def _written(rows: Sequence[tuple[list[str], list[str]]], given: MaterialInputs, origin: str = "") -> Material:
-    file = json_lines(({TEXT: words, LABEL: tags} for words, tags in rows), given.folder / "rows.jsonl")
-    return Material(file, {TEXT: TEXT, LABEL: LABEL}, origin)
+    tags, rows = pipe.labels, []
+    for number, text in enumerate(islice(read_texts(pipe, random.Random(0)), ROWS)):
+        words = text.split()
+        rows.append({TEXT: words, LABEL: [tags[(number + at) % len(tags)] for at in range(len(words))]})
+    return table(rows, given.folder, "made-up texts")

@@ -50,7 +50,7 @@ class TaggedTexts(Recogniser):
 def tagged_lines(facts: DataFacts) -> str | None:
     """How the files show tagged tokens; None where they are running text.  Raises InputError for both together."""
     found = {}
-    for one in facts.corpus.sources:
+    for one in facts.source.sources:
         text = "".join(islice((piece for document in one.open(None) for piece in document), 2))
         name = one.path.name.lower().removesuffix(".gz")
         found[one.path] = tagged(text[:LINES].split("\n"), Path(name).suffix)
@@ -67,7 +67,7 @@ def tagged_columns(facts: DataFacts) -> tuple[str, str, str] | None:
     A list of tags is as long as the list of tokens in the same row.  Of a wide table only the few columns are compared
     that are called so, or whose first rows hold lists of tags.
     """
-    first = next(iter(facts.table.chunks()), None)
+    first = next(iter(facts.source.chunks()), None)
     if first is None:
         return None
     texts = [one for one in facts.columns if (one.name == facts.text if facts.text else one.called("text", "tokens"))]
@@ -86,10 +86,10 @@ def tagged_columns(facts: DataFacts) -> tuple[str, str, str] | None:
 def _lists_of_tags(facts: DataFacts, text: Column, tags: Column) -> str | None:
     """Lists named like tags next to lists named like tokens; or lists that hold only tags."""
     named = text.called("tokens") and TAGS.search(tags.key) is not None
-    values = facts.values(tags.name)
+    values = facts.source.values(tags.name)
     if not (any(map(listed, values)) if named else text.called("text", "tokens") and _hold_tags(values)):
         return None
-    lists = ([_parts(value) for value in facts.values(column.name)] for column in (text, tags))
+    lists = ([_parts(value) for value in facts.source.values(column.name)] for column in (text, tags))
     pairs = list(zip(*lists, strict=True))
     fit = sum(len(a) == len(b) > 0 for a, b in pairs)
     if fit < SURE * len(pairs) and not (named and _are_meant_as_tags(facts, text, tags, 2 * fit >= len(pairs))):
@@ -105,10 +105,10 @@ def _are_meant_as_tags(facts: DataFacts, text: Column, tags: Column, half_fit: b
     several labels of a text.
     """
     for column in (text, tags):
-        are_lists = [listed(value) is not None for value in facts.values(column.name) if value.strip()]
+        are_lists = [listed(value) is not None for value in facts.source.values(column.name) if value.strip()]
         if sum(are_lists) < SURE * len(are_lists):
             return False
-    return facts.asked is not None or half_fit or _hold_tags(facts.values(tags.name))
+    return facts.asked is not None or half_fit or _hold_tags(facts.source.values(tags.name))
 
 
 def _parts(value: str) -> list[str]:
@@ -142,7 +142,7 @@ def _spans(facts: DataFacts, text: Column, spans: Column) -> str | None:
     named = (facts.text or text.called("text")) and (facts.label or spans.called("spans"))
     if not named or text.numeric or not text.mean_length or not facts.first(spans.name).startswith("["):
         return None
-    cells = [spans_of(value) for value in facts.values(spans.name)]
+    cells = [spans_of(value) for value in facts.source.values(spans.name)]
     if cells.count(None) > (1 - SURE) * len(cells) or not any(cells):
         return None
     return f"column {spans.name!r} holds spans of the text in {text.name!r}, with a label each"
