@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.models.config import Patches, Positions, TransformerConfig
@@ -49,16 +48,6 @@ WIRINGS = ["decoder", "last token", "vectors", "encoder", "masked", "classes", "
 WIRINGS += ["two tables", "target vectors", "tags", "tags, dense"]
 
 
-def size_of_built(head):
-    """The size of a head, counted."""
-    layers = [layer for layer in head.modules() if isinstance(layer, nn.Linear)]
-    matrices = sum(layer.weight.numel() for layer in layers)
-    biases = sum(layer.bias.numel() for layer in layers if layer.bias is not None)
-    norms = sum(weight.numel() for weight in head.parameters()) - matrices - biases
-    shared = sum(one.matrix.weight.numel() for one in head.modules() if isinstance(one, TokenHead) and one.tied)
-    return HeadSize(matrices, biases, norms, shared, head.gives, head.wirings)
-
-
 def build(config, wiring):
     """A model, the inputs it takes, and the words by which ``size`` is told the same."""
     ids, source = torch.randint(V, (B, T)), torch.randint(V, (B, S))
@@ -66,7 +55,7 @@ def build(config, wiring):
         return Decoder(config), (ids,), {}
     if wiring == "last token":
         head = ClassificationHead(config, 5, pooling="last", dense=False, out_bias=False)
-        return Decoder(config, head), (ids,), {"head": size_of_built(head)}
+        return Decoder(config, head), (ids,), {"head": head.size()}
     if wiring == "vectors":
         return Decoder(config, VectorHead()), (ids,), {"head": HeadSize()}
     if wiring == "encoder-decoder":
@@ -90,7 +79,7 @@ def build(config, wiring):
     elif wiring.startswith("tags"):
         dense = "dense" in wiring
         model.head = TokenClassificationHead(config, 5, dense=dense)
-        words["head"] = size_of_built(model.head)
+        words["head"] = model.head.size()
     elif wiring == "pooler":
         model.head, model.pooler = ClassificationHead(config, 5, dense=False), Pooler(config)
         words = {**words, "head": ClassificationHead.size_of(config, 5, dense=False), "pooler": True}
@@ -112,7 +101,7 @@ def test_a_planned_head_is_as_large_as_the_head(name):
         (TokenHead(config, tokens), TokenHead.size_of(config)),
     ]
     for head, planned in heads:
-        assert size_of_built(head) == planned
+        assert head.size() == planned
         assert planned.matrices + planned.biases + planned.norms == counted(head)
         tied = config.tied and not isinstance(head, ClassificationHead)
         assert planned.shared == (tokens.weight.numel() if tied else 0)

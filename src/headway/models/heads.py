@@ -113,18 +113,15 @@ class Head(nn.Module):
     gives: ClassVar[Gives] = Gives.VOCABULARY
     wirings: ClassVar[tuple[str, ...]] = HeadSize.wirings
 
-    @property
-    def shared(self) -> int:
-        """The entries of its matrices that are the token embedding's."""
-        return 0
-
     def size(self) -> HeadSize:
         """Its size, counted."""
         layers = [layer for layer in self.modules() if isinstance(layer, nn.Linear)]
         matrices = sum(layer.weight.numel() for layer in layers)
         biases = sum(layer.bias.numel() for layer in layers if layer.bias is not None)
         norms = sum(weight.numel() for weight in self.parameters()) - matrices - biases
-        return HeadSize(matrices, biases, norms, self.shared, self.gives, self.wirings)
+        tied = [head for head in self.modules() if isinstance(head, TokenHead) and head.tied]
+        shared = sum(head.matrix.weight.numel() for head in tied)
+        return HeadSize(matrices, biases, norms, shared, self.gives, self.wirings)
 
 
 class TokenHead(Head):
@@ -144,11 +141,6 @@ class TokenHead(Head):
         matrix = config.d_model * config.vocab_size
         biases = config.vocab_size if "head" in config.bias else 0
         return HeadSize(matrix, biases, shared=matrix if config.tied else 0)
-
-    @property
-    def shared(self) -> int:
-        """The matrix, if it is tied."""
-        return self.matrix.weight.numel() if self.tied else 0
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B, T, D) -> (B, T, V).  The mask is not used: every position has logits of its own."""
@@ -191,11 +183,6 @@ class MaskedTokenHead(Head):
         token, width = TokenHead.size_of(config), config.d_model
         biases = token.biases + dense_bias * width
         return HeadSize(token.matrices + width**2, biases, norm_size(config), token.shared, wirings=cls.wirings)
-
-    @property
-    def shared(self) -> int:
-        """The matrix of its logits, if it is tied."""
-        return self.token.shared
 
     def forward(self, x: Tensor, mask: Tensor | None = None, chosen: Tensor | None = None) -> Tensor:
         """(B, T, D) -> (B, T, V); with ``chosen``, bool (B, T), only the N positions where it is true: (N, V)."""
