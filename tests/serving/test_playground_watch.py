@@ -13,7 +13,7 @@ sys.path.append(str(Path(__file__).parent))
 from browser_kit import CHROMIUM, SIZES, opened, violations
 from watched_run import EVIL, SNAPSHOTS, write_run
 
-from headway.cli import watching
+from headway.cli import train as watching
 
 if not os.environ.get("CI"):
     pytest.importorskip("playwright")

@@ -23,8 +23,8 @@ sys.path.append(str(Path(__file__).parent))
 from served_models import ROOT, until
 from watched_run import SNAPSHOTS, gone, told, write_run
 
-from headway.cli import watching
-from headway.cli.watching import watched
+from headway.cli import train as watching
+from headway.cli.train import watched
 from headway.serving.responses import RequestError
 from headway.serving.training import MOST_SNAPSHOTS, run_so_far, training
 

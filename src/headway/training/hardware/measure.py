@@ -17,8 +17,8 @@ from headway.nn.kernels.products import AUTO, TORCH, faster
 from headway.training.hardware.memory import out_of_memory
 from headway.training.hardware.precision import built_in_precision, faster_precision
 from headway.training.job import Job
-from headway.training.loop.randomness import as_before
 from headway.training.loop.schedule import mean_accumulation
+from headway.training.loop.state import as_before
 from headway.training.loop.thread_parallel import ThreadParallel, most_shares, share_count
 from headway.training.plan import Plan
 

@@ -22,9 +22,8 @@ from headway.training.evaluation.comparison import in_order
 from headway.training.hardware.memory import out_of_memory
 from headway.training.job import Job
 from headway.training.loop.prefetch import Prefetch, together
-from headway.training.loop.randomness import random_state, set_random_state
 from headway.training.loop.schedule import Budget, Load, accumulation, factor
-from headway.training.loop.state import State, Training, WeightAverage
+from headway.training.loop.state import State, Training, WeightAverage, random_state, set_random_state
 from headway.training.loop.stop import Stop, StopRequested
 from headway.training.loop.thread_parallel import ThreadParallel
 from headway.training.monitor.health import LEARNING, Health
