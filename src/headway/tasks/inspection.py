@@ -41,7 +41,7 @@ class Kind:
     maps: np.ndarray
     """float32 (L, H, T, S); each row sums to one"""
     statistics: dict[str, np.ndarray]
-    """float32 (L, H) by name, as ``models.head_statistics`` has them; "induction" of a decoder alone,
+    """float32 (L, H) by name, as ``models.analysis`` has them; "induction" of a decoder alone,
     and "patch_distance" of an image instead of what is about a row of tokens"""
 
 
