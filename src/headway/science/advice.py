@@ -92,7 +92,7 @@ def _lengths(rows: list[dict[str, Any]]) -> list[str]:
     if len(shared) < 2:
         return []
     short, long = shared[0], shared[-1]
-    grown = ", ".join(f"{name} {found[long] / found[short]:.1f} times" for name, found in timed.items())
+    grown = ", ".join(f"{name} {times[long] / times[short]:.1f} times" for name, times in timed.items())
     return [f"Time per token in sequences of {long} tokens against {short}, with equal tokens per batch: {grown}."]
 
 

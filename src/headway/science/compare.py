@@ -83,12 +83,12 @@ def compare(comparison: Comparison, out: Path, progress: Progress) -> dict[str, 
     if comparison.recall:
         comparison = with_text(comparison, out)
     chosen = TrainOptions(**{name: value for name, value in comparison.options.items() if name not in ONE_FOR_ALL})
-    source, found = read_input(comparison.inputs, chosen)
-    models = [fitting(model, spec(found.task)) for model in models]
-    held_out = validation_input(comparison.validation, chosen, found)
-    _check(comparison, models, chosen, source, found)
+    source, detected = read_input(comparison.inputs, chosen)
+    models = [fitting(model, spec(detected.task)) for model in models]
+    held_out = validation_input(comparison.validation, chosen, detected)
+    _check(comparison, models, chosen, source, detected)
     remember(comparison, out)
-    running = isinstance(source, Corpus) and recogniser(found.task).running_text
+    running = isinstance(source, Corpus) and recogniser(detected.task).running_text
     alike = comparison.evaluations if running else {"split_seed": comparison.seed}
     comparison = replace(comparison, options={**alike, **comparison.options})
     most, slower = duration(len(models) * parse_seconds(comparison.time)), ""
@@ -96,7 +96,7 @@ def compare(comparison: Comparison, out: Path, progress: Progress) -> dict[str, 
         slower = "; at equal tokens a slower model than the first takes longer"
     each = f"{len(models)} models with {comparison.time} each (--time to change)"
     progress.say(f"{each}: about {most}, plus measurements{slower}")
-    inputs = task_named(found.task).some_inputs(source, found, SAMPLE)
+    inputs = task_named(detected.task).some_inputs(source, detected, SAMPLE)
     rows: list[dict[str, Any]] = []
     there: list[dict[str, Any]] = []
     plans: list[dict[str, Any]] = []
@@ -105,8 +105,8 @@ def compare(comparison: Comparison, out: Path, progress: Progress) -> dict[str, 
         progress.say(f"{model.name} ({number + 1} of {len(models)}): {what}")
         try:
             first = there[0] if there else None
-            row, plan = _row(comparison, model, out, found.task, first, progress.say)
-            if isinstance(source, Corpus) and spec(found.task).writes:
+            row, plan = _row(comparison, model, out, detected.task, first, progress.say)
+            if isinstance(source, Corpus) and spec(detected.task).writes:
                 row |= _reading(comparison, source, held_out, out / row["run"], plan["length"])
             there.append(row)
             plans.append(plan)
@@ -120,10 +120,10 @@ def compare(comparison: Comparison, out: Path, progress: Progress) -> dict[str, 
     if not there:
         raise _untrained(comparison, rows, f"no model could be trained; {rows[0]['model']}")
     _time(there, plans, out, inputs)
-    metric = spec(found.task).metric(there[0]["metric"])
+    metric = spec(detected.task).metric(there[0]["metric"])
     _test(there, metric)
     result: dict[str, Any] = {
-        "task": found.task,
+        "task": detected.task,
         "metric": metric.key,
         "match": comparison.match,
         "vary": comparison.vary,
@@ -225,10 +225,10 @@ def _reading(comparison: Comparison, source: Corpus, held_out: Any, run: Path, l
     pipe: Any = load(run, device="cpu", precision="float32")
     tokens = held_out_tokens(source, held_out if isinstance(held_out, Corpus) else None, pipe.tokenizer)
     reach = reach_of(pipe.model)
-    found = {"longer": loss_by_length(pipe.model, tokens, length, reach)}
+    measured = {"longer": loss_by_length(pipe.model, tokens, length, reach)}
     if comparison.recall:
-        found["recall"] = recall_by_distance(pipe.model, pipe.tokenizer, reach, comparison.seed)
-    return found
+        measured["recall"] = recall_by_distance(pipe.model, pipe.tokenizer, reach, comparison.seed)
+    return measured
 
 
 def _untrained(comparison: Comparison, rows: Sequence[dict[str, Any]], what: str) -> Exception:
@@ -239,18 +239,18 @@ def _untrained(comparison: Comparison, rows: Sequence[dict[str, Any]], what: str
 
 
 def _check(
-    comparison: Comparison, models: Sequence[Candidate], chosen: TrainOptions, source: Any, found: Detected
+    comparison: Comparison, models: Sequence[Candidate], chosen: TrainOptions, source: Any, detected: Detected
 ) -> None:
     """Raise InputError for what would stop a model or the end of the comparison, before anything is trained."""
     TrainOptions(seed=comparison.seed)  # named as the user named it, not as the split's
     for model in models:
         options = {**comparison.options_of(model, None), "seed": comparison.seed}
-        check_for_task(TrainOptions(**options), found.task)
-    if (needs := task_named(found.task).metric_needs()) is not None:
+        check_for_task(TrainOptions(**options), detected.task)
+    if (needs := task_named(detected.task).metric_needs()) is not None:
         raise InputError(needs)
     if comparison.test:
-        columns = {name: getattr(found, name) for name in COLUMNS} if isinstance(source, Table) else {}
-        read_input([comparison.test], chosen.but(task=found.task, **columns), chat=found.chat)
+        columns = {name: getattr(detected, name) for name in COLUMNS} if isinstance(source, Table) else {}
+        read_input([comparison.test], chosen.but(task=detected.task, **columns), chat=detected.chat)
 
 
 def _measured(comparison: Comparison, path: Path) -> tuple[dict[str, Any], np.ndarray]:

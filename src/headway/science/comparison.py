@@ -198,20 +198,20 @@ class Candidate:
 
 def candidates(names: Sequence[str]) -> list[Candidate]:
     """The named models.  Raises InputError for fewer than two, duplicates and unknown models."""
-    found = []
+    models = []
     for name in names:
         if name in MODELS:
-            found.append(Candidate(name, {"model": name}))
+            models.append(Candidate(name, {"model": name}))
         elif Path(name).is_dir() or "/" in name:
-            found.append(Candidate(model_name(name), {"from_model": name}))
+            models.append(Candidate(model_name(name), {"from_model": name}))
         else:
             raise InputError(
                 f"--models: there is no model {name!r}; choose from {', '.join(MODELS)}, or give the directory or "
                 "hub id of a pretrained one."
             )
-    if len(found) < 2 or len({one.folder for one in found}) < len(found):
+    if len(models) < 2 or len({one.folder for one in models}) < len(models):
         raise InputError(f"--models {','.join(names)}: expected two models or more, each named once.")
-    return found
+    return models
 
 
 def varied(part: str) -> list[Candidate]:

@@ -65,15 +65,15 @@ def loss_by_length(model: Any, tokens: Tokens, length: int, longest: int) -> lis
     most = min(TOKENS, int(WORK / count_parameters(model)[0]))
     whole = min(len(tokens) - 1, max(most, LEAST_WINDOWS * reach)) // reach
     together = min(TOGETHER, MOST_LOGITS // model.config.vocab_size)
-    found: list[dict[str, Any]] = []
+    losses: list[dict[str, Any]] = []
     for times in TIMES:
         loss = None
         if times * length <= longest and whole >= LEAST_WINDOWS:
             part = tokens[: whole * reach + 1]
             batches = text_batches(part, times * length, max(1, together // (times * length)))
             loss = LanguageModeling().evaluate(model, batches)["val_loss"]
-        found.append({"length": times * length, "times": times, "loss": loss})
-    return found
+        losses.append({"length": times * length, "times": times, "loss": loss})
+    return losses
 
 
 def recall_text(characters: int = CHARACTERS, seed: int = 0) -> str:
@@ -102,7 +102,7 @@ def recall_by_distance(model: Any, tokenizer: Tokenizer, longest: int, seed: int
     Distances for which a model of ``longest`` tokens has no room are left out.
     """
     letters = torch.tensor([tokenizer.encode(letter)[0] for letter in LETTERS])
-    found = []
+    recalled = []
     for distance in DISTANCES:
         if distance + 1 > longest:
             break
@@ -111,5 +111,5 @@ def recall_by_distance(model: Any, tokenizer: Tokenizer, longest: int, seed: int
         right = torch.tensor([LETTERS.index(task[-1]) for task in tasks])
         ids = torch.tensor([tokenizer.encode(task[:-1]) for task in tasks])  # (B, T)
         told = [model(part)[:, -1, letters].argmax(dim=-1) for part in ids.split(32)]
-        found.append({"distance": distance, "accuracy": float((torch.cat(told) == right).float().mean())})
-    return found
+        recalled.append({"distance": distance, "accuracy": float((torch.cat(told) == right).float().mean())})
+    return recalled

@@ -66,15 +66,15 @@ def token_seconds(models: Sequence[Any], plans: Sequence[dict[str, Any]]) -> lis
     the length that each can read: for each model ``length`` and ``microseconds`` per token.  Only of Transformers of
     texts, whose sequences may be of any length.
     """
-    found: list[list[dict[str, float]]] = [[] for _ in models]
+    times: list[list[dict[str, float]]] = [[] for _ in models]
     stacked = [at for at, model in enumerate(models) if hasattr(model, "stack") and not getattr(model, "patches", None)]
     for length in LENGTHS:
         able = [at for at in stacked if length <= reach_of(models[at])]
         passes = [_pass(models[at].stack, plans[at], length) for at in able]
         for at, seconds in zip(able, medians(passes, 0.5 * len(passes), 3), strict=True):
             tokens = max(1, TOKENS // length) * length
-            found[at].append({"length": length, "microseconds": 1e6 * seconds / tokens})
-    return found
+            times[at].append({"length": length, "microseconds": 1e6 * seconds / tokens})
+    return times
 
 
 class _Sum:

@@ -78,7 +78,7 @@ def bench(
     third = time.monotonic() + (end - time.monotonic()) / 3
     pipe = load(run, device=device)
     rows = speed(pipe, limit=third - time.monotonic(), progress=progress)
-    found = {"task": pipe.task, "rows": rows, "machine": machine(pipe.runtime.device)}
+    result = {"task": pipe.task, "rows": rows, "machine": machine(pipe.runtime.device)}
     del pipe
     names = ("best", *available(device_of(device)))
     if store is not None and store not in names:
@@ -87,7 +87,7 @@ def bench(
         half = (end - time.monotonic()) / 2
         measured = precisions.precisions(run, limit=half, device=device, full=full, progress=progress)
         best = precisions.best(measured)
-        found |= {"precisions": precisions.plain(measured), "best": best}
+        result |= {"precisions": precisions.plain(measured), "best": best}
     except InputError as error:
         if store is not None:
             raise
@@ -98,12 +98,12 @@ def bench(
         answering = engines.engines(run, limit=end - time.monotonic(), progress=progress)
     except InputError as error:
         warnings.warn(f"the engines were not measured: {error}", stacklevel=2)
-        return found
+        return result
     if not answering:
-        return found
+        return result
     if store is not None:
         engines.stored(Path(run), answering)
-    return found | {"engines": answering, "best_engines": engines.best(answering)}
+    return result | {"engines": answering, "best_engines": engines.best(answering)}
 
 
 @dataclass
@@ -159,9 +159,9 @@ def curves(
                 f"{run}: this model reads images of one size, so its length cannot vary; name another model."
             )
         config, wiring, task = pipe.model.config, type(model), pipe.task
-    found = cost_curves(config, wiring, lengths=lengths, widths=widths, kinds=kinds, **limits)
+    measured = cost_curves(config, wiring, lengths=lengths, widths=widths, kinds=kinds, **limits)
     facts = {"model": asdict(config), "window": WINDOW, "machine": machine(), "versions": versions(), "date": clock()}
-    return {"task": task, **found, **facts}
+    return {"task": task, **measured, **facts}
 
 
 def cost_curves(
@@ -270,13 +270,13 @@ def widened(config: TransformerConfig, width: int) -> TransformerConfig:
 def _fit(cases: Sequence[Case], floor: float) -> dict[str, Any]:
     """The exponents of one kind over the sizes that take longer than ``floor`` seconds."""
     chosen = [case for case in cases if statistics.median(case.seconds) >= floor]
-    found: dict[str, Any] = {"axis": cases[0].axis, "kind": cases[0].kind, "floor_seconds": floor}
+    fit: dict[str, Any] = {"axis": cases[0].axis, "kind": cases[0].kind, "floor_seconds": floor}
     sizes = [case.size for case in chosen]
     if len(chosen) < 2:
-        return {**found, "seconds": None, "bytes": None, "flops": None}
+        return {**fit, "seconds": None, "bytes": None, "flops": None}
     flops = [case.flops for case in chosen if case.flops is not None]
     return {
-        **found,
+        **fit,
         "seconds": power(sizes, [case.seconds for case in chosen]),
         "bytes": power(sizes, [[case.bytes] for case in chosen]) if all(case.bytes for case in chosen) else None,
         "flops": power(sizes, [[n] for n in flops]) if len(flops) == len(chosen) else None,

@@ -111,15 +111,15 @@ def best(rows: Sequence[Row]) -> dict[str, dict[str, str]]:
     That for few inputs at once is the fastest with one, that for many the fastest with 32.  Below float32 it is one
     engine, the fastest with both: two round differently, and an answer must not depend on how many are asked for.
     """
-    found = {}
+    fastest_of = {}
     for own in (row for row in rows if row["engine"] == TORCH):
         same = [row for row in rows if row["precision"] == own["precision"] and row["engine"] != TORCH]
         times = {row["engine"]: faster(row, own) for row in same if is_same(row, own)}
         if own["precision"] != FLOAT32:
             times = {name: [min(each)] * len(each) for name, each in times.items()}
         fastest = [max([(FASTER, TORCH), *((each[at], name) for name, each in times.items())])[1] for at in (0, 1)]
-        found[own["precision"]] = dict(zip((FEW, MANY), fastest, strict=True))
-    return found
+        fastest_of[own["precision"]] = dict(zip((FEW, MANY), fastest, strict=True))
+    return fastest_of
 
 
 def is_same(row: Row, own: Row) -> bool:

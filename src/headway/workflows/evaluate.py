@@ -73,13 +73,13 @@ def evaluate(
     }
 
 
-def shown(found: dict[str, Any]) -> dict[str, Any]:
+def shown(metrics: dict[str, Any]) -> dict[str, Any]:
     """Of what ``evaluate`` gives, what ``--json`` prints."""
     always = [metric.key for metric in REPORTED]
-    own = [metric.key for metric in spec(found["task"]).metrics if metric.key not in always]
+    own = [metric.key for metric in spec(metrics["task"]).metrics if metric.key not in always]
     some = (*own, "bleu_lowercase", "signatures", "columns")
-    keys = ("task", "precision", "engine", *always, "examples", *(key for key in some if key in found))
-    return {key: found[key] for key in keys}
+    keys = ("task", "precision", "engine", *always, "examples", *(key for key in some if key in metrics))
+    return {key: metrics[key] for key in keys}
 
 
 def given_for(
@@ -118,7 +118,7 @@ def given_for(
     options = options.but(**{key: value for key, value in columns.items() if value is not None})
     check_for_task(options, pipe.task)
     chat = task_named(pipe.task).reads_conversations(pipe)
-    source, found = read_input(files, options, known_columns(facts), chat=chat)
+    source, detected = read_input(files, options, known_columns(facts), chat=chat)
     for line in rows_left_out(source):
         warnings.warn(line, stacklevel=2)
     trained = source.fingerprint == data.get("fingerprint")
@@ -142,7 +142,7 @@ def given_for(
         )
     known = np.zeros(0, dtype=np.int64) if before is None else before
     return EvaluationInputs(
-        *(source, found, facts, options, same, whole, most, partial(trained_on, facts, options)),
+        *(source, detected, facts, options, same, whole, most, partial(trained_on, facts, options)),
         known=known,
         trained_texts=None if own is None else np.union1d(own, known),
         validation=again,
@@ -166,8 +166,8 @@ def _verdict(task: str, metrics: dict[str, Any], given: EvaluationInputs) -> dic
     baselines = given.facts.get("baselines", []) if given.same and not given.baselines else given.baselines
     units = np.concatenate(given.each) if given.each else None
     unit = before.get("unit")
-    found = judged(spec(task).headline, metrics, baselines, units=units, of_baselines=given.of_baselines, unit=unit)
-    return found if given.same or given.validation else {**found, "where": "measured"}
+    verdict = judged(spec(task).headline, metrics, baselines, units=units, of_baselines=given.of_baselines, unit=unit)
+    return verdict if given.same or given.validation else {**verdict, "where": "measured"}
 
 
 def reading_options(facts: dict[str, Any], files: Sequence[str], task: str, *, stream: bool = False) -> TrainOptions:

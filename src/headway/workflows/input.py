@@ -66,13 +66,13 @@ def read_input(
     if isinstance(source, Table) and not isinstance(source, Dialogues | ImageTable):
         source = source.joined(columns["text_column"])
         source = source if (weights := options.for_tasks.weight_column) is None else source.without(weights)
-    found = detect(source, task=None if isinstance(source, Dialogues) and chat else task, **columns)
-    if isinstance(source, Table) and not isinstance(source, Dialogues) and recogniser(found.task).running_text:
-        column = found.text_column or ""
+    detected = detect(source, task=None if isinstance(source, Dialogues) and chat else task, **columns)
+    if isinstance(source, Table) and not isinstance(source, Dialogues) and recogniser(detected.task).running_text:
+        column = detected.text_column or ""
         if column not in own or (source.folders and column != LINES):
-            raise InputError(f"{source.name}: {found.task} reads one column as text; name one with --text-column.")
+            raise InputError(f"{source.name}: {detected.task} reads one column as text; name one with --text-column.")
         source = table_corpus(source, column) if source.held else text_corpus(source, column, **reading)
-    return source, replace(found, warnings=[*found.warnings, *rows_left_out(source)])
+    return source, replace(detected, warnings=[*detected.warnings, *rows_left_out(source)])
 
 
 def _held(table: Table, options: TrainOptions) -> Corpus | Table:
@@ -186,8 +186,8 @@ def _streamed(
     if len(sample.columns) == 1:
         return (corpus := Streamed(shards, sample.columns[0])), detect(corpus, task=task, **columns)
     task = task or next(name for name in NAMES if recogniser(name).running_text)
-    found = detect(sample, task=task, **columns)
-    return Streamed(shards, found.text_column or "") if recogniser(found.task).running_text else sample, found
+    detected = detect(sample, task=task, **columns)
+    return Streamed(shards, detected.text_column or "") if recogniser(detected.task).running_text else sample, detected
 
 
 def _large_text(inputs: Sequence[str | Path], task: str | None, columns: dict[str, str | None]) -> Table | None:
@@ -237,14 +237,16 @@ def _check_one_text(inputs: Sequence[str | Path], encoding: str | None) -> None:
         )
 
 
-def validation_input(validation: Sequence[str | Path], options: TrainOptions, found: Detected) -> Corpus | Table | None:
+def validation_input(
+    validation: Sequence[str | Path], options: TrainOptions, detected: Detected
+) -> Corpus | Table | None:
     """The validation files, read for the task, if any were named."""
     if not validation:
         return None
-    options = options.but(task=found.task, stream=False)
-    if are_aligned(validation, found.task):  # the columns were named for the training table
+    options = options.but(task=detected.task, stream=False)
+    if are_aligned(validation, detected.task):  # the columns were named for the training table
         options = without_columns(options)
-    source, _ = read_input(validation, options, chat=found.chat)
+    source, _ = read_input(validation, options, chat=detected.chat)
     for line in rows_left_out(source):
         warnings.warn(line, stacklevel=2)
     return source

@@ -41,10 +41,10 @@ def look_inside(pipe: Pipeline, text: Any, target: str | None = None) -> Inside:
     text without tokens or longer than the model reads, for a file that is not an image, and for a target that is given
     to another model.
     """
-    found = task_named(pipe.task).inspect(pipe, text, target)
-    if found is None:
+    inside = task_named(pipe.task).inspect(pipe, text, target)
+    if inside is None:
         raise InputError(f"attention cannot be shown for {pipe.task.replace('_', ' ')} models.")
-    return found
+    return inside
 
 
 def inside_details(pipe: Pipeline, inside: Inside, at: int | None = None, off: Sequence[Head] = ()) -> dict[str, Any]:

@@ -190,5 +190,5 @@ def _measured(run: str, precision: str, device: str, most: int | None) -> dict[s
         return {}
     value = metrics[metric.key]
     interval = verdict.get("interval") if value == verdict["value"] else None
-    found = {"metric": metric, "value": value, "interval": interval, "examples": metrics["examples"]}
-    return found | {"units": verdict.get("units")}
+    measured = {"metric": metric, "value": value, "interval": interval, "examples": metrics["examples"]}
+    return measured | {"units": verdict.get("units")}

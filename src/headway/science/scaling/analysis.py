@@ -66,7 +66,7 @@ def analyse(
     optimal = [planned(fit.law, drawn, times * largest, not unseen) for times in BUDGETS]
     compute = np.array([run.compute for run in fitted])
     best = lowest(compute, loss)
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "fit": {
             **fit.law.plain(),
             **{"intervals": drawn.intervals(fit.law), "level": LEVEL, "runs": fit.runs, "spread": fit.spread},
@@ -92,8 +92,8 @@ def analyse(
     if budgets:
         more = [{"times_largest": flops / largest, "runs": len(fitted)} for flops in budgets]
         predicted = [planned(fit.law, drawn, flops, not unseen) for flops in budgets]
-        found["predicted"] = [{**best, **one} for best, one in zip(predicted, more, strict=True)]
-    return found
+        results["predicted"] = [{**best, **one} for best, one in zip(predicted, more, strict=True)]
+    return results
 
 
 def _doubts(fit: Fit, check: Law, farther: dict[str, Any], unseen: Sequence[str], fall: float) -> list[str]:
@@ -233,6 +233,6 @@ def lowest(compute: np.ndarray, loss: np.ndarray) -> np.ndarray:
     """Which runs no other beats with as little compute: bool (n,), those on the frontier."""
     order = np.lexsort((loss, compute))
     before = np.minimum.accumulate(np.concatenate([[np.inf], loss[order]]))[:-1]
-    found = np.zeros(len(loss), bool)
-    found[order] = loss[order] < before
-    return found
+    frontier = np.zeros(len(loss), bool)
+    frontier[order] = loss[order] < before
+    return frontier

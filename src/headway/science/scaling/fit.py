@@ -81,13 +81,13 @@ def fit_law(n: np.ndarray, d: np.ndarray, loss: np.ndarray) -> Fit:
     frame, target = Frame.of(n, d), np.log(loss)
     x, y = np.log(n) - frame.n, np.log(d) - frame.d
     begun = starts(x, y, loss)
-    found = begun
+    thetas = begun
     for rounds, kept in ((8, len(begun) // 6), (30, POLISHED)):  # few steps of all, more of those that go well
-        found = refit(x, y, np.broadcast_to(target, (len(found), len(target))), found, rounds=rounds)
-        found = found[np.argsort(objective(found, x, y, target))[:kept]]
+        thetas = refit(x, y, np.broadcast_to(target, (len(thetas), len(target))), thetas, rounds=rounds)
+        thetas = thetas[np.argsort(objective(thetas, x, y, target))[:kept]]
     bounds = [(None, None), (None, None), (LEAST_E, None), (0.0, STEEPEST), (0.0, STEEPEST)]
     best: Any = None
-    for theta in found:
+    for theta in thetas:
         one = minimize(
             objective_and_gradient, theta, args=(x, y, target), jac=True, method="L-BFGS-B", bounds=bounds,
             options={"maxiter": 500, "ftol": 1e-14, "gtol": 1e-10},
@@ -105,12 +105,12 @@ def starts(x: np.ndarray, y: np.ndarray, loss: np.ndarray) -> np.ndarray:
     What is above E in the middle of the runs is shared between A and B in three ways.
     """
     middle = float(np.median(loss))
-    found = []
+    thetas = []
     for part, share, alpha, beta in product((0.1, 0.5, 0.8, 0.95), (0.2, 0.5, 0.8), EXPONENTS, EXPONENTS):
         e = part * float(loss.min())
         above = max(middle - e, 1e-6)
-        found.append([np.log(share * above), np.log((1 - share) * above), np.log(e), alpha, beta])
-    return np.array(found)
+        thetas.append([np.log(share * above), np.log((1 - share) * above), np.log(e), alpha, beta])
+    return np.array(thetas)
 
 
 def terms(theta: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -259,10 +259,10 @@ def bootstrap(fit: Fit, n: np.ndarray, d: np.ndarray, loss: np.ndarray, *, draws
     x, y = np.log(n) - frame.n, np.log(d) - frame.d
     begin = frame.theta(fit.law)
     counts = random.exponential(size=(draws, len(n)))
-    found = refit(x, y, np.broadcast_to(target, counts.shape), np.broadcast_to(begin, (draws, 5)), counts=counts)
+    refitted = refit(x, y, np.broadcast_to(target, counts.shape), np.broadcast_to(begin, (draws, 5)), counts=counts)
     free = max(1, len(n) - len(CONSTANTS))
     hidden = student(free + 1) / Z * np.sqrt(len(n) / free)
-    a, b, e, alpha, beta = (begin + hidden * (found - begin)).T
+    a, b, e, alpha, beta = (begin + hidden * (refitted - begin)).T
     alpha, beta = np.maximum(alpha, 0.0), np.maximum(beta, 0.0)
     laws = np.stack([np.exp(e), np.exp(a + alpha * frame.n), np.exp(b + beta * frame.d), alpha, beta], axis=1)
     return Draws(laws, random.choice(hidden * (target - predicted(begin[None], x, y)[0]), draws))

@@ -127,12 +127,12 @@ KINDS = (Kind(2, 16, 96), *(Kind(layers, 32, 128 * layers) for layers in (2, 3, 
 
 def shapes(vocab_size: int, length: int, kind: Kind, scaling: Scaling) -> list[Shape]:
     """The sizes of a kind to choose from: of 1, 2, 3 and more heads."""
-    found = []
+    sizes = []
     for heads in range(1, MOST_HEADS + 1):
         width = kind.head_width * heads
         count = scaling.parameters(scaling.config(vocab_size, width, kind.layers, heads, length))
-        found.append(Shape(width, kind.layers, heads, count["total"], kind.layers * count["block"]))
-    return found
+        sizes.append(Shape(width, kind.layers, heads, count["total"], kind.layers * count["block"]))
+    return sizes
 
 
 def plan_grid(

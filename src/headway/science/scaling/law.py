@@ -92,9 +92,9 @@ def optimal(law: Law, flops: Any) -> tuple[Any, Any]:
 
 def best_sizes(law: Law, flops: np.ndarray) -> dict[str, np.ndarray]:
     """The best N by a study's own law and by each published one, by its name, for budgets (n,)."""
-    found = {"this study": optimal(law, flops)[0]}
+    sizes = {"this study": optimal(law, flops)[0]}
     for name, published in PUBLISHED.items():
         scale, exponent = KAPLAN_OPTIMUM
         known = optimal(published, flops)[0] if isinstance(published, Law) else scale * (flops / PF_DAY) ** exponent
-        found[name] = known
-    return found
+        sizes[name] = known
+    return sizes

@@ -51,7 +51,7 @@ def few_shot(model: nn.Module, pool: np.ndarray, length: int, *, seed: int = 0) 
     Each of WAYS keys has a value of its own; a pair is ``key link value end``, and a key and link are the question.
     Guessing is right in 1 of WAYS.
     """
-    found = {}
+    right_answers = {}
     for shots in SHOTS:
         if 4 * WAYS * shots + 2 > length:
             break
@@ -61,8 +61,8 @@ def few_shot(model: nn.Module, pool: np.ndarray, length: int, *, seed: int = 0) 
         values = torch.tensor([values for _, values, _ in made])  # (B, WAYS)
         right = torch.tensor([answer for _, _, answer in made])  # (B,)
         logits = model(ids)[:, -1].gather(1, values)  # (B, WAYS)
-        found[str(shots)] = float((logits.argmax(dim=1) == right).float().mean())
-    return found
+        right_answers[str(shots)] = float((logits.argmax(dim=1) == right).float().mean())
+    return right_answers
 
 
 def _examples(random: np.random.Generator, pool: np.ndarray, shots: int) -> tuple[list[int], list[int], int]:

@@ -85,10 +85,10 @@ class Study:
         if scaling is None:
             able = " and ".join(name for name in NAMES if task_named(name).scaling() is not None)
             raise InputError(f"--task {self.task}: scale is for {able}.")
-        source, found = read_input(self.inputs, options)
+        source, detected = read_input(self.inputs, options)
         if not isinstance(source, Corpus) or isinstance(source, Streamed):
             raise InputError("scale is for running text: name .txt files or a folder of them.")
-        held_out = validation_input(self.validation, options, found)
+        held_out = validation_input(self.validation, options, detected)
         asked = {name: options.value(name) for name in ASKED} | {"fingerprint": source.fingerprint, "task": self.task}
         asked["validation"] = None if held_out is None else held_out.fingerprint
         if self.out is not None and (before := kept(self.out / PLAN, "study")) is not None:
@@ -99,7 +99,7 @@ class Study:
                 raise InputError(f"{what}; name another directory with --out.") from None
             check_same(self.out, "study with another", recorded, asked)
             return grid
-        task_inputs = TaskInputs(source, held_out, found, options, None, None, self.progress)
+        task_inputs = TaskInputs(source, held_out, detected, options, None, None, self.progress)
         data: Any = task_named(self.task).open_data(task_inputs)
         text = Text(data.n_tokens, len(data.validation), data.tokenizer.vocab_size)
         self.progress.phase("timing")

@@ -94,11 +94,11 @@ class Compared(Uncached):
         self.tokens_equal = self.tokens_equal and self._same_tokens(logits, expected)
         return logits
 
-    def _same_tokens(self, found: Tensor, expected: Tensor) -> bool:
+    def _same_tokens(self, logits: Tensor, expected: Tensor) -> bool:
         """Whether the most likely token of each row is the same, or equally likely up to rounding."""
-        never = sent(self.forbidden, found.device)
-        found, expected = (logits.index_fill(1, never, float("-inf")) for logits in (found.float(), expected.float()))
-        chosen, best = found.argmax(dim=-1, keepdim=True), expected.amax(dim=-1, keepdim=True)
+        never = sent(self.forbidden, logits.device)
+        logits, expected = (tensor.index_fill(1, never, float("-inf")) for tensor in (logits.float(), expected.float()))
+        chosen, best = logits.argmax(dim=-1, keepdim=True), expected.amax(dim=-1, keepdim=True)
         return bool((expected.gather(1, chosen) >= best - TIE).all())
 
 

@@ -61,10 +61,10 @@ class Check:
         return within and self.problem is None
 
     def plain(self) -> dict[str, Any]:
-        found = {"name": self.name, "passed": self.passed, "value": self.value, "bound": self.bound}
-        found |= {"what": self.what, "seconds": self.seconds, **self.more}
+        plain = {"name": self.name, "passed": self.passed, "value": self.value, "bound": self.bound}
+        plain |= {"what": self.what, "seconds": self.seconds, **self.more}
         said = {"problem": self.problem, "skipped": self.skipped}
-        return found | {key: text for key, text in said.items() if text is not None}
+        return plain | {key: text for key, text in said.items() if text is not None}
 
 
 def bound_of(largest: float) -> float:

@@ -202,10 +202,12 @@ def own_data(facts: dict[str, Any], length: int, folder: Path) -> Material | Non
         return None
     try:
         options = reading_options(facts, list(map(str, files)), task)
-        source, found = read_input(list(map(str, files)), options, known_columns(facts), chat="conversations" in data)
+        source, detected = read_input(
+            list(map(str, files)), options, known_columns(facts), chat="conversations" in data
+        )
         if source.fingerprint != data.get("fingerprint"):
             return None
-        made = task_named(task).first_rows(source, found, options, MaterialInputs(facts, length, folder))
+        made = task_named(task).first_rows(source, detected, options, MaterialInputs(facts, length, folder))
     except InputError:
         return None
     origin = "the beginning of its own data"

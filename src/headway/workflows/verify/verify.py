@@ -116,12 +116,12 @@ def _write(subject: Subject, texts: Sequence[Sequence[int]]) -> list[tuple[int, 
         return beams(Uncached(Conditional(pipe.model, texts, subject.device)), texts, pipe, 1, NEW)
     context = pipe.model.config.max_length
     prompts = [text[: max(1, context // 2)] for text in texts]
-    found: list[tuple[int, ...]] = [() for _ in texts]
+    written: list[tuple[int, ...]] = [() for _ in texts]
     greedy, device = Sampling(temperature=0), subject.device
     for step in decode(Uncached(pipe.model), prompts, greedy, max_tokens=NEW, context=context, device=device):
         for row, token in step.items():
-            found[row] += (token,)
-    return found
+            written[row] += (token,)
+    return written
 
 
 def check_accumulation(subject: Subject) -> Check:
@@ -155,10 +155,10 @@ def _gradient(model: nn.Module, task: Objective, batches: list[Batch]) -> list[T
         for batch in batches:
             targets += shares.add_gradient(model, task, batch.to(model_device(model)), "float32", parameters)[1]
     divide_and_clip(parameters, targets, 0.0)
-    found = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
     for p in parameters:
         p.grad = None
-    return found
+    return gradients
 
 
 def check_precision(subject: Subject, place: Path) -> Check:
@@ -169,8 +169,8 @@ def check_precision(subject: Subject, place: Path) -> Check:
     texts = subject.inputs(different_lengths(subject.longest))
     lower = load(place, device=str(subject.device), precision=name)
     pairs = zip(read(subject, lower.model, texts), read(subject, subject.model, texts), strict=True)
-    found = [torch.stack([(one - exact).double().norm(), exact.double().norm()]) for one, exact in pairs]
-    apart, whole = torch.stack(found).norm(dim=0).tolist()
+    norms = [torch.stack([(one - exact).double().norm(), exact.double().norm()]) for one, exact in pairs]
+    apart, whole = torch.stack(norms).norm(dim=0).tolist()
     what = f"{name} and float32: the outputs for {len(texts)} inputs"
     return Check("precision", what, apart / max(whole, 1e-30), PRECISION_BOUNDS[name])
 
@@ -197,11 +197,11 @@ def check_engines(place: Path) -> Check:
 
 def check_checkpoints(directory: Path) -> Check:
     """Compare every file of the checkpoints in a run directory with its recorded size and SHA-256."""
-    found = damaged(directory / "checkpoints")
-    what = f"damaged checkpoints among {len(found)}"
-    if not found:
+    checkpoints = damaged(directory / "checkpoints")
+    what = f"damaged checkpoints among {len(checkpoints)}"
+    if not checkpoints:
         return Check("checkpoints", what, skipped="there are no checkpoints here")
-    problems = [f"{path.name}: {problem}" for path, problem in found.items() if problem is not None]
+    problems = [f"{path.name}: {problem}" for path, problem in checkpoints.items() if problem is not None]
     return Check("checkpoints", what, float(len(problems)), 0.0, "; ".join(problems) or None)
 
 
@@ -212,14 +212,14 @@ def check_export(subject: Subject, directory: Path, folder: Path) -> Check:
     if isinstance(config, BaselineConfig | TransformerConfig | OwnConfig) and not has_family(subject.pipe.model):
         return Check("export", what, skipped="no other program supports this model")
     try:
-        found = export(directory, folder)
+        exported = export(directory, folder)
     except InputError as error:
         return Check("export", what, None, BOUND, f"it cannot be exported: {error}")
-    parity = found.parity
+    parity = exported.parity
     more = {parity.reader: parity.version, "door": parity.door, "tokens_equal": parity.tokens_equal}
     value = float("nan") if parity.max_difference is None else parity.max_difference
     by = f"{parity.door} with {parity.reader} {parity.version}"
-    if not found.made:
+    if not exported.made:
         return Check("export", f"{what}, read through {by}", value, BOUND, parity.problem, more=more)
     texts = subject.inputs(different_lengths(subject.longest))
     columns = columns_of(subject.pipe)
