@@ -1,10 +1,8 @@
 """A run decided without starting it, and its layout over processes, computed: memory, micro-batches, steps, time."""
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from headway.data.batches.batch_source import Position
@@ -29,7 +27,6 @@ from headway.nn.kernels.dispatch import is_plain
 from headway.tasks.registry import spec
 from headway.training.hardware.precision import training_rate
 from headway.training.loop.schedule import mean_accumulation
-from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.option_fields import flag
 from headway.training.options import OPTIONS, TrainOptions
 from headway.training.sizing.presets import decoder_config, head_count
@@ -282,26 +279,17 @@ def usual_step(count: float) -> int:
     return next(tokens for below, tokens in STEP_TOKENS if count < below)
 
 
-def decided(
-    inputs: Sequence[str | Path],
-    options: TrainOptions,
-    *,
-    validation: Sequence[str | Path] = (),
-    started: float | None = None,
-    progress: Progress | None = None,
-) -> TrainingSession:
-    """Everything that ``run_training`` would decide for a new run.  Raises InputError as it does.
+def decided(inputs: Sequence[Any], options: TrainOptions, **given: Any) -> TrainingSession:
+    """Everything that ``run_training`` would decide for a new run, of which it takes all but ``out``.
 
-    Earlier runs are ignored.  Tokenized text is cached, as always.
+    Earlier runs are ignored.  Tokenized text is cached, as always.  Raises InputError as it does.
     """
-    started, progress = started if started is not None else time.monotonic(), progress or NoProgress()
-    progress.phase("reading")
-    data = read_checked(inputs, options, validation)
+    session = TrainingSession(options=options, inputs=inputs, **given)
+    session.progress.phase("reading")
+    session.source, session.found, session.held_out = read_checked(inputs, options, session.validation)
     if options.fine_tuning.adapt:
-        progress.say("the plan does not include pretraining on the texts without labels (--adapt)")
-        options = options.but(adapt=False)
-    session = TrainingSession(options=options, progress=progress, started=started)
-    session.source, session.found, session.held_out = data
+        session.progress.say("the plan does not include pretraining on the texts without labels (--adapt)")
+        session.options = options.but(adapt=False)
     return prepare(session)
 
 

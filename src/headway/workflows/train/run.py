@@ -29,7 +29,7 @@ from headway.training.hardware.memory import out_of_memory
 from headway.training.loop.schedule import Budget, Load, StepBudget, TimeBudget
 from headway.training.loop.state import put_back, trained
 from headway.training.loop.trainer import Interrupted, Saved, held_out_metrics, train
-from headway.training.monitor.progress import NoProgress, Progress
+from headway.training.monitor.progress import NoProgress
 from headway.training.option_fields import DEFAULT_TIME
 from headway.training.options import TrainOptions
 from headway.training.store.checkpoint import newest_checkpoint, saving
@@ -60,31 +60,16 @@ SHARED = (
 
 
 @isolated()
-def run_training(
-    inputs: Sequence[str | Path],
-    options: TrainOptions,
-    *,
-    out: Path,
-    validation: Sequence[str | Path] = (),
-    started: float | None = None,
-    progress: Progress | None = None,
-    command: Sequence[str] = (),
-) -> RunDirectory:
+def run_training(inputs: Sequence[Any], options: TrainOptions, *, out: Path, **given: Any) -> RunDirectory:
     """Train on ``inputs`` and write a run directory at ``out``; an unfinished run there is resumed.
 
-    ``started`` is when the command began, by time.monotonic: ``--time`` counts from there.  Raises InputError for
-    mistakes in the input, and Interrupted after Ctrl-C, when the run is saved.
+    ``given`` are other fields of ``TrainingSession``: ``validation``, ``progress``, ``command``, and ``started``, when
+    the command began: ``--time`` counts from there.  Raises InputError for mistakes in the input, and Interrupted after
+    Ctrl-C, when the run is saved.
     """
     if options.tracker is not None:
         check_installed(options.tracker)
-    session = TrainingSession(
-        options=options,
-        progress=progress or NoProgress(),
-        started=time.monotonic() if started is None else started,
-        inputs=inputs,
-        validation=validation,
-        command=command,
-    )
+    session = TrainingSession(options=options, inputs=inputs, **given)
     _open(session, out)
     run, ranks, earlier = session.run, session.ranks, session.earlier
     if earlier and earlier.get("finished") and not session.changed and not session.once_more:
