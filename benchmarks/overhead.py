@@ -46,10 +46,10 @@ class Nothing:
     def allows(self, *given): return True
 
 trainer.Saver = trainer.Stop = Nothing
-trainer.Watch = lambda *given, **named: Nothing()
+trainer.LossGuard = lambda *given, **named: Nothing()
 trainer.Training.saved = lambda self: ({}, {})
 session.try_longest = lambda *given: None
-session.data_profile = lambda *given, **named: DataProfile()
+session.known_signs = lambda *given: DataProfile()
 state.State.examined = lambda self, *given: Health()
 atomic_write.flush = checkpoint.flush = lambda path: None
 run_directory.RunDirectory.locked = lambda self: contextlib.nullcontext()
