@@ -61,6 +61,16 @@ def stars() -> list[str]:
     return ["stars.csv"]
 
 
+def columns() -> list[str]:
+    """Texts with a class, a list of labels, a rating and a number each."""
+    lines = ["text,sort,tags,stars,price\n"]
+    for n in range(60):
+        sort, tags = ("good", "bad")[n % 2], ";".join(name for at, name in enumerate("abc") if (n >> at) % 2) or "d"
+        lines.append(f"{sentence()} {sort} {tags.replace(';', ' ')},{sort},{tags},{1 + n % 5},{n * n % 97 + 0.5}\n")
+    Path("columns.csv").write_text("".join(lines))
+    return ["columns.csv"]
+
+
 def pairs() -> list[str]:
     """A text and what belongs to it."""
     rows = [(found := sentence(), found.upper()) for _ in range(60)]
@@ -244,5 +254,10 @@ CASES = {
     "image_classification": Case(images, (*SIZES, *STEPS, "--patch-size", "4"), inputs=PICTURES, more=(ONNX,)),
     "token_classification": Case(tags, (*TINY, *WORD), more=(ONNX,)),
     "token_classification_from": Case(tags, (*FROM, *LENGTH), bert),
+    **{
+        task: Case(columns, (*TINY, *WORD, TASK, task, "--label-column", column), more=(ONNX,))
+        for task, column in {"multi_label": "tags", "ratings": "stars", "regression": "price"}.items()
+    },
+    "multi_column": Case(columns, (*TINY, *WORD, "--label-column", "sort,tags,stars,price"), more=(ONNX, HF)),
     "own_task": Case(stars, (*STEPS, TASK, "stars")),
 }

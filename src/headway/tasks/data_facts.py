@@ -133,28 +133,20 @@ class DataFacts:
     @cached_property
     def judged_pairs(self) -> tuple[str, str, str] | None:
         """Two columns of texts called like the two of a pair, and a label or a score of the pair."""
-        for first, second, sure in self._pairs:
+        for first, second, sure in self.pairs:
             for column in self.columns:
                 if column not in (first, second) and (column.name == self.label or _judges(column, sure)):
                     return first.name, second.name, column.name
         return None
 
     @cached_property
-    def _pairs(self) -> list[tuple[Column, Column, bool]]:
+    def pairs(self) -> list[tuple[Column, Column, bool]]:
         """Columns of texts called like the two of a pair, and whether their names say enough by themselves."""
         if self.text is not None:
             return []
         texts = {column.key: column for column in self.columns if column.text_like and column.mean_length >= SHORT}
         named = ((first, texts.get(other), sure) for key, first in texts.items() for other, sure in _seconds(key))
         return [(a, b, sure) for a, b, sure in named if b is not None and not _is_other_text(texts, a, b)]
-
-    @property
-    def matching_pairs(self) -> tuple[str, str] | None:
-        """Two columns of texts called like the two of a pair, in a table without anything that could be a label."""
-        first, second, _ = next(iter(self._pairs), (None, None, False))
-        if first is None or second is None or self.label is not None or self.likely_labels(first.name):
-            return None
-        return first.name, second.name
 
     @property
     def possible_text(self) -> str | None:

@@ -146,12 +146,10 @@ class OfTable(Recogniser):
 class TextAndValue(OfTable):
     """The named columns; else a text as for all tasks, and the value in a column called like a label or the last one.
 
-    Chosen where ``--task`` names the task, or by ``find``, whose column ``why`` explains.
+    Chosen where ``--task`` names the task, or by ``find``, a column of values for which ``why`` gives the reason.
     """
 
     level = BY_NAMES
-    why = ""
-    """a column that was found, with its name, and what of it ``evidence`` gives, in words"""
     roles = "{0!r} is the text, {1!r} its value"
     """the columns in words"""
     same = "column {0!r} cannot be the text and its value at once."
@@ -167,16 +165,15 @@ class TextAndValue(OfTable):
         rest = [name for name in facts.names if name != facts.label]
         return (facts.text or (rest[0] if len(rest) == 1 else facts.only_text().name),)
 
-    def evidence(self, facts: DataFacts, found: Column) -> tuple[object, ...]:
-        """What ``why`` says of a column."""
-        return ()
+    def why(self, facts: DataFacts, column: Column) -> str:
+        """What shows that a column which was found holds the values."""
+        return ""
 
     def columns(self, facts: DataFacts) -> Detected:
         if facts.asked is None and (column := facts.cached(self.find)) is not None:
             reasons: list[str] = []
             text = facts.find_text(reasons)
-            why = self.why.format(self.task, column.name, *self.evidence(facts, column))
-            return Detected(self.task, text, column.name, [*reasons, why])
+            return Detected(self.task, text, column.name, [*reasons, self.why(facts, column)])
         texts = self.texts(facts)
         found = (*texts, facts.label or _value(facts, texts))
         if len(set(found)) < len(found):

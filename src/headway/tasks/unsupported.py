@@ -127,8 +127,10 @@ def asked_texts(facts: DataFacts) -> Sequence[str] | None:
 
 def unjudged_pairs(facts: DataFacts) -> Sequence[str] | None:
     """The columns of pairs of texts with nothing said of them, but for a source and its target."""
-    pair = facts.matching_pairs
-    return None if pair is None or is_target_of(pair[1].lower(), pair[0].lower()) else pair
+    first, second, _ = next(iter(facts.pairs), (None, None, False))
+    if first is None or second is None or facts.label is not None or facts.likely_labels(first.name):
+        return None
+    return None if is_target_of(second.name.lower(), first.name.lower()) else (first.name, second.name)
 
 
 def tagged_words(facts: DataFacts) -> tuple[str, str] | None:

@@ -43,17 +43,16 @@ class TextAndRating(TextAndValue):
     """A column of texts, and a column of a few levels in a row: called like ratings, or exactly 1 to 5, or stars."""
 
     roles = "{0!r} is the text, {1!r} its rating"
-    why = (
-        "column {1!r} holds levels from {2:g} to {3:g}, whose order counts: {0} (--task classification for classes "
-        "without order, --task regression for any number)"
-    )
 
     def find(self, facts: DataFacts) -> Column | None:
         return rated(facts)
 
-    def evidence(self, facts: DataFacts, found: Column) -> tuple[object, ...]:
-        levels = levels_in({cell: level(cell) for cell in facts.distinct(found)}).values()
-        return min(levels), max(levels)
+    def why(self, facts: DataFacts, column: Column) -> str:
+        levels = levels_in({cell: level(cell) for cell in facts.distinct(column)}).values()
+        return (
+            f"column {column.name!r} holds levels from {min(levels):g} to {max(levels):g}, whose order counts: "
+            f"{self.task} (--task classification for classes without order, --task regression for any number)"
+        )
 
 
 def rated(facts: DataFacts) -> Column | None:

@@ -13,13 +13,12 @@ class TextAndNumber(TextAndValue):
     """A column of texts, and one of numbers: the named ones, or those that are called like them and are no classes."""
 
     roles = "{0!r} is the text, {1!r} the number to predict"
-    why = (
-        "column {1!r} holds {2:,} distinct numbers in {3:,} rows, which are a quantity: {0} (--task classification "
-        "takes numbers that repeat as classes)"
-    )
 
-    def evidence(self, facts: DataFacts, found: Column) -> tuple[object, ...]:
-        return found.distinct, found.n_rows
+    def why(self, facts: DataFacts, column: Column) -> str:
+        return (
+            f"column {column.name!r} holds {column.distinct:,} distinct numbers in {column.n_rows:,} rows, which are a "
+            f"quantity: {self.task} (--task classification takes numbers that repeat as classes)"
+        )
 
     def find(self, facts: DataFacts) -> Column | None:
         """A column of many distinct numbers in place of the label."""
