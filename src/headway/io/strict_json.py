@@ -28,7 +28,7 @@ def read_object(path: Path, *, max_bytes: int = MAX_BYTES, advice: str = "expect
 
 def read_list(path: Path, *, max_bytes: int = MAX_BYTES, advice: str = "expected a JSON file") -> list[Any]:
     """The JSON array in a file, with the same refusals."""
-    return _checked(read_text(path, max_bytes=max_bytes, advice=advice), str(path), max_bytes, advice, list, "an array")
+    return _checked(read_text(path, max_bytes=max_bytes, advice=advice), str(path), max_bytes, advice, list, "a list")
 
 
 def read_text(path: Path, *, max_bytes: int = MAX_BYTES, advice: str = "expected a JSON file") -> str:
