@@ -1,7 +1,7 @@
 """Compare an export with the model that it was made of, by the engine that answers from it.
 
     comparison = Comparison(subject)
-    parity = comparison.of(open_engine(directory, model, precision), bound)
+    parity = comparison.of(open_engine(name, directory, model, precision), bound)
 
 Both are asked for their outputs for random inputs, and then for what their users want: labels and vectors of texts,
 texts that are continued, targets that are searched for.
@@ -62,8 +62,8 @@ class Tally:
     """of the vectors of texts there with those here"""
     written: list[list[int]] = field(default_factory=list)
     """the tokens with which texts are continued there"""
-    random: int = 0
-    """how many batches of random inputs were read"""
+    random: bool = False
+    """whether random inputs were read"""
     seconds: list[float] = field(default_factory=lambda: [0.0, 0.0])
     """how long it took here and there"""
 
@@ -83,13 +83,13 @@ class Tally:
         self.answers += len(chosen)
 
     @contextmanager
-    def timed(self, place: int) -> Iterator[None]:
+    def timed(self, side: int) -> Iterator[None]:
         """Add what passes inside the context to one of the times."""
         began = time.perf_counter()
         try:
             yield
         finally:
-            self.seconds[place] += time.perf_counter() - began
+            self.seconds[side] += time.perf_counter() - began
 
 
 class Comparison:
@@ -107,9 +107,7 @@ class Comparison:
         self.context = context or model.config.max_length
         self.new = max(1, min(NEW, self.context // 2))
         self._several_units = has_units(model) and n_outputs(model) > 1
-        two = getattr(model.config, "segments", 0) > 1
-        self._segments = two if segments is None else segments and two
-        rows: list[list[int]] = []
+        self._segments = getattr(model.config, "segments", 0) > 1 and segments is not False
         self.texts: dict[tuple[int, ...], str] = {}
         """the texts that are answered, by their ids"""
         self.rules: TargetRules | None = None
@@ -125,6 +123,7 @@ class Comparison:
             return
         draw, writes = np.random.default_rng(0), isinstance(model, Decoder) and gives(model) is Gives.VOCABULARY
         self.random = [self._inputs(self._random_rows(draw, *shape)) for shape in SHAPES]
+        rows: list[list[int]] = []
         if tokenizer is not None and not (isinstance(model, Decoder) and gives(model) is Gives.HIDDEN):
             longest = self.context - self.new if writes else self.context
             for text in own_texts(tokenizer, room(model, self.context), texts) or ["a"]:
@@ -138,22 +137,21 @@ class Comparison:
         else:
             self.read = [self._inputs(rows[at : at + AT_ONCE]) for at in range(0, len(rows), AT_ONCE)]
 
-    def of(self, engine: Engine, bound: float | None) -> Parity:
-        """The result of comparing an engine; the bound is multiplied by the magnitude of the model's outputs."""
-        return self.parity(self.tally(engine), bound)
-
     @torch.no_grad()
-    def tally(self, engine: Engine) -> Tally:
-        """Ask an engine, and the model.  Below float32 an engine writes each text by itself, as ``Runtime`` has it."""
-        tally = Tally()
+    def of(self, engine: Engine, bound: float | None, tally: Tally | None = None) -> Parity:
+        """The result of asking an engine, and the model; the bound is multiplied by the magnitude of the outputs.
+
+        Below float32 an engine writes each text by itself, as ``Runtime`` has it.  What is added up is in ``tally``.
+        """
+        tally = Tally() if tally is None else tally
         with suppress(Lacks):
             for inputs in self.random:
                 self._outputs(tally, engine, inputs)
-                tally.random += 1
+                tally.random = True
         for inputs in self.read:
             here, there = self._outputs(tally, engine, inputs)
             if engine.result == LOGITS and not self._several_units:
-                logits, theirs = (_at_tokens(one[LOGITS], inputs.mask) for one in (here, there))
+                logits, theirs = (_at_tokens(side[LOGITS], inputs.mask) for side in (here, there))
                 tally.choose(logits, theirs.argmax(dim=-1))
             elif OF_TEXT in there:
                 tally.cosines += F.cosine_similarity(here[OF_TEXT], there[OF_TEXT]).tolist()
@@ -163,18 +161,16 @@ class Comparison:
                 self._write(tally, engine, rows)
                 continue
             for beam in BEAMS:
-                how = Searching(self.rules, [self.new] * len(rows), beam, n_best=beam)
-                self._search(tally, engine, rows, how)
-        return tally
+                self._search(tally, engine, rows, Searching(self.rules, [self.new] * len(rows), beam, n_best=beam))
+        return self._parity(tally, bound)
 
-    def parity(self, tally: Tally, bound: float | None) -> Parity:
-        """The result."""
+    def _parity(self, tally: Tally, bound: float | None) -> Parity:
         limit = None if bound is None else bound * tally.size
         lag = "it gives other labels, apart" if self.read else "it continues a text with other tokens, apart"
         if self.rules is not None:
             lag = "it writes other targets, whose log-probability is lower"
         problems = exceeding(tally.difference, limit, "the answers differ") + exceeding(tally.lag, limit, lag)
-        count = len(self.rows) + sum(len(ids) for ids, *_ in self.read)
+        count = len(self.rows) + sum(len(inputs.ids) for inputs in self.read)
         over = ["random inputs"] if tally.random else []
         over += [f"the answers to {count} {'texts' if self.texts else 'images'}"] if count else []
         notes = []
@@ -229,30 +225,27 @@ class Comparison:
         The first must be as likely as any other, and with one beam as the one that is found here.
         """
         with tally.timed(THERE):
-            found = engine.search(rows, how)
+            theirs = engine.search(rows, how)
         with tally.timed(HERE):
             best = [one for (one,) in self.runtime.search(rows, how.rules, beam=how.beam, most=how.limits)]
-        for source, there, one in zip(rows, found, best, strict=True):
-            every = [*there, one] if how.beam == 1 else there
-            here = self._log_probabilities(source, every)
-            tally.compare(here[: len(there)], torch.tensor([each.log_probability for each in there]))
-            scores = here / torch.tensor([len(each.ids) + (not each.cut) for each in every])
+        for source, there, ours in zip(rows, theirs, best, strict=True):
+            every = [*there, ours] if how.beam == 1 else there
+            here = self._log_probabilities(source, every, how.rules)
+            tally.compare(here[: len(there)], torch.tensor([target.log_probability for target in there]))
+            scores = here / torch.tensor([len(target.ids) + (not target.cut) for target in every])
             tally.lag = worst(tally.lag, scores.max() - scores[0])
-            tally.equal += there[0].ids == one.ids
+            tally.equal += there[0].ids == ours.ids
             tally.answers += 1
 
-    def _log_probabilities(self, source: list[int], targets: Sequence[Hypothesis]) -> Tensor:
+    def _log_probabilities(self, source: list[int], targets: Sequence[Hypothesis], rules: TargetRules) -> Tensor:
         """ln p of each target of a source, with the token that ends it unless it was cut off: (N,)."""
-        rules = self.rules
-        assert rules is not None
-        ids, mask = pad([[*one.ids, *([] if one.cut else rules.end)] for one in targets])
+        ids, mask = pad([[*target.ids, *([] if target.cut else rules.end)] for target in targets])
         start = torch.tensor([rules.start] * len(targets))
-        given = torch.cat([start, ids[:, :-1]], dim=1)
-        logits = self.model(torch.tensor([source] * len(targets)), given)[:, start.shape[1] - 1 :]
+        inputs = torch.cat([start, ids[:, :-1]], dim=1)
+        logits = self.model(torch.tensor([source] * len(targets)), inputs)[:, start.shape[1] - 1 :]
         if rules.forbidden:
             logits[..., list(rules.forbidden)] = -torch.inf
-        found = logits.log_softmax(dim=-1).gather(2, ids[..., None])[..., 0]
-        return found.where(mask, 0.0).sum(dim=1)
+        return logits.log_softmax(dim=-1).gather(2, ids[..., None])[..., 0].where(mask, 0.0).sum(dim=1)
 
     def _inputs(self, rows: list[list[int]]) -> Inputs:
         """Rows that are padded, on the left for a decoder; targets are the same ids backwards."""

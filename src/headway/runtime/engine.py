@@ -23,7 +23,7 @@ class Lacks(Exception):
 
 @dataclass(frozen=True)
 class Writing:
-    """How texts are continued, as ``Runtime.write`` is told."""
+    """How texts are continued: what ``generation.decode`` is told, with one device for all engines."""
 
     sampling: Sampling
     max_tokens: int
@@ -135,7 +135,7 @@ class Engine:
         raise Lacks("search for targets by this model")
 
 
-class Writer:
+class StateModel:
     """A model as ``generation`` writes by it, made of its empty state.
 
     A state has ``following(ids, mask)``, the logits (B, V) of what follows more tokens of its rows, (B, T) with padding
@@ -154,15 +154,15 @@ AT_ONCE = 32
 """Texts that are continued together."""
 
 
-def write_by(model: Model, prompts: Sequence[Sequence[int]], how: Writing) -> Steps:
-    """Continue prompts by a model whose state can be reordered, ``AT_ONCE`` together, those of like length.
+def write_by(new_state: Callable[[], Any], prompts: Sequence[Sequence[int]], how: Writing) -> Steps:
+    """Continue prompts by a model with such states (``StateModel``), ``AT_ONCE`` together, those of like length.
 
     Raises ValueError for a prompt without tokens.
     """
     order = sorted(range(len(prompts)), key=lambda row: len(prompts[row]))
     for at in range(0, len(order), AT_ONCE):
         rows = order[at : at + AT_ONCE]
-        steps = how.by(model, [prompts[row] for row in rows])
+        steps = how.by(StateModel(new_state), [prompts[row] for row in rows])
         finished: set[int] | None = None
         while True:
             try:
@@ -174,20 +174,20 @@ def write_by(model: Model, prompts: Sequence[Sequence[int]], how: Writing) -> St
 
 
 def search_by(
-    model_of: Callable[[Sequence[Sequence[int]]], tuple[Model, list[list[int]]]],
+    begin: Callable[[Sequence[Sequence[int]]], tuple[Callable[[], Any], list[list[int]]]],
     sources: Sequence[Sequence[int]],
     how: Searching,
 ) -> list[list[Hypothesis]]:
     """Search for the targets of sources, some of like length together.
 
-    ``model_of`` gives, for some sources, the model that writes their targets, and what each target begins with.
+    ``begin`` gives, for some sources, an empty state (``StateModel``) of their targets, and what each begins with.
     """
     order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
-    found: list[list[Hypothesis]] = [[] for _ in sources]
+    targets: list[list[Hypothesis]] = [[] for _ in sources]
     size = max(1, AT_ONCE // how.beam)
     for at in range(0, len(order), size):
         numbers = order[at : at + size]
-        model, prompts = model_of([sources[number] for number in numbers])
-        for number, answer in zip(numbers, how.by(model, prompts, numbers), strict=True):
-            found[number] = answer
-    return found
+        new_state, prompts = begin([sources[number] for number in numbers])
+        for number, answer in zip(numbers, how.by(StateModel(new_state), prompts, numbers), strict=True):
+            targets[number] = answer
+    return targets

@@ -1,7 +1,7 @@
 """How a model is checked: what it is trained on for a few steps, and how its answers are compared with other programs'.
 
 A comparison takes the original and what another library loaded, and returns (the largest difference of scores,
-other differences).  Letters: B batch, T length, V vocabulary, C classes.
+other differences); ``formats.hf.loaders`` calls it.  Letters: B batch, T length, V vocabulary, C classes.
 """
 
 import json

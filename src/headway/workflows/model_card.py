@@ -6,12 +6,10 @@ written, only the names of files.
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 from headway import __version__
-from headway.errors import InputError
 from headway.formats.ctranslate2.engine import engine_class
 from headway.formats.hf.export import loader_of
 from headway.formats.onnx.engine import DECODER, ENCODER, MODEL
@@ -27,6 +25,7 @@ from headway.reports.record import Record
 from headway.reports.verdict import verdict, verdict_of
 from headway.reports.wording import decimal
 from headway.tasks.registry import known, task_named
+from headway.tasks.spec import TaskSpec
 
 FILE = "README.md"
 HUB_NAMES = {"macro_f1": "f1"}
@@ -55,83 +54,70 @@ def card(
     ``facts`` is headway.json of the run, empty for a model of other origin; ``license`` is the one that the user gives.
     Of an ensemble it is that of the member which is written, with ``ensemble``, what answers in the run itself.
     """
-    spec, record = known(task), Record(info=dict(facts))
-    parts = [
-        _front_matter(record, task, place, format, parity, license),
-        f"# {place.rpartition('/')[2]}",
-        " ".join(_origin(facts, spec.title, subject)),
-    ]
+    spec, record, name = known(task), Record(info=dict(facts)), place.rpartition("/")[2]
+    measured = _measured(record, task)
+    library = "peft" if format == "peft" else _library(parity)
+    front = _front_matter(record, spec, measured, name, library, license)
+    parts = [front, f"# {name}", " ".join(_origin(facts, spec.title, subject))]
     if facts:
-        parts += ["## Data", _list(_data(facts)), "## Results", verdict(record), _results(record, task)]
+        parts += ["## Data", _list(_data(facts)), "## Results", verdict(record), _results(record, spec, measured)]
         parts += ["## Limits", _list(_limits(facts, record, subject))]
     parts += ["## Use", *_uses(subject, parity, place, format, facts)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _front_matter(record: Record, task: str, place: str, format: str, parity: Parity, license: str | None) -> str:
-    base = (record.info.get("base") or {}).get("path", "")
-    library = "peft" if format == "peft" else _library(parity).replace("_", "-")
-    inputs = (record.info.get("data") or {}).get("inputs", [])
+def _measured(record: Record, task: str) -> dict[str, float]:
+    """The task's metrics that the run has."""
+    values = {metric.key: record.metrics.get(metric.key) for metric in known(task).metrics}
+    return {key: value for key, value in values.items() if isinstance(value, int | float)}
+
+
+def _front_matter(
+    record: Record, spec: TaskSpec, measured: Mapping[str, float], name: str, library: str, license: str | None
+) -> str:
+    """The hub's fields, the results on the held-out data as its model index wants them among them."""
+    base, tag = (record.info.get("base") or {}).get("path", ""), task_named(spec.name).pipeline_tag
+    inputs, judged = (record.info.get("data") or {}).get("inputs", []), verdict_of(record)
+    index = []
+    if measured and inputs:
+        kind = inputs[0].partition("@")[0] if _is_id(inputs[0]) else "custom"
+        metrics = [
+            {"type": HUB_NAMES.get(key, key), "value": value, "name": spec.metric(key).name + _interval(judged, key)}
+            for key, value in measured.items()
+        ]
+        dataset = {"type": kind, "name": ", ".join(map(_file, inputs))}
+        result = {"task": {"type": tag, "name": spec.title}, "dataset": dataset, "metrics": metrics}
+        index.append({"name": name, "results": [result]})
     fields: dict[str, Any] = {
         "license": license,
-        "library_name": library,
-        "pipeline_tag": _tag(task),
+        "library_name": library.replace("_", "-"),
+        "pipeline_tag": tag,
         "tags": ["headway"],
         "base_model": base if _is_id(base) else None,
-        "datasets": [name.partition("@")[0] for name in inputs if _is_id(name)],
-        "metrics": [HUB_NAMES.get(key, key) for key in _measured(record, task)],
-        "model-index": _model_index(record, task, place, inputs),
+        "datasets": [entry.partition("@")[0] for entry in inputs if _is_id(entry)],
+        "metrics": [HUB_NAMES.get(key, key) for key in measured],
+        "model-index": index,
     }
     return "\n".join(["---", *_yaml({key: value for key, value in fields.items() if value}), "---"])
 
 
-def _tag(task: str) -> str:
-    """The task as the hub names it; empty for one of a package that is not installed."""
-    with suppress(KeyError, InputError):
-        return task_named(task).pipeline_tag
-    return ""
-
-
-def _model_index(record: Record, task: str, place: str, inputs: list[str]) -> list[dict[str, Any]]:
-    """The results on the held-out data, as the hub's model index wants them."""
-    measured = _measured(record, task)
-    if not measured or not inputs:
-        return []
-    spec, judged = known(task), verdict_of(record)
-    metrics = []
-    for key, value in measured.items():
-        name = spec.metric(key).name + _interval(judged, key)
-        metrics.append({"type": HUB_NAMES.get(key, key), "value": value, "name": name})
-    names = ", ".join(_file(name) for name in inputs)
-    dataset = {"type": inputs[0].partition("@")[0] if _is_id(inputs[0]) else "custom", "name": names}
-    result = {"task": {"type": _tag(task), "name": spec.title}, "dataset": dataset, "metrics": metrics}
-    return [{"name": place.rpartition("/")[2], "results": [result]}]
-
-
-def _yaml(value: Any, indent: int = 0) -> Iterator[str]:
+def _yaml(value: Mapping[str, Any], indent: int = 0) -> Iterator[str]:
     """Objects, lists and values as lines of YAML; a text is written as in JSON, which YAML reads alike."""
     space = " " * indent
     for key, entry in value.items():
-        if isinstance(entry, dict):
-            yield f"{space}{key}:"
-            yield from _yaml(entry, indent + 2)
-        elif isinstance(entry, list) and entry and isinstance(entry[0], dict):
-            yield f"{space}{key}:"
-            for one in entry:
-                first, *rest = _yaml(one, indent + 2)
-                yield f"{space}- {first.lstrip()}"
-                yield from rest
-        elif isinstance(entry, list):
-            yield f"{space}{key}:"
-            yield from (f"{space}- {json.dumps(one, ensure_ascii=False)}" for one in entry)
-        else:
+        if not isinstance(entry, dict | list):
             yield f"{space}{key}: {json.dumps(entry, ensure_ascii=False)}"
-
-
-def _measured(record: Record, task: str) -> dict[str, float]:
-    """The task's metrics that the run has."""
-    found = {metric.key: record.metrics.get(metric.key) for metric in known(task).metrics}
-    return {key: value for key, value in found.items() if isinstance(value, int | float)}
+            continue
+        yield f"{space}{key}:"
+        if isinstance(entry, dict):
+            yield from _yaml(entry, indent + 2)
+            continue
+        for one in entry:
+            if isinstance(one, dict):
+                first, *rest = _yaml(one, indent + 2)
+                yield from (f"{space}- {first.lstrip()}", *rest)
+            else:
+                yield f"{space}- {json.dumps(one, ensure_ascii=False)}"
 
 
 def _origin(facts: Mapping[str, Any], title: str, subject: Subject) -> Iterator[str]:
@@ -172,15 +158,16 @@ def _data(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"fingerprint (SHA-256): {data['fingerprint']}"
 
 
-def _results(record: Record, task: str) -> str:
+def _results(record: Record, spec: TaskSpec, measured: Mapping[str, float]) -> str:
     """A table of the model and its baselines on the held-out data; the headline metric with its interval."""
-    measured, judged = _measured(record, task), verdict_of(record)
     if not measured:
         return ""
-    spec = known(task)
+    judged = verdict_of(record)
     rows = [["", *(spec.metric(key).name for key in measured)], ["---"] * (len(measured) + 1)]
-    rows += [[str(line.get("name")), *(_cell(line.get(key)) for key in measured)] for line in record.baselines]
-    rows.append(["**this model**", *(_cell(value) + _interval(judged, key) for key, value in measured.items())])
+    for line in record.baselines:
+        cells = (decimal(line[key]) if isinstance(line.get(key), int | float) else "" for key in measured)
+        rows.append([str(line.get("name")), *cells])
+    rows.append(["**this model**", *(decimal(value) + _interval(judged, key) for key, value in measured.items())])
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows)
 
 
@@ -190,10 +177,6 @@ def _interval(judged: Mapping[str, Any], key: str) -> str:
         return ""
     low, high = judged["interval"]
     return f" (95 % interval {decimal(low)} to {decimal(high)})"
-
-
-def _cell(value: Any) -> str:
-    return decimal(value) if isinstance(value, int | float) else ""
 
 
 def _limits(facts: Mapping[str, Any], record: Record, subject: Subject) -> Iterator[str]:

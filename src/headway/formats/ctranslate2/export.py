@@ -84,13 +84,12 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
 
     door = f"ctranslate2.{engine_class(subject.model).opener}(DIR)"
     parity = Parity(reader="ctranslate2", version=ctranslate2.__version__, door=door)
-    level = ctranslate2.get_log_level()
+    level, tally = ctranslate2.get_log_level(), Tally()
     try:
         engine = open_engine("ctranslate2", directory, subject.model, precision)
         comparison = Comparison(subject, texts=TEXTS if isinstance(subject.model, Encoder) else WRITTEN)
         bound = BOUND if precision == "float32" else None
-        tally = comparison.tally(engine)
-        result = comparison.parity(tally, bound)
+        result = comparison.of(engine, bound, tally)
         problems = [result.problem, *_head_problems(comparison, engine, directory, bound)]
         problems += [_early_end(subject, tally.written, directory)]
     except Exception as error:  # any error means that its users cannot use the directory

@@ -129,7 +129,7 @@ def _options(config: TransformerConfig) -> dict[str, Any]:
     """The keywords of a stack's specification."""
     from ctranslate2.specs import attention_spec, common_spec
 
-    found: dict[str, Any] = {
+    options: dict[str, Any] = {
         "num_layers": config.n_layers,
         "num_heads": config.n_heads,
         "num_heads_kv": config.kv_heads if config.kv_heads != config.n_heads else None,
@@ -143,13 +143,11 @@ def _options(config: TransformerConfig) -> dict[str, Any]:
         "qk_norm": config.qk_norm,
     }
     if config.position.kind == "rotary":
-        found |= {"rotary_dim": config.rotated, "rotary_interleave": False, "rotary_base": config.position.base}
+        options |= {"rotary_dim": config.rotated, "rotary_interleave": False, "rotary_base": config.position.base}
         if (scaling := config.position.scaling) is not None:
-            found |= {
-                "rotary_scaling_type": attention_spec.RotaryScalingType.Linear,
-                "rotary_scaling_factor": scaling.factor,
-            }
-    return found
+            options["rotary_scaling_type"] = attention_spec.RotaryScalingType.Linear
+            options["rotary_scaling_factor"] = scaling.factor
+    return options
 
 
 def _set_stack(spec: Any, stack: Stack, config: TransformerConfig) -> None:
@@ -162,9 +160,9 @@ def _set_stack(spec: Any, stack: Stack, config: TransformerConfig) -> None:
     if config.position.kind in ("learned", "sinusoidal"):
         spec.position_encodings.encodings = _position_table(embedding, config)
     if config.embedding_norm:
-        _set_norm(spec.layernorm_embedding, embedding.norm, config)
+        _set_norm(spec.layernorm_embedding, embedding.norm, config.d_model)
     if config.norm_order == "pre":
-        _set_norm(spec.layer_norm, stack.norm, config)
+        _set_norm(spec.layer_norm, stack.norm, config.d_model)
     for layer, block in zip(spec.layer, stack.blocks, strict=True):
         _set_block(layer, block, config)
         if config.position.kind == "relative":
@@ -174,41 +172,37 @@ def _set_stack(spec: Any, stack: Stack, config: TransformerConfig) -> None:
 
 
 def _set_block(spec: Any, block: Any, config: TransformerConfig) -> None:
-    attention = block.attention.layer
-    _set_linear(spec.self_attention.linear[0], attention.qkv)
-    _set_attention(spec.self_attention, attention, block.attention.norm, config)
+    _set_linear(spec.self_attention.linear[0], block.attention.layer.qkv)
+    _set_attention(spec.self_attention, block.attention, config)
     if block.cross is not None:
-        across = block.cross.layer
-        _set_linear(spec.attention.linear[0], across.q)
-        _set_linear(spec.attention.linear[1], across.kv)
-        _set_attention(spec.attention, across, block.cross.norm, config)
+        _set_linear(spec.attention.linear[0], block.cross.layer.q)
+        _set_linear(spec.attention.linear[1], block.cross.layer.kv)
+        _set_attention(spec.attention, block.cross, config)
     up, dense = block.feedforward.layer.up, spec.ffn
-    if config.gated:
-        weights = _numbers(up.weight).chunk(2)  # the gate, and what it is multiplied with
-        biases = (None, None) if up.bias is None else _numbers(up.bias).chunk(2)
-        for part, weight, bias in zip((dense.linear_0, dense.linear_0_noact), weights, biases, strict=True):
-            part.weight = weight.contiguous()
-            if bias is not None:
-                part.bias = bias.contiguous()
+    if config.gated:  # the gate, and what it is multiplied with
+        for name in ("weight", "bias") if up.bias is not None else ("weight",):
+            gate, other = _numbers(getattr(up, name)).chunk(2)
+            setattr(dense.linear_0, name, gate.contiguous())
+            setattr(dense.linear_0_noact, name, other.contiguous())
     else:
         _set_linear(dense.linear_0, up)
     _set_linear(dense.linear_1, block.feedforward.layer.out)
-    _set_norm(dense.layer_norm, block.feedforward.norm, config)
+    _set_norm(dense.layer_norm, block.feedforward.norm, config.d_model)
 
 
-def _set_attention(spec: Any, attention: Any, norm: nn.Module, config: TransformerConfig) -> None:
+def _set_attention(spec: Any, part: Any, config: TransformerConfig) -> None:
     """What self- and cross-attention have in common: the output, the norm, the norms of queries and keys."""
-    _set_linear(spec.linear[-1], attention.out)
-    _set_norm(spec.layer_norm, norm, config)
+    _set_linear(spec.linear[-1], part.layer.out)
+    _set_norm(spec.layer_norm, part.norm, config.d_model)
     if config.qk_norm:
-        _set_norm(spec.q_norm, attention.q_norm, config, config.head_width)
-        _set_norm(spec.k_norm, attention.k_norm, config, config.head_width)
+        _set_norm(spec.q_norm, part.layer.q_norm, config.head_width)
+        _set_norm(spec.k_norm, part.layer.k_norm, config.head_width)
 
 
 def _set_projection(spec: Any, head: Any, config: TransformerConfig, forbidden: Sequence[int]) -> None:
     _set_linear(spec.projection, head.matrix)
     if forbidden:
-        bias = torch.zeros(config.vocab_size) if head.matrix.bias is None else _numbers(head.matrix.bias).clone()
+        bias = torch.zeros(config.vocab_size) if head.matrix.bias is None else _numbers(head.matrix.bias)
         bias[list(forbidden)] = NEVER
         spec.projection.bias = bias
     if head.softcap is not None:
@@ -221,9 +215,8 @@ def _set_linear(spec: Any, layer: nn.Linear) -> None:
         spec.bias = _numbers(layer.bias)
 
 
-def _set_norm(spec: Any, norm: Any, config: TransformerConfig, width: int | None = None) -> None:
+def _set_norm(spec: Any, norm: Any, width: int) -> None:
     """γ and β, with 1 and 0 for those that a norm has not."""
-    width = width or config.d_model
     spec.gamma = torch.ones(width) if norm.weight is None else _numbers(norm.weight)
     if hasattr(spec, "beta"):
         bias = getattr(norm, "bias", None)
@@ -248,7 +241,7 @@ def write_head(subject: Subject, directory: Path) -> None:
     """Write the files of an encoder's head; nothing for another model."""
     if not isinstance(subject.model, Encoder):
         return
-    head: Any = subject.model.head if subject.model.head is not None else PoolingHead()
+    head: Any = subject.model.head or PoolingHead()
     described = {"pooling": head.pooling, "normalise": head.normalise}
     if head.gives is Gives.ROW:
         described |= {"activation": head.activation, "labels": list(getattr(subject.pipe, "labels", []))}
@@ -274,7 +267,6 @@ def apply_head(vectors: np.ndarray, directory: Path) -> np.ndarray:
         return x
     with np.load(directory / MATRICES) as matrices:
         if "dense.weight" in matrices:
-            x = HEAD_ACTIVATIONS[described["activation"]](
-                matrices["dense.weight"] @ x + matrices.get("dense.bias", 0.0)
-            )
+            inner = matrices["dense.weight"] @ x + matrices.get("dense.bias", 0.0)
+            x = HEAD_ACTIVATIONS[described["activation"]](inner)
         return matrices["out.weight"] @ x + matrices.get("out.bias", 0.0)

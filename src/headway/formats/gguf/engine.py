@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headway.errors import InputError
 from headway.generation.decode import Steps
-from headway.runtime.engine import Engine, Inputs, Writer, Writing, unpadded, write_by
+from headway.runtime.engine import Engine, Inputs, Writing, unpadded, write_by
 
 FILE = "model.gguf"
 BATCH = 512
@@ -61,7 +61,7 @@ class LlamaEngine(Engine):
         """New tokens by row."""
         longest = max((len(prompt) for prompt in prompts), default=0) + how.max_tokens
         most = min(longest, how.context, self.model.config.max_length)
-        return write_by(Writer(partial(LlamaState, self, most)), prompts, how)
+        return write_by(partial(LlamaState, self, most), prompts, how)
 
     def borrow(self, rows: int, tokens: int) -> Any:
         """A context with nothing in it, for so many rows of so many tokens each."""

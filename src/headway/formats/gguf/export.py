@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.formats.gguf.architectures import ARCHITECTURES, PLAIN, tensors
+from headway.formats.gguf.architectures import ARCHITECTURES, PLAIN
 from headway.formats.gguf.engine import FILE
 from headway.formats.gguf.modelfile import MODELFILE, ends_of, modelfile, turn_end
 from headway.formats.gguf.process import compare_with_llama, why_not_run
@@ -96,7 +96,7 @@ class Content:
                 whole = type(value) is int  # llama.cpp expects such numbers without a sign
                 type_of = gguf.GGUFValueType.UINT32 if whole else gguf.GGUFValueType.get_type(value)
                 writer.add_key_value(key, value, type_of)
-            for name, tensor in tensors(self.model, self.architecture).items():
+            for name, tensor in self.architecture.tensors(self.model).items():
                 values = np.ascontiguousarray(tensor.detach().float().numpy())
                 stored = gguf.GGMLQuantizationType[self._type_of(name, values.shape)]
                 plain = stored == gguf.GGMLQuantizationType.F32
@@ -179,7 +179,7 @@ class Content:
         reader = gguf.GGUFReader(directory / FILE)
         different = [key for key, value in self.settings().items() if not _equal(reader.get_field(key), value)]
         stored = {tensor.name: tensor for tensor in reader.tensors}
-        originals = tensors(self.model, self.architecture)
+        originals = self.architecture.tensors(self.model)
         problem, largest = None, 0.0
         if different:
             problem = f"the file's entry {different[0]} is not what was written"

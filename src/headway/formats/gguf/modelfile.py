@@ -12,7 +12,6 @@ from headway.text.tokenizer import Tokenizer
 MODELFILE = "Modelfile"
 SAID = tuple(f"Aa{chr(0xE0F3 + number)}bB" for number in range(6))
 """What the messages of the trial conversations say, with characters that no template writes."""
-ROLES = ("system", "user", "assistant")
 
 
 def modelfile(subject: Subject, file: str, context: int, begins: bool) -> str:
@@ -20,9 +19,12 @@ def modelfile(subject: Subject, file: str, context: int, begins: bool) -> str:
     tokenizer = subject.tokenizer
     lines = [f"FROM ./{file}", f"PARAMETER num_ctx {context}"]
     if hasattr(subject.pipe, "ends"):  # it continues texts
-        stops = [tokenizer.tokens[number] for number in _stops(subject)]
-        # a Modelfile cannot escape a line break, after which another instruction would begin
-        lines += [f"PARAMETER stop {_quoted(stop)}" for stop in stops if printable(stop) == stop]
+        turn = turn_end(tokenizer)
+        for number in sorted({*ends_of(subject), *([] if turn is None else [turn])}):
+            stop = tokenizer.tokens[number]
+            if printable(stop) == stop:  # a Modelfile cannot escape a line break: another instruction would follow it
+                quoted = stop.replace("\\", "\\\\").replace('"', '\\"')
+                lines.append(f'PARAMETER stop "{quoted}"')
         template = "{{ .Prompt }}" if tokenizer.chat_template is None else chat_template(tokenizer, begins)
         lines += [] if template is None else [f'TEMPLATE """{template}"""']
     return "\n".join(lines) + "\n"
@@ -31,12 +33,9 @@ def modelfile(subject: Subject, file: str, context: int, begins: bool) -> str:
 def chat_template(tokenizer: Tokenizer, begins: bool) -> str | None:
     """The chat template as one of Ollama; None if it does more than put text around messages."""
     try:
-        parts = _parts(tokenizer)
+        head, around, prompt = _parts(tokenizer)
     except InputError:
         return None
-    if parts is None:
-        return None
-    head, around, prompt = parts
     start = tokenizer.special_tokens.get("bos_token")
     if begins and start is not None:
         head = head.removeprefix(start)
@@ -59,9 +58,9 @@ def ends_of(subject: Subject) -> list[int]:
     return sorted(ends)
 
 
-def turn_end(tokenizer: Tokenizer) -> int | None:
+def turn_end(tokenizer: Tokenizer | None) -> int | None:
     """The special token with which the chat template ends a reply; None if there is none."""
-    if tokenizer.chat_template is None:
+    if tokenizer is None or tokenizer.chat_template is None:
         return None
     probe = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     try:
@@ -72,22 +71,25 @@ def turn_end(tokenizer: Tokenizer) -> int | None:
     return last[0] if last and last[0] in tokenizer.special_ids else None
 
 
-def _stops(subject: Subject) -> list[int]:
-    turn = None if subject.tokenizer is None else turn_end(subject.tokenizer)
-    return sorted({*ends_of(subject), *([] if turn is None else [turn])})
+def _parts(tokenizer: Tokenizer) -> tuple[str, dict[str, tuple[str, str]], str]:
+    """(What comes first, what is around a message of each role, what begins a reply).
 
-
-def _parts(tokenizer: Tokenizer) -> tuple[str, dict[str, tuple[str, str]], str] | None:
-    """(what comes first, what is around a message of each role, what begins a reply), if that is all there is."""
+    Raises InputError for a template that does more.
+    """
     system, first, reply, second, other, third = SAID
+
+    def rendered(*messages: tuple[str, str], prompt: bool = False) -> str:
+        told: list[Message] = [{"role": role, "content": text} for role, text in messages]
+        template, special = tokenizer.chat_template or "", tokenizer.special_tokens
+        return render_chat(template, told, add_generation_prompt=prompt, special=special)
+
     whole = [("user", first), ("assistant", reply), ("user", second)]
-    ahead, between, again, end = _split(_render(tokenizer, whole, prompt=False), first, reply, second)
-    prompt = _render(tokenizer, whole, prompt=True).partition(second)[2].removeprefix(end)
-    after_reply = _render(tokenizer, whole[:2], prompt=False).partition(reply)[2]
+    ahead, between, again, end = _split(rendered(*whole), first, reply, second)
+    prompt = rendered(*whole, prompt=True).partition(second)[2].removeprefix(end)
+    after_reply = rendered(*whole[:2]).partition(reply)[2]
     before_user, before_reply = again.removeprefix(after_reply), between.removeprefix(end)
     head = ahead.removesuffix(before_user)
-    with_system = _render(tokenizer, [("system", system), ("user", first)], prompt=False)
-    start, middle, _ = _split(with_system, system, first)
+    start, middle, _ = _split(rendered(("system", system), ("user", first)), system, first)
     around = {
         "system": (start.removeprefix(head), middle.removesuffix(before_user)),
         "user": (before_user, end),
@@ -95,13 +97,9 @@ def _parts(tokenizer: Tokenizer) -> tuple[str, dict[str, tuple[str, str]], str] 
     }
     longer = [("system", system), *whole, ("assistant", other), ("user", third)]
     made = head + "".join(around[role][0] + text + around[role][1] for role, text in longer) + prompt
-    return (head, around, prompt) if made == _render(tokenizer, longer, prompt=True) else None
-
-
-def _render(tokenizer: Tokenizer, said: list[tuple[str, str]], prompt: bool) -> str:
-    messages: list[Message] = [{"role": role, "content": text} for role, text in said]
-    template = tokenizer.chat_template or ""
-    return render_chat(template, messages, add_generation_prompt=prompt, special=tokenizer.special_tokens)
+    if made != rendered(*longer, prompt=True):
+        raise InputError("the chat template does more than put text around messages")
+    return head, around, prompt
 
 
 def _split(text: str, *marks: str) -> list[str]:
@@ -118,7 +116,3 @@ def _split(text: str, *marks: str) -> list[str]:
 def _literal(text: str) -> str:
     """A text that Go's templates write as it is."""
     return text.replace("{{", '{{ "{{" }}')
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

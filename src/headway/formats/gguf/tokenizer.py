@@ -6,6 +6,7 @@ the same.  Characters and words have none there.
 
 import json
 import unicodedata
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -41,6 +42,15 @@ class Inexpressible(InputError):
 
 
 @dataclass(frozen=True)
+class Limit:
+    """Some texts that llama.cpp reads in another way."""
+
+    words: str
+    """which, to go on from "texts" """
+    concerns: Callable[[str], bool]
+
+
+@dataclass(frozen=True)
 class TokenizerEntries:
     """What the file says of a tokenizer."""
 
@@ -56,21 +66,12 @@ class TokenizerEntries:
     """the token that is put before, and after, a text"""
     flags: dict[str, bool] = field(default_factory=dict)
     """more entries, without their prefix"""
-    limits: tuple["Limit", ...] = ()
+    limits: tuple[Limit, ...] = ()
     """texts for which llama.cpp gives other ids, whatever the file says"""
 
     def reads(self, text: str) -> bool:
         """Whether llama.cpp is expected to give the ids of the tokenizer here."""
         return not any(limit.concerns(text) for limit in self.limits)
-
-
-@dataclass(frozen=True)
-class Limit:
-    """Some texts that llama.cpp reads in another way."""
-
-    words: str
-    """which, to go on from "texts" """
-    concerns: Callable[[str], bool]
 
 
 NFC = Limit("that are not in Unicode's form NFC", lambda text: not unicodedata.is_normalized("NFC", text))
@@ -81,9 +82,7 @@ SPACED = Limit("that begin with a space: it puts another before it", lambda text
 DOTTED = Limit("with the letter İ, whose lower case it writes without the dot", lambda text: "İ" in text)
 ACCENTS = Limit(
     "in Korean, or with vowel signs of Indic scripts: it strips other accents there",
-    lambda text: any(
-        "\uac00" <= character <= "\ud7a3" or unicodedata.category(character) == "Mc" for character in text
-    ),
+    lambda text: any("\uac00" <= letter <= "\ud7a3" or unicodedata.category(letter) == "Mc" for letter in text),
 )
 
 
@@ -96,126 +95,128 @@ def entries_of(tokenizer: Tokenizer, rows: int) -> TokenizerEntries:
             f"its tokenizer is one of {UNKNOWN_THERE[tokenizer.kind]}; {EXPRESSIBLE}; train with --tokenizer bpe"
         )
     spec = json.loads(tokenizer.to_json())
-    kind = spec["model"]["type"]
-    steps = _steps(spec.get("normalizer"), "normalizers")
+    kind, bytes_too = spec["model"]["type"], bool(spec["model"].get("byte_fallback"))
+    steps, splits = _steps(spec.get("normalizer"), "normalizers"), _steps(spec.get("pre_tokenizer"), "pretokenizers")
     normalises = bool(steps) and steps[0].get("type") == "NFC"
     steps = steps[normalises:]
     unknown = None if tokenizer.unknown is None else tokenizer.tokens[tokenizer.unknown]
     if kind == "WordPiece":
-        found = _wordpiece(spec, steps, unknown)
-    elif kind == "BPE" and spec["model"].get("byte_fallback"):
-        found = _sentencepiece(spec, steps, unknown)
+        entries = _wordpiece(spec, steps, splits, unknown)
     elif kind == "BPE":
-        found = _byte_level(spec, steps)
+        entries = _sentencepiece(spec, steps, splits, unknown) if bytes_too else _byte_level(spec, steps, splits)
     else:
         raise Inexpressible(f"its tokenizer is of the kind {kind}; {EXPRESSIBLE}")
-    tokens, types = _all_rows(found.tokens, found.token_type, rows)
-    begin, end = _around(tokenizer)
-    scores = None if found.scores is None else [*found.scores, *[0.0] * (rows - len(found.scores))]
-    limits = (*((NFC,) if normalises else ()), *found.limits)
-    return replace(found, tokens=tokens, token_type=types, scores=scores, begin=begin, end=end, limits=limits)
+    before, after = frame(tokenizer)
+    tokens = [token or f"[unused row {number}]" for number, token in enumerate(entries.tokens)]
+    tokens += [f"[unused row {number}]" for number in range(len(tokens), rows)]
+    if twice := next((name for name, count in Counter(tokens).items() if count > 1), None):
+        raise Inexpressible(f"its tokenizer has {twice!r} twice, and llama.cpp takes each token once")
+    if len(before) > 1 or len(after) > 1:
+        raise Inexpressible("its tokenizer puts several tokens before or after a text, and llama.cpp puts one")
+    more = rows - len(entries.tokens)
+    return replace(
+        entries,
+        tokens=tokens,
+        token_type=[*entries.token_type, *[UNUSED] * more],
+        scores=None if entries.scores is None else [*entries.scores, *[0.0] * more],
+        begin=next(iter(before), None),
+        end=next(iter(after), None),
+        limits=(*((NFC,) if normalises else ()), *entries.limits),
+    )
 
 
-def _byte_level(spec: dict[str, Any], steps: list[dict[str, Any]]) -> TokenizerEntries:
+Steps = list[dict[str, Any]]
+"""The parts of a normalizer or of a pre-tokenizer, one after the other."""
+
+
+def _byte_level(spec: dict[str, Any], steps: Steps, splits: Steps) -> TokenizerEntries:
     """GPT-2's BPE over bytes."""
     if steps:
         raise Inexpressible(f"its tokenizer changes texts by {_names(steps)} first, and llama.cpp does not")
-    pre, whole = _split_as(spec), bool(spec["model"].get("ignore_merges"))
+    pre, whole = _split_as(splits), bool(spec["model"].get("ignore_merges"))
     if whole != (pre in WHOLE_WORDS):
         raise Inexpressible(f"its tokenizer has ignore_merges {str(whole).lower()}, and llama.cpp's {pre} has not")
-    tokens, types = _typed(spec)
-    return TokenizerEntries("gpt2", tokens, types, pre, [" ".join(pair) for pair in _pairs(spec)])
+    return TokenizerEntries("gpt2", *_typed(spec), pre, [" ".join(pair) for pair in _pairs(spec)])
 
 
-def _sentencepiece(spec: dict[str, Any], steps: list[dict[str, Any]], unknown: str | None) -> TokenizerEntries:
+def _split_as(splits: Steps) -> str:
+    """llama.cpp's name of the way in which a byte-level tokenizer splits texts."""
+    last = splits[-1] if splits else {}
+    if last.get("type") == "ByteLevel" and not last.get("add_prefix_space", True):
+        first, usual = splits[0], last.get("use_regex", True)
+        if len(splits) == 1 and usual:
+            return GPT2
+        if len(splits) == 2 and usual and first.get("type") == "Digits" and first.get("individual_digits"):
+            return "smollm"
+        isolated = first.get("behavior") == "Isolated" and not first.get("invert")
+        pattern = (first.get("pattern") or {}).get("Regex")
+        if len(splits) == 2 and not usual and first.get("type") == "Split" and isolated and pattern in PATTERNS:
+            return PATTERNS[pattern]
+    raise Inexpressible(f"its tokenizer splits texts in another way ({_names(splits)}): {EXPRESSIBLE}")
+
+
+def _sentencepiece(spec: dict[str, Any], steps: Steps, splits: Steps, unknown: str | None) -> TokenizerEntries:
     """SentencePiece's BPE: the pair whose token has the highest score is merged first."""
-    before = _steps(spec.get("pre_tokenizer"), "pretokenizers")
-    prefix, limits = _prepends(steps, before)
+    prefix, limits = _prepends(steps, splits)
     tokens, types = _typed(spec, unknown)
     ranks: dict[str, int] = {}
     last = None
-    for rank, (first, second) in enumerate(_pairs(spec)):
-        made = first + second
+    for rank, pair in enumerate(_pairs(spec)):
+        made = "".join(pair)
         if made in ranks and made != last:
             raise Inexpressible("its tokenizer merges pairs in an order that scores of tokens cannot express")
         ranks.setdefault(made, rank)
         last = made
     known = {token: number for number, token in enumerate(tokens)}
-    missing = [f"<0x{byte:02X}>" for byte in range(256) if f"<0x{byte:02X}>" not in known]
-    if missing:
-        raise Inexpressible(f"its tokenizer has no token {missing[0]}, and llama.cpp needs one for each byte")
-    for byte in range(256):
-        types[known[f"<0x{byte:02X}>"]] = BYTE
+    for byte in (f"<0x{byte:02X}>" for byte in range(256)):
+        if byte not in known:
+            raise Inexpressible(f"its tokenizer has no token {byte}, and llama.cpp needs one for each byte")
+        types[known[byte]] = BYTE
     scores = [-float(ranks.get(token, len(ranks) + 1)) for token in tokens]
     return TokenizerEntries("llama", tokens, types, scores=scores, flags={"add_space_prefix": prefix}, limits=limits)
 
 
-def _wordpiece(spec: dict[str, Any], steps: list[dict[str, Any]], unknown: str | None) -> TokenizerEntries:
-    """BERT's WordPiece: there a token that begins a word has a mark, here one that does not."""
-    rules = steps[0] if len(steps) == 1 and steps[0].get("type") == "BertNormalizer" else {}
-    before = _steps(spec.get("pre_tokenizer"), "pretokenizers")
-    usual = rules.get("clean_text", False) and rules.get("handle_chinese_chars", False)
-    if not usual or [step.get("type") for step in before] != ["BertPreTokenizer"]:
-        raise Inexpressible("its WordPiece does not clean and split texts as BERT's does, and llama.cpp has no other")
-    if spec["model"].get("continuing_subword_prefix") != "##":
-        raise Inexpressible("its WordPiece does not mark the later parts of a word by ##, and llama.cpp has no other")
-    lowercase = bool(rules.get("lowercase", True))
-    strips = rules.get("strip_accents")
-    tokens, types = _typed(spec, unknown)
-    written = [
-        token
-        if kind in (CONTROL, UNKNOWN)
-        else token[2:]
-        if token.startswith("##") and len(token) > 2
-        else SPACE + token
-        for token, kind in zip(tokens, types, strict=True)
-    ]
-    strips = lowercase if strips is None else strips
-    flags = {"normalizer.lowercase": lowercase, "normalizer.strip_accents": strips}
-    limits = (MARKED, *((ACCENTS,) if strips else (DOTTED,) if lowercase else ()))
-    return TokenizerEntries("bert", written, types, flags=flags, limits=limits)
-
-
-def _split_as(spec: dict[str, Any]) -> str:
-    """llama.cpp's name of the way in which a byte-level tokenizer splits texts."""
-    steps = _steps(spec.get("pre_tokenizer"), "pretokenizers")
-    bytes_last = bool(steps) and steps[-1].get("type") == "ByteLevel" and not steps[-1].get("add_prefix_space", True)
-    if bytes_last:
-        usual = steps[-1].get("use_regex", True)
-        first = steps[0]
-        if len(steps) == 1 and usual:
-            return GPT2
-        if len(steps) == 2 and usual and first.get("type") == "Digits" and first.get("individual_digits"):
-            return "smollm"
-        isolated = first.get("behavior") == "Isolated" and not first.get("invert")
-        pattern = (first.get("pattern") or {}).get("Regex")
-        if len(steps) == 2 and not usual and first.get("type") == "Split" and isolated and pattern in PATTERNS:
-            return PATTERNS[pattern]
-    raise Inexpressible(f"its tokenizer splits texts in another way ({_names(steps)}): {EXPRESSIBLE}")
-
-
-def _prepends(steps: list[dict[str, Any]], before: list[dict[str, Any]]) -> tuple[bool, tuple[Limit, ...]]:
+def _prepends(steps: Steps, splits: Steps) -> tuple[bool, tuple[Limit, ...]]:
     """Whether a space is put before a text, which ``tokenizer.json`` says in one of two forms.  Raises Inexpressible.
 
     In the second form, no space is put before one that is there already; llama.cpp puts one before every text.
     """
     types = [step.get("type") for step in steps]
-    if types in (["Prepend", "Replace"], ["Replace"]) and not before:
+    if types in (["Prepend", "Replace"], ["Replace"]) and not splits:
         spaces = steps[-1].get("pattern") == {"String": " "} and steps[-1].get("content") == SPACE
         if spaces and (len(steps) == 1 or steps[0].get("prepend") == SPACE):
             return len(steps) == 2, ()
-    if not types and [step.get("type") for step in before] == ["Metaspace"]:
-        step = before[0]
+    if not types and [step.get("type") for step in splits] == ["Metaspace"]:
+        step = splits[0]
         if step.get("replacement", SPACE) == SPACE and not step.get("split", True):
             prepends = step.get("prepend_scheme", "always") != "never"
             return prepends, (SPACED,) if prepends else ()
-    raise Inexpressible(f"its tokenizer prepares texts by {_names([*steps, *before])}, and llama.cpp's does not")
+    raise Inexpressible(f"its tokenizer prepares texts by {_names([*steps, *splits])}, and llama.cpp's does not")
+
+
+def _wordpiece(spec: dict[str, Any], steps: Steps, splits: Steps, unknown: str | None) -> TokenizerEntries:
+    """BERT's WordPiece: there a token that begins a word has a mark, here one that does not."""
+    rules = steps[0] if len(steps) == 1 and steps[0].get("type") == "BertNormalizer" else {}
+    usual = rules.get("clean_text", False) and rules.get("handle_chinese_chars", False)
+    if not usual or [step.get("type") for step in splits] != ["BertPreTokenizer"]:
+        raise Inexpressible("its WordPiece does not clean and split texts as BERT's does, and llama.cpp has no other")
+    if spec["model"].get("continuing_subword_prefix") != "##":
+        raise Inexpressible("its WordPiece does not mark the later parts of a word by ##, and llama.cpp has no other")
+    lowercase, strips = bool(rules.get("lowercase", True)), rules.get("strip_accents")
+    strips = lowercase if strips is None else strips
+    tokens, types = _typed(spec, unknown)
+    for number, (token, kind) in enumerate(zip(tokens, types, strict=True)):
+        if kind not in (CONTROL, UNKNOWN):
+            tokens[number] = token[2:] if token.startswith("##") and len(token) > 2 else SPACE + token
+    flags = {"normalizer.lowercase": lowercase, "normalizer.strip_accents": strips}
+    limits = (MARKED, *((ACCENTS,) if strips else (DOTTED,) if lowercase else ()))
+    return TokenizerEntries("bert", tokens, types, flags=flags, limits=limits)
 
 
 def _typed(spec: dict[str, Any], unknown: str | None = None) -> tuple[list[str], list[int]]:
     """The tokens of the vocabulary and those that were added, by id, and their types; "" for an id without one."""
     added = {row["id"]: row for row in spec.get("added_tokens") or []}
-    ids = {**{number: token for token, number in spec["model"]["vocab"].items()}}
+    ids = {number: token for token, number in spec["model"]["vocab"].items()}
     ids |= {number: row["content"] for number, row in added.items()}
     tokens = [ids.get(number, "") for number in range(max(ids) + 1)]
     types = [NORMAL if token else UNUSED for token in tokens]
@@ -226,36 +227,16 @@ def _typed(spec: dict[str, Any], unknown: str | None = None) -> tuple[list[str],
     return tokens, types
 
 
-def _all_rows(tokens: list[str], types: list[int], rows: int) -> tuple[list[str], list[int]]:
-    """A token for each of the model's rows: those that no text has are named and marked as unused."""
-    names = [token or f"[unused row {number}]" for number, token in enumerate(tokens)]
-    names += [f"[unused row {number}]" for number in range(len(tokens), rows)]
-    if len(set(names)) != len(names):
-        twice = next(name for number, name in enumerate(names) if name in names[:number])
-        raise Inexpressible(f"its tokenizer has {twice!r} twice, and llama.cpp takes each token once")
-    return names, [*types, *[UNUSED] * (rows - len(types))]
-
-
-def _around(tokenizer: Tokenizer) -> tuple[int | None, int | None]:
-    """The tokens that are put before and after a text.  Raises Inexpressible for more than one on a side."""
-    before, after = frame(tokenizer)
-    if len(before) > 1 or len(after) > 1:
-        raise Inexpressible("its tokenizer puts several tokens before or after a text, and llama.cpp puts one")
-    return (before[0] if before else None), (after[0] if after else None)
-
-
-def _pairs(spec: dict[str, Any]) -> list[tuple[str, str]]:
+def _pairs(spec: dict[str, Any]) -> list[list[str]]:
     """The merges; older files have each as one string."""
-    split = (merge.split(" ") if isinstance(merge, str) else merge for merge in spec["model"]["merges"])
-    return [(first, second) for first, second in split]
+    return [merge.split(" ") if isinstance(merge, str) else merge for merge in spec["model"]["merges"]]
 
 
-def _steps(part: dict[str, Any] | None, key: str) -> list[dict[str, Any]]:
-    """The parts of a normalizer or pre-tokenizer, one after the other."""
+def _steps(part: dict[str, Any] | None, key: str) -> Steps:
     if part is None:
         return []
     return [step for one in part[key] for step in _steps(one, key)] if part["type"] == "Sequence" else [part]
 
 
-def _names(steps: list[dict[str, Any]]) -> str:
+def _names(steps: Steps) -> str:
     return ", ".join(str(step.get("type")) for step in steps) or "nothing"

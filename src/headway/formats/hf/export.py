@@ -118,14 +118,14 @@ def _compare(transformers: Any, subject: Subject, directory: Path) -> Parity:
     loader = loader_of(subject, architecture)
     difference, equal, texts, problems = None, None, list[str](), list[str | None]()
     try:
-        opened = loader.open(transformers, directory, architecture)
-        difference = max_difference(without_modules(model)[0], opened.model)
+        answers, theirs = loader.open(transformers, directory, architecture)
+        difference = max_difference(without_modules(model)[0], theirs)
         problems += exceeding(difference, BOUND, "the answers differ")
         equal, ids = same_ids_in_transformers(transformers, tokenizer, directory)
         problems += [ids] if ids else []
         if loader.compare is not None and not problems:
             texts = [] if tokenizer is None else own_texts(tokenizer, room(model), loader.texts)
-            value, differs = loader.compare(Original(subject.pipe, model, directory, texts), opened.answers)
+            value, differs = loader.compare(Original(subject.pipe, model, directory, texts), answers)
             difference = worst(difference, value)
             if differs or not value <= BOUND:
                 problems.append(f"{loader.words} {differs or f'gives scores that differ by {value:.3g}'}")
@@ -134,10 +134,10 @@ def _compare(transformers: Any, subject: Subject, directory: Path) -> Parity:
     except Exception as error:  # any error means that other programs cannot use the directory
         problems.append(f"{loader.words} with transformers {version} cannot use it: {one_line(error)}")
         problems.append(None if difference is not None else other_reader(model, getattr(subject.pipe, "labels", [])))
-    answers = f" and the answers to {len(texts)} texts" if texts else ""
+    of_texts = f" and the answers to {len(texts)} texts" if texts else ""
     return Parity(
         difference,
-        over=f"{INPUTS} random inputs{answers}",
+        over=f"{INPUTS} random inputs{of_texts}",
         tokens_equal=equal,
         problem="; ".join(filter(None, problems)) or None,
         version=version,

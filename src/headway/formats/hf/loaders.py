@@ -1,8 +1,7 @@
 """How ``transformers`` opens a directory, and how its answers are compared with ours.
 
 loader = task.external_loader(pipe, model, architecture)
-opened = loader.open(transformers, directory)
-opened.answers, opened.model                # what the user calls, and the bare model inside
+answers, model = loader.open(transformers, directory)           # what the user calls, and the bare model inside
 """
 
 from collections.abc import Callable, Sequence
@@ -51,16 +50,6 @@ Compare = Callable[[Original, Any], tuple[float, str | None]]
 
 
 @dataclass(frozen=True)
-class Opened:
-    """What a user gets."""
-
-    answers: Any
-    """the pipeline, the SentenceTransformer, or the model itself"""
-    model: Any
-    """the model of ``transformers`` inside"""
-
-
-@dataclass(frozen=True)
 class ExternalLoader:
     """One way to open a directory, and how its answers are compared with ours."""
 
@@ -75,14 +64,17 @@ class ExternalLoader:
     texts: int = 32
     """how many texts are answered"""
 
-    def open(self, transformers: Any, directory: Path, architecture: str | None = None) -> Opened:
-        """Open a directory.  Raises Unread unless every weight is read from it and none is left over."""
+    def open(self, transformers: Any, directory: Path, architecture: str | None = None) -> tuple[Any, Any]:
+        """What a user gets, and the model of ``transformers`` inside that: the same, or in a pipeline.
+
+        Raises Unread unless every weight is read from the directory and none is left over.
+        """
         answers = self.open_with(transformers, directory)
         model = self.inside(answers)
         check_whole(type(model), directory)
         if architecture is not None and type(model).__name__ != architecture:
             raise Unread(f"it makes a {type(model).__name__} of it, expected {architecture}")
-        return Opened(answers, model.float().eval())
+        return answers, model.float().eval()
 
 
 def check_whole(cls: Any, directory: Path) -> None:

@@ -28,7 +28,6 @@ from headway.runtime.engine import (
     Inputs,
     Lacks,
     Searching,
-    Writer,
     Writing,
     search_by,
     write_by,
@@ -75,21 +74,19 @@ class GraphEngine(Engine):
 
     def write(self, prompts: Sequence[Sequence[int]], how: Writing) -> Steps:
         """New tokens by row."""
-        return write_by(self._writer({}), prompts, how)
+        return write_by(partial(GraphState, self.session, {}), prompts, how)
 
     def search(self, sources: Sequence[Sequence[int]], how: Searching) -> list[list[Hypothesis]]:
         """The best targets of each source; a decoder continues the source itself."""
         start = list(how.rules.start)
 
-        def model_of(chosen: Sequence[Sequence[int]]) -> tuple[Any, list[list[int]]]:
+        def begin(chosen: Sequence[Sequence[int]]) -> tuple[Any, list[list[int]]]:
             if self.source is None:
-                return self._writer({}), [[*source, *start] for source in chosen]
-            return self._writer(self._read(*padded(chosen, "cpu"))[1]), [start for _ in chosen]
+                return partial(GraphState, self.session, {}), [[*source, *start] for source in chosen]
+            read = self._read(*padded(chosen, "cpu"))[1]
+            return partial(GraphState, self.session, read), [start for _ in chosen]
 
-        return search_by(model_of, sources, how)
-
-    def _writer(self, source: Arrays) -> Writer:
-        return Writer(partial(GraphState, self.session, source))
+        return search_by(begin, sources, how)
 
     def _read(self, ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Arrays]:
         """Sources (B, S) -> their vectors (B, S, D), and what the decoder's graph is given of them."""
