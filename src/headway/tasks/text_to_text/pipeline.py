@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+import torch
 
 from headway.data.batches.batching import sent
 from headway.data.records.text_pairs import TextPairs
@@ -64,12 +65,7 @@ class Alignment:
         """The alignment of several texts, one after the other, whose words have nothing to do with each other's."""
         source = [word for one in parts for word in one.source]
         target = [word for one in parts for word in one.target]
-        weights = np.zeros((len(target), len(source)), np.float32)
-        row = column = 0
-        for one in parts:
-            rows, columns = len(one.target), len(one.source)
-            weights[row : row + rows, column : column + columns] = one.weights
-            row, column = row + rows, column + columns
+        weights = torch.block_diag(*(torch.from_numpy(one.weights) for one in parts)).numpy()
         return Alignment(source, target, weights)
 
     def plain(self) -> dict[str, Any]:
