@@ -119,23 +119,11 @@ def out_option(text: str) -> Any:
     return click.option("--out", cls=Headed, heading=HEADINGS["run"], help=text)
 
 
-validation_option: Any = click.option(
-    "--validation",
-    multiple=True,
-    metavar="INPUT...",
-    cls=Headed,
-    heading=HEADINGS["data"],
-    help="Validation data, instead of a held-out part.",
-)
-
-
-watch_option: Any = click.option(
-    "--watch",
-    is_flag=True,
-    cls=Headed,
-    heading=HEADINGS["run"],
-    help="Show the run in the browser while it trains, on an address of this machine.",
-)
+HELD_OUT = "Validation data, instead of a held-out part."
+WATCHED = "Show the run in the browser while it trains, on an address of this machine."
+of_data: dict[str, Any] = {"cls": Headed, "heading": HEADINGS["data"]}
+validation_option: Any = click.option("--validation", multiple=True, metavar="INPUT...", help=HELD_OUT, **of_data)
+watch_option: Any = click.option("--watch", is_flag=True, cls=Headed, heading=HEADINGS["run"], help=WATCHED)
 
 
 class Train(HeadedCommand):
