@@ -159,7 +159,7 @@ def test_the_average_by_hand():
             average.update()
             decay = min(0.9, (1 + step) / (10 + step))
             expected = decay * expected + (1 - decay) * value
-    assert average.state()["weight"].item() == pytest.approx(expected)
+    assert average.values["weight"].item() == pytest.approx(expected)
 
 
 def test_swapping_twice_changes_nothing():
@@ -169,9 +169,9 @@ def test_swapping_twice_changes_nothing():
         for p in model.parameters():
             p.add_(1.0)
     before = {name: p.clone() for name, p in model.named_parameters()}
-    kept = {name: p.clone() for name, p in average.state().items()}
+    kept = {name: p.clone() for name, p in average.values.items()}
     average.swap()
     assert all(torch.equal(p, kept[name]) for name, p in model.named_parameters())
     average.swap()
     assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
-    assert all(torch.equal(p, kept[name]) for name, p in average.state().items())
+    assert all(torch.equal(p, kept[name]) for name, p in average.values.items())
