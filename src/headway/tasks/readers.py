@@ -78,8 +78,7 @@ class TextPipeline(TextReader):
 
     def __init__(self, task: Any, directory: Path, parts: tuple[Any, Tokenizer, list[str]], facts: dict[str, Any]):
         """``parts`` are the model, its tokenizer and its labels, ``facts`` the headway.json of its directory or {}."""
-        model, tokenizer, self.labels = parts
-        super().__init__(model, tokenizer, facts.get("plan", {}).get("length"))
+        super().__init__(*parts[:2], facts.get("plan", {}).get("length"))
         self.of_task, self.task, self.reads_pairs = task, task.spec.name, task.reads_pairs
         self.recorded: dict[str, Any] = facts.get("data", {})
         """what its run recorded of its data"""
@@ -107,6 +106,10 @@ class LabelReader(TextPipeline, Generic[Answer]):
     """A classifier of texts: the probability of each label."""
 
     nothing = "no label is given"
+
+    def __init__(self, task: Any, directory: Path, parts: tuple[Any, Tokenizer, list[str]], facts: dict[str, Any]):
+        super().__init__(task, directory, parts, facts)
+        self.labels = parts[2]
 
     @overload
     def __call__(self, text: str) -> Answer: ...  # type: ignore[overload-overlap]  # a str is an Iterable[str]
