@@ -11,8 +11,8 @@ import pytest
 
 import headway
 from headway.api import default_out
-from headway.data.open.fetched import fetched, remote_shards
 from headway.data.open.read import read
+from headway.data.stream.streamed import fetched, remote_shards
 from headway.errors import InputError
 from headway.hub.download import DatasetId, dataset_id
 from headway.io.cache_directory import cache_directory

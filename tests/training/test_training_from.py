@@ -14,11 +14,12 @@ from safetensors.torch import load_file, save_file
 
 import headway
 from headway.data.open.read import read
+from headway.data.records.corpus import TextPart
 from headway.errors import InputError
 from headway.hub.directory import load_model
 from headway.hub.fingerprint import fingerprint
 from headway.io.cache_directory import cache_directory
-from headway.tasks.running_text import Text, encode_text, text_parts
+from headway.tasks.running_text import encode_text, text_parts
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base
 from headway.training.loop import trainer
@@ -92,7 +93,7 @@ def test_what_ends_a_text_is_the_bases(bases: dict[str, Path], tmp_path: Path):
     assert beginning.end_of_text is None and beginning.begin_of_text == end
     assert cache_directory().is_dir()
     for number, each in enumerate((words, beginning)):
-        ids = encode_text(Text(lambda: iter(chunks), (f"{tmp_path}{number}", "all")), each).tolist()
+        ids = encode_text(TextPart(lambda: iter(chunks), (f"{tmp_path}{number}", "all")), each).tolist()
         assert ids == [*words.encode("the cat"), end, *words.encode("sat on"), end]
 
 

@@ -1,9 +1,7 @@
 """Tasks of running text: all but the model, the objective and the baselines of a language model."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 from unicodedata import normalize
 
@@ -13,7 +11,7 @@ from headway.data.batches.batch_source import BatchSource, Frame, TextBatches
 from headway.data.batches.batching import Batch
 from headway.data.batches.cache import cache_key, tokenised
 from headway.data.batches.tokens import TokenFile
-from headway.data.records.corpus import Corpus, split_text
+from headway.data.records.corpus import Corpus, TextPart, split_text
 from headway.data.records.split import HELD_OUT
 from headway.data.stream.batch_source import Reading, StreamBatches, partition_count
 from headway.data.stream.streamed import Streamed
@@ -32,56 +30,33 @@ from headway.training.options import TrainOptions
 from headway.training.plan import Plan
 from headway.training.sizing.presets import decoder_plan, fine_tune_text_plan
 
-FEW = 10
-"""A line of at most so many characters is left out where lines are inputs."""
 
-
-@dataclass(frozen=True)
-class Text:
-    """All or a part of a corpus as chunks, (text, whether its document ends), as often as they are asked for."""
-
-    chunks: Callable[[], Iterator[tuple[str, bool]]]
-    key: tuple[str, str]
-    """The fingerprint of the corpus, and which part this is."""
-    begins_inside: Callable[[], bool] = lambda: False
-    """Whether it begins in the middle of a document."""
-
-    def __iter__(self) -> Iterator[tuple[str, bool]]:
-        return self.chunks()
-
-    def lines(self) -> Iterator[str]:
-        """The lines that have more than a few characters."""
-        return (line for chunk, _ in self for line in chunk.splitlines() if len(line.strip()) > FEW)
-
-
-def whole(corpus: Corpus) -> Text:
+def whole(corpus: Corpus) -> TextPart:
     """All of a corpus."""
-    return Text(corpus.chunks, (corpus.fingerprint, "all"))
+    return TextPart(corpus.chunks, (corpus.fingerprint, "all"))
 
 
-def held_out_part(corpus: Corpus) -> Text:
+def held_out_part(corpus: Corpus) -> TextPart:
     """What a run on this text holds out where no validation file is named."""
-    key = (corpus.fingerprint, "validation")
     if isinstance(corpus, Streamed):
-        return Text(corpus.held_out.chunks, key)
-    part = split_text(corpus, HELD_OUT)[1]
-    return Text(part.__iter__, key, part.begins_inside)
+        return TextPart(corpus.held_out.chunks, (corpus.fingerprint, "validation"))
+    return split_text(corpus)[1]
 
 
-def held_out_text(given: EvaluationInputs, what: str) -> Text:
+def held_out_text(given: EvaluationInputs, what: str) -> TextPart:
     """The text to measure on.  Raises InputError, with ``what`` a model is measured on, for data that are no text."""
     corpus = given.source_as(Corpus, what)
     return held_out_part(corpus) if given.same else whole(corpus)
 
 
-def text_parts(corpus: Corpus, held_out: Corpus | None) -> tuple[Text, Text]:
+def text_parts(corpus: Corpus, held_out: Corpus | None) -> tuple[TextPart, TextPart]:
     """Training and validation text."""
     if held_out is not None:
         return whole(corpus), whole(held_out)
-    return Text(split_text(corpus, HELD_OUT)[0].__iter__, (corpus.fingerprint, "train")), held_out_part(corpus)
+    return split_text(corpus)[0], held_out_part(corpus)
 
 
-def measured_bytes(text: Text, tokens: TokenFile, tokenizer: Tokenizer) -> float | None:
+def measured_bytes(text: TextPart, tokens: TokenFile, tokenizer: Tokenizer) -> float | None:
     """The bytes of UTF-8 for each token of a text, in NFC where the tokenizer writes that; None with unknown tokens."""
     parts = (normalize("NFC", part) if tokenizer.composes else part for part, _ in text)
     n_bytes = sum(len(part.encode("utf-8", "surrogatepass")) for part in parts)
@@ -105,7 +80,7 @@ def around_documents(tokenizer: Tokenizer, *, framed: bool = False) -> tuple[lis
     return begin, tokenizer.begin_of_text if end is None and not begin else end
 
 
-def encode_text(text: Text, tokenizer: Tokenizer, *, framed: bool = False) -> TokenFile:
+def encode_text(text: TextPart, tokenizer: Tokenizer, *, framed: bool = False) -> TokenFile:
     """Tokens of running text, read from the cache, with those around each document (``around_documents``)."""
     begin, end = around_documents(tokenizer, framed=framed)
     marks: tuple[Any, ...] = ("between", end) if framed else (begin, end)
@@ -239,7 +214,7 @@ class RunningTextData(TaskData):
             given.progress.say(f"tokenizer and baselines are from a sample: {facts['sample']}")
         self.facts = {**facts, **made}
 
-    def _new_tokenizer(self, corpus: Corpus, train: Text) -> Tokenizer:
+    def _new_tokenizer(self, corpus: Corpus, train: TextPart) -> Tokenizer:
         """The tokenizer of a new model; one of characters knows those of the held-out part too."""
         chunks = corpus.chunks() if self.options.data.tokenizer == "char" else train
         whole = corpus if self.stream is None else self.stream.corpus

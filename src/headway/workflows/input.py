@@ -11,7 +11,6 @@ from headway.data.formats.aligned import are_files_of_lines, count_lines, read_a
 from headway.data.images.folder import are_images
 from headway.data.images.image_table import ImageTable
 from headway.data.open.detected import ALIGNED, COLUMNS, Detected
-from headway.data.open.fetched import fetched, remote_shards
 from headway.data.open.files import kind
 from headway.data.open.in_memory import table_corpus
 from headway.data.open.read import LINES, holds_labels, input_paths, read, text_corpus
@@ -19,7 +18,7 @@ from headway.data.records.corpus import Corpus
 from headway.data.records.dialogues import Dialogues, as_dialogues, holds_messages, turns_of
 from headway.data.records.rows import left_out
 from headway.data.records.table import Table
-from headway.data.stream.streamed import LARGE, Shard, Streamed, local_shard, sample_table
+from headway.data.stream.streamed import LARGE, Shard, Streamed, fetched, local_shard, remote_shards, sample_table
 from headway.errors import InputError
 from headway.hub.download import dataset_id
 from headway.tasks.data_facts import DataFacts

@@ -219,23 +219,36 @@ def class_names(file: Any) -> dict[str, list[str]]:
     return {name: list(map(str, one["names"])) for name, one in classes.items() if one.get("_type") == "ClassLabel"}
 
 
-def cells(
-    batch: Any, columns: Sequence[str], names: dict[str, list[str]], place: str | Path, first: int
-) -> list[list[str]]:
-    """The cells of these columns of a batch, column by column; ``names`` are those of classes.
+def cell_batches(
+    file: Any,
+    columns: Sequence[str],
+    place: str | Path,
+    groups: Iterable[int] | None = None,
+    start: int = 0,
+    stop: int | None = None,
+) -> Iterator[tuple[int, list[list[str]]]]:
+    """The rows [start, stop) of an open file, or of some of its row groups, a thousand at a time.
 
-    Raises InputError, with ``place`` and the row, counted from the batch's ``first``, for what is not UTF-8.
+    Of each part the number of its first row, from 1, and the cells of these columns, column by column.  Raises
+    InputError, with ``place`` and the row, for what is not UTF-8.
     """
-    found = []
-    for column in columns:
-        known, array = names.get(column), column_of(batch, column)
-        try:
-            values = array.to_pylist()
-            found.append([text_of(value if known is None else class_name(value, known)) for value in values])
-        except UnicodeDecodeError:
-            for row in range(len(array)):
-                text_at(array, row, f"{place}, row {first + row}, column {column!r}")
-    return found
+    names, at = class_names(file), 0
+    for batch in batches(file, paths_of(file, columns), groups):
+        low, high = max(start - at, 0), batch.num_rows if stop is None else min(stop - at, batch.num_rows)
+        if low < high:
+            part, first, found = batch.slice(low, high - low), at + low + 1, list[list[str]]()
+            for column in columns:
+                known, array = names.get(column), column_of(part, column)
+                try:
+                    values = array.to_pylist()
+                    found.append([text_of(value if known is None else class_name(value, known)) for value in values])
+                except UnicodeDecodeError:
+                    for row in range(len(array)):
+                        text_at(array, row, f"{place}, row {first + row}, column {column!r}")
+            yield first, found
+        at += batch.num_rows
+        if stop is not None and at >= stop:
+            return
 
 
 def text_at(array: Any, row: int, place: str) -> str:
@@ -270,9 +283,6 @@ def open_parquet(path: Path, bad: BadRows, tally: Tally | None, columns: Sequenc
 
 def _parts(path: Path, columns: list[str]) -> Iterator[tuple[range, list[list[str]]]]:
     """The rows of a file, a thousand at a time: their numbers, and the cells of each column."""
-    number = 1
     with opened(path, lambda: path.open("rb")) as file:
-        names = class_names(file)
-        for batch in batches(file, paths_of(file, columns)):
-            yield range(number, number + batch.num_rows), cells(batch, columns, names, path, number)
-            number += batch.num_rows
+        for first, found in cell_batches(file, columns, path):
+            yield range(first, first + len(found[0])), found

@@ -1,14 +1,17 @@
 """Running text: documents streamed from disk, never all in memory, split by their last characters."""
 
 import functools
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headway.data.open.files import LONGEST_LINE, Tally, cut_point, fingerprint_of, pieces
 from headway.errors import InputError
 
+FEW = 10
+"""A line of at most so many characters is left out where lines are inputs."""
 Document = Iterator[str]
 """One document, a file or one row of a table: pieces of about 1 MB, cut after a line where there is one."""
 
@@ -183,27 +186,36 @@ def text_boundary(n_tokens: int, fraction: float = 0.1) -> int:
     return int(n_tokens * (1 - fraction))
 
 
+@dataclass(frozen=True)
 class TextPart:
     """The characters [start, stop) of a corpus, as chunks that can be read any number of times."""
 
-    def __init__(self, corpus: Corpus, start: int, stop: int) -> None:
-        self.corpus, self.start, self.stop = corpus, start, stop
+    chunks: Callable[[], Iterator[tuple[str, bool]]]
+    """Those of the whole corpus."""
+    key: tuple[str, str]
+    """The fingerprint of the corpus, and which part this is."""
+    start: int = 0
+    stop: float = math.inf
 
     def begins_inside(self) -> bool:
         """Whether the part begins in the middle of a document: what is before it is read to its end."""
-        before = deque(TextPart(self.corpus, 0, self.start), maxlen=1)
+        before = deque(replace(self, start=0, stop=self.start), maxlen=1)
         return bool(before) and not before[0][1]
 
     def __iter__(self) -> Iterator[tuple[str, bool]]:
         """Pairs (text, whether a document ends here); a document cut by the boundary has no end in the first part."""
         at = 0
-        for text, ends in self.corpus.chunks():
-            low, high = max(self.start - at, 0), min(self.stop - at, len(text))
+        for text, ends in self.chunks() if self.stop else ():
+            low, high = max(self.start - at, 0), int(min(self.stop - at, len(text)))
             at += len(text)
             if low < high:
                 yield text[low:high], ends and high == len(text)
             if at >= self.stop:
                 return
+
+    def lines(self) -> Iterator[str]:
+        """The lines that have more than a few characters."""
+        return (line for chunk, _ in self for line in chunk.splitlines() if len(line.strip()) > FEW)
 
 
 def split_text(corpus: Corpus, fraction: float = 0.1) -> tuple[TextPart, TextPart]:
@@ -215,4 +227,6 @@ def split_text(corpus: Corpus, fraction: float = 0.1) -> tuple[TextPart, TextPar
     boundary = text_boundary(n, fraction)
     if boundary < 1:
         raise InputError(f"{corpus.name}: {n} characters are too few to hold {fraction:.0%} out; add text.")
-    return TextPart(corpus, 0, boundary), TextPart(corpus, boundary, n)
+    parts = (("train", 0, boundary), ("validation", boundary, n))
+    train, validation = (TextPart(corpus.chunks, (corpus.fingerprint, name), *ends) for name, *ends in parts)
+    return train, validation

@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from headway.data.records.rows import shorten
+from headway.data.records.rows import shorten, some
 from headway.errors import InputError
 from headway.io.quantities import counted
 from headway.io.strict_json import parse_object, read_text
@@ -108,19 +108,13 @@ def suggestion(counts: Mapping[str, int]) -> list[str]:
     if not found:
         return []
     after = len(counts) - sum(map(len, found.values()))
-    named = {one: f"{shorten(one)} ({counts[one]:,})" for others in found.values() for one in others}
-    classes = list(found.items())[:SHOWN]
-    shown = "; ".join(f"{meant!r} for {_listed([named[one] for one in others])}" for meant, others in classes)
+    named = {meant: [f"{shorten(one)} ({counts[one]:,})" for one in others] for meant, others in found.items()}
+    shown = "; ".join(f"{meant!r} for {some(others, SHOWN)}" for meant, others in list(named.items())[:SHOWN])
     more = f"; and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
     return [
         f"labels that differ only in typing: {len(counts):,} classes, which would be {after:,} with --merge-labels all:"
         f" {shown}{more} (or name a file of pairs, found and meant)"
     ]
-
-
-def _listed(words: Sequence[str]) -> str:
-    more = f" and {len(words) - SHOWN:,} more" if len(words) > SHOWN else ""
-    return ", ".join(words[:SHOWN]) + more
 
 
 def value_of(label: str) -> Hashable:
@@ -217,40 +211,36 @@ def read_pairs(place: str | Path) -> dict[str, str]:
     from headway.data.records.table import Table
 
     path = Path(place)
+
+    def wrong(what: str) -> InputError:
+        return InputError(f"--merge-labels {path}: {what}")
+
+    pairs: list[Any]
     if path.name.lower().endswith(".json"):
         found = parse_object(f'{{"pairs": {read_text(path)}}}', str(path))["pairs"]
-        pairs: list[Any] = (
-            found if isinstance(found, list) else [*found.items()] if isinstance(found, dict) else [found]
-        )
+        pairs = found if isinstance(found, list) else [*found.items()] if isinstance(found, dict) else [found]
         pairs = [(one.get("found"), one.get("meant")) if isinstance(one, dict) else one for one in pairs]
         if not all(isinstance(one, list | tuple) and len(one) == 2 and isinstance(one[0], str) for one in pairs):
-            raise InputError(
-                f'--merge-labels {path}: expected pairs such as {{"postive": "positive"}} or '
-                '[{"found": "postive", "meant": "positive"}].'
-            )
+            example = '[{"found": "postive", "meant": "positive"}]'
+            raise wrong(f'expected pairs such as {{"postive": "positive"}} or {example}.')
     else:
         source = read([path])
         if not isinstance(source, Table) or set(source.columns) != {"found", "meant"}:
             columns = ", ".join(source.columns) if isinstance(source, Table) else "one column"
-            raise InputError(
-                f'--merge-labels {path}: expected "all", or a .csv, .tsv or .json of pairs: a table with the columns '
-                f"found and meant, or one JSON object; there is {columns}."
-            )
+            table = "a table with the columns found and meant, or one JSON object"
+            raise wrong(f'expected "all", or a .csv, .tsv or .json of pairs: {table}; there is {columns}.')
         pairs = [(row["found"], row["meant"]) for row in source]
     kept: dict[str, str] = {}
     for found, meant in pairs:
         if not isinstance(meant, str) or not meant.strip() or not found.strip():
-            raise InputError(f"--merge-labels {path}: {shorten(found)} needs the label that it means, as text.")
+            raise wrong(f"{shorten(found)} needs the label that it means, as text.")
         if kept.setdefault(found.strip(), meant.strip()) != meant.strip():
-            raise InputError(f"--merge-labels {path}: {shorten(found)} stands for two labels; keep one of the pairs.")
+            raise wrong(f"{shorten(found)} stands for two labels; keep one of the pairs.")
     for found, meant in kept.items():
-        if kept.get(meant, meant) != meant:
-            raise InputError(
-                f"--merge-labels {path}: {shorten(found)} means {meant!r}, which means {kept[meant]!r}; name the last "
-                "one in both pairs."
-            )
+        if (last := kept.get(meant, meant)) != meant:
+            raise wrong(f"{shorten(found)} means {meant!r}, which means {last!r}; name the last one in both pairs.")
     if not kept:
-        raise InputError(f"--merge-labels {path}: there are no pairs in this file.")
+        raise wrong("there are no pairs in this file.")
     return kept
 
 
@@ -258,4 +248,4 @@ def said(merging: Merging, counts: Counter[str]) -> str:
     """A line about what was joined, ``counts`` being those before."""
     joined = [label for label, _ in counts.most_common() if merging.pairs.get(label, label) != label]
     words = [f"{shorten(label)} ({counts[label]:,}) as {merging.pairs[label]!r}" for label in joined]
-    return f"labels joined in {counted(sum(counts[label] for label in joined), 'row')}: {_listed(words) or 'none'}"
+    return f"labels joined in {counted(sum(counts[label] for label in joined), 'row')}: {some(words, SHOWN) or 'none'}"

@@ -1,7 +1,10 @@
 """Running text in Parquet shards, read as needed: it may be larger than memory and disk."""
 
 import hashlib
+import io
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -10,12 +13,16 @@ from typing import IO, Any
 
 import numpy as np
 
-from headway.data.formats.parquet import batches, cells, class_names, column_of, opened, paths_of, readable_columns
+from headway.data.batches.cache import VERSION, cache_key, recorded, replacing, warn_of_damage
+from headway.data.batches.tokens import file_sums, sealed
+from headway.data.formats.parquet import Unreachable, cell_batches, column_of, opened, paths_of, readable_columns
 from headway.data.open.files import Tally
 from headway.data.records.corpus import Corpus, Document, Facts, Source, row_documents
 from headway.data.records.rows import check_same_columns, chunked
 from headway.data.records.table import Table
 from headway.errors import InputError
+from headway.hub.download import DatasetId, dataset_id, loaded, parquet_files
+from headway.io.cache_directory import cache_directory
 from headway.io.quantities import counted
 
 HELD_OUT = 0.1
@@ -54,17 +61,10 @@ class Shard:
 
     def rows(self, group: int, columns: Sequence[str], start: int = 0, count: int | None = None) -> Iterator[list[str]]:
         """Some rows of a row group as cells of these columns, about a thousand at a time in memory."""
+        stop = self.groups[group] if count is None else start + count
         with self._unchanged(group) as file:
-            names = class_names(file)
-            at, stop = 0, self.groups[group] if count is None else start + count
-            for batch in batches(file, paths_of(file, columns), [group]):
-                low, high = max(start - at, 0), min(stop - at, batch.num_rows)
-                if low < high:
-                    part = cells(batch.slice(low, high - low), columns, names, self.place(group), at + low + 1)
-                    yield from (list(row) for row in zip(*part, strict=True))
-                at += batch.num_rows
-                if at >= stop:
-                    return
+            for _, part in cell_batches(file, columns, self.place(group), [group], start, stop):
+                yield from map(list, zip(*part, strict=True))
 
     def column(self, group: int, name: str) -> Any:
         """One column of a row group as an Arrow array, whose elements have ``.as_py()``.
@@ -261,3 +261,81 @@ class Streamed(Corpus):
 def _documents(shard: Shard, column: str, tally: Tally | None) -> Iterator[Document]:
     """All rows of a shard as documents, read as a stream."""
     return row_documents(text for group in range(len(shard.groups)) for (text,) in shard.rows(group, [column]))
+
+
+AT_ONCE = 16
+"""Files whose footers are fetched at the same time."""
+
+
+def fetched(inputs: Sequence[str | Path]) -> list[str | Path]:
+    """The inputs with each id of a data set replaced by a Parquet file of its rows, in Headway's cache.
+
+    The file is named by what ``datasets`` calls the rows' fingerprint, and written once, and again where it is damaged.
+    Raises InputError as ``loaded`` does.
+    """
+    return [place if (wanted := dataset_id(place)) is None else _kept(wanted) for place in inputs]
+
+
+def _kept(wanted: DatasetId) -> Path:
+    name = re.sub(r"[^\w.-]+", "-", f"{wanted.name}-{wanted.split}")
+    with loaded(wanted) as rows:
+        path = cache_directory() / f"{name}-{cache_key(rows._fingerprint, rows.features)[:16]}.parquet"
+        facts_path = path.with_suffix(".json")
+        if not _is_whole(path, facts_path):
+            with replacing(path) as file:
+                rows.to_parquet(file)
+            with replacing(facts_path) as file:
+                file.write(sealed({"version": VERSION, "bytes": path.stat().st_size}, file_sums(path)))
+    return path
+
+
+def _is_whole(path: Path, facts_path: Path) -> bool:
+    """Whether a file is there as it was written.  All of it is read, as it is when it is trained on."""
+    if (record := recorded(path, facts_path)) is None:
+        return False
+    if not (whole := np.array_equal(file_sums(path), record[1])):
+        warn_of_damage(path)
+    return whole
+
+
+def remote_shards(wanted: DatasetId) -> list[Shard]:
+    """The Parquet files of a data set, left where they are, described by their footers.  Raises InputError."""
+    files = parquet_files(wanted)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(lambda file: look_at(file, partial(_Remote, file)), files))
+
+
+class _Remote(io.RawIOBase):
+    """A remote file, open for reading; every error on the way becomes ``Unreachable``."""
+
+    def __init__(self, file: str):
+        import fsspec
+
+        self._file = self._tried(lambda: fsspec.open(file, "rb").open())
+
+    def _tried(self, do: Callable[..., Any], *given: Any) -> Any:
+        try:
+            return do(*given)
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # of fsspec, of what it reads by, and of what that connects with
+            raise Unreachable(str(error).strip() or type(error).__name__) from None
+
+    def read(self, size: int = -1) -> bytes:
+        return self._tried(self._file.read, size)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._tried(self._file.seek, offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def readable(self) -> bool:
+        return True
+
+    seekable = readable
+
+    def close(self) -> None:
+        if not self.closed and hasattr(self, "_file"):
+            self._file.close()
+        super().close()
