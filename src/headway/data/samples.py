@@ -37,10 +37,10 @@ def standard_library() -> Path:
 def source_files(folder: Path | None = None, *, seed: int = 0) -> list[Path]:
     """The Python files of a folder (or of the standard library), no tests, in an order drawn by ``seed``."""
     root = folder or standard_library()
-    found = [path for path in root.rglob("*.py") if LEFT_OUT.isdisjoint(path.relative_to(root).parts[:-1])]
-    found.sort(key=lambda path: path.relative_to(root).as_posix())
-    random.Random(seed).shuffle(found)
-    return found
+    files = [path for path in root.rglob("*.py") if LEFT_OUT.isdisjoint(path.relative_to(root).parts[:-1])]
+    files.sort(key=lambda path: path.relative_to(root).as_posix())
+    random.Random(seed).shuffle(files)
+    return files
 
 
 def source_code(n_characters: int, *, folder: Path | None = None, seed: int = 0) -> str:
@@ -133,9 +133,9 @@ def _docstrings(text: str) -> Iterator[str]:
     """The docstrings of a module, its classes and functions that are longer than a few words."""
     for node in ast.walk(_parsed(text) or ast.Module([], [])):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            found = ast.get_docstring(node) or ""
-            if len(found) > 40:
-                yield found
+            docstring = ast.get_docstring(node) or ""
+            if len(docstring) > 40:
+                yield docstring
 
 
 def _topics(path: Path) -> list[str]:
@@ -204,13 +204,13 @@ def reversals(count: int, seed: int = 0) -> list[tuple[str, str]]:
 def dates(count: int, seed: int = 0) -> list[tuple[str, str]]:
     """Days as people write them ("3 March 1987", "March 3, 1987", "3.3.1987"), and as ISO 8601 does ("1987-03-03")."""
     choose = random.Random(seed)
-    found = []
+    pairs = []
     for _ in range(count):
         day = FIRST + datetime.timedelta(days=choose.randrange((LAST - FIRST).days + 1))
         form, month = choose.choice(FORMS), MONTHS[day.month - 1]
         parts = {"day": day.day, "month": choose.choice([month, month[:3]]), "number": day.month, "year": day.year}
-        found.append((form.format(**parts, weekday=WEEKDAYS[day.weekday()]), day.isoformat()))
-    return found
+        pairs.append((form.format(**parts, weekday=WEEKDAYS[day.weekday()]), day.isoformat()))
+    return pairs
 
 
 TOYS: dict[str, Callable[[int, int], list[tuple[str, str]]]] = {"copy": copies, "reverse": reversals, "dates": dates}

@@ -128,11 +128,11 @@ class CachedTokens:
         path, facts = self.path("tokens"), self.facts
         if (record := recorded(path, self.path("json"))) is None:
             return None
-        found, sums = record
-        beside = {name: found.pop(name) for name in [*found] if name not in facts}
+        written, sums = record
+        beside = {name: written.pop(name) for name in [*written] if name not in facts}
         count, each = beside.pop("count", None), self.dtype.itemsize
         try:
-            if found == facts and isinstance(count, int) and path.stat().st_size == count * each:
+            if written == facts and isinstance(count, int) and path.stat().st_size == count * each:
                 tokens = TokenFile(path, self.dtype, count, sums)
                 if count * each <= CHECKED_AT_ONCE:
                     tokens.check()
@@ -191,13 +191,13 @@ def recorded(path: Path, facts_path: Path) -> tuple[dict[str, Any], np.ndarray] 
         record = json.loads(facts_path.read_bytes())
         if record.get("version") == 1:  # it has no checksums
             return None
-        found, sums = unsealed(record)
+        facts, sums = unsealed(record)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         warn_of_damage(path)
         return None
-    return (found, sums) if found.get("version") == VERSION else None
+    return (facts, sums) if facts.get("version") == VERSION else None
 
 
 def warn_of_damage(path: Path) -> None:

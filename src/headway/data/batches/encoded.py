@@ -99,25 +99,25 @@ class EncodedRows(Rows):
         begin = int(starts[0])
         ids, starts = np.asarray(self.tokens[begin : int(starts[-1] + sizes[-1])]), starts - begin
         lengths = sizes if self.longest is None else np.minimum(sizes, self.longest)
-        found = ids[np.repeat(starts, lengths) + _places(lengths)]
+        kept = ids[np.repeat(starts, lengths) + _places(lengths)]
         cut = np.flatnonzero(sizes > lengths)
         last = ids[(starts + sizes - 1)[cut]]
         stays = np.isin(last, list(self.ends))
-        found[np.cumsum(lengths)[cut[stays]] - 1] = last[stays]
+        kept[np.cumsum(lengths)[cut[stays]] - 1] = last[stays]
         if self.below is not None:
-            found = np.where(found == 0, self.below, found.astype(np.int64) - 1)
-        return found, lengths
+            kept = np.where(kept == 0, self.below, kept.astype(np.int64) - 1)
+        return kept, lengths
 
     def hashes(self) -> np.ndarray:
         """A number for each row, uint64 (N,): equal rows have equal ones, others, but for one in 2 ** 64, do not."""
-        found = [np.zeros(0, dtype=np.uint64)]
+        parts = [np.zeros(0, dtype=np.uint64)]
         for ids, lengths in self.parts():
             powers = np.cumprod(np.full(int(lengths.max()) + 1, FACTOR, dtype=np.uint64))
             values = (ids.astype(np.uint64) + np.uint64(1)) * powers[_places(lengths)]
             ends = np.cumsum(lengths)
             sums = np.concatenate([[np.uint64(0)], np.cumsum(values)])
-            found.append(sums[ends] - sums[ends - lengths])
-        return np.concatenate(found)
+            parts.append(sums[ends] - sums[ends - lengths])
+        return np.concatenate(parts)
 
 
 def _places(lengths: np.ndarray) -> np.ndarray:
@@ -153,8 +153,8 @@ def encoded_rows(
     without reading ``rows``.  Files appear under their name only when complete.
     """
     cached = CachedTokens(directory or cache_directory(), key, vocab_size, {"rows": True})
-    if (found := _existing(cached)) is not None:
-        return found
+    if (existing := _existing(cached)) is not None:
+        return existing
     parts = _packed_parts(rows, cached)
     held, many = held_if_small(parts, lambda part: len(part[0]) // cached.dtype.itemsize, IN_MEMORY)
     if many is not None:

@@ -42,8 +42,8 @@ def file_sums(path: Path) -> np.ndarray:
 def first_damaged(data: bytes | memoryview, sums: np.ndarray) -> int | None:
     """The number of the first block that is not as its checksum says, None where all are."""
     view = memoryview(data)
-    found = (zlib.crc32(view[number * BLOCK : (number + 1) * BLOCK]) for number in range(len(sums)))
-    return next((number for number, sum_ in enumerate(found) if sum_ != sums[number]), None)
+    actual = (zlib.crc32(view[number * BLOCK : (number + 1) * BLOCK]) for number in range(len(sums)))
+    return next((number for number, sum_ in enumerate(actual) if sum_ != sums[number]), None)
 
 
 def sealed(facts: dict[str, Any], sums: np.ndarray) -> bytes:
@@ -116,10 +116,10 @@ class TokenFile:
         begin, end = start * self.dtype.itemsize, (start + count) * self.dtype.itemsize
         first, last = begin // BLOCK, -(-end // BLOCK)
         if self._checked.find(0, first, last) < 0:
-            found = self._bytes(begin, end)
+            data = self._bytes(begin, end)
         else:
-            found = self._check(first, last)[begin - first * BLOCK : end - first * BLOCK]
-        return np.frombuffer(found, dtype=self.dtype)
+            data = self._check(first, last)[begin - first * BLOCK : end - first * BLOCK]
+        return np.frombuffer(data, dtype=self.dtype)
 
     def _check(self, first: int, last: int) -> bytes:
         """The bytes of some blocks, checked."""
@@ -133,12 +133,12 @@ class TokenFile:
 
     def _bytes(self, begin: int, end: int) -> bytes:
         try:
-            found = os.pread(self._file.fileno(), end - begin, begin)  # threads and workers share the file's place
+            data = os.pread(self._file.fileno(), end - begin, begin)  # threads and workers share the file's place
         except OSError as error:
             raise self._damaged(f"it cannot be read ({error.strerror or error})") from None
-        if len(found) < end - begin:
+        if len(data) < end - begin:
             raise self._damaged("it is shorter than it was")
-        return found
+        return data
 
     def _damaged(self, what: str) -> Damaged:
         """The message; the file is removed, so that the next command makes it again."""

@@ -134,16 +134,16 @@ def open_delimited(path: Path, pieces: Iterator[str], delimiter: str | None, tab
     sample = feed.sample(SNIFF_ROWS * 4)
     if not any(line.strip() for line in sample):
         raise InputError(f"{path}: this file has no rows; expected a header line and rows below it.")
-    said = re.fullmatch(r"sep=(.)\r?\n?", sample[0])  # as Excel writes
-    if said:
-        delimiter, sample = delimiter or said[1], sample[1:]
+    separator = re.fullmatch(r"sep=(.)\r?\n?", sample[0])  # as Excel writes
+    if separator:
+        delimiter, sample = delimiter or separator[1], sample[1:]
     if sample and are_tagged(sample[0]) and (evidence := tagged(sample)):
         raise InputError(
             f"{path}: {evidence}: these are tagged tokens (CoNLL, IOB) without a header. Call the file .conll to train "
             "on the tags, or .txt and use --task language_modeling to read it as plain text."
         )
     feed.delimiter = chosen = delimiter or sniff(sample, "\t" if tabs else ",")
-    feed.take(1 if said else 0)
+    feed.take(1 if separator else 0)
     feed.learn("".join(sample))
     _, header = next(filter(None, _records(feed, bad)), (1, []))
     columns = [cell.strip() for cell in header]
@@ -176,15 +176,15 @@ def _plain_columns(feed: _Lines, columns: list[str]) -> list[list[str]] | None:
         return None
     cells = text.replace("\n", "\n" + feed.delimiter).split(feed.delimiter)
     del cells[-1]  # after the last line end
-    found = [cells[at::count] for at in range(count)]
-    rows = len(found[0])
-    found[-1] = "".join(found[-1]).split("\n")
-    del found[-1][-1]
-    if len(cells) != rows * count or len(found[-1]) != rows or text.count("\n") != rows:
+    values = [cells[at::count] for at in range(count)]
+    rows = len(values[0])
+    values[-1] = "".join(values[-1]).split("\n")
+    del values[-1][-1]
+    if len(cells) != rows * count or len(values[-1]) != rows or text.count("\n") != rows:
         return None
-    if (count == 1 and "" in found[0]) or columns[0] in map(str.strip, found[0]):  # a blank line, the header again
+    if (count == 1 and "" in values[0]) or columns[0] in map(str.strip, values[0]):  # a blank line, the header again
         return None
-    return found
+    return values
 
 
 def _blocks(feed: _Lines, bad: BadRows) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
@@ -193,9 +193,9 @@ def _blocks(feed: _Lines, bad: BadRows) -> Iterator[tuple[Sequence[int], list[li
     if rows:
         yield numbers, rows
     piece = feed.piece
-    for found in _records(feed, bad) if feed.at < len(feed.text) else ():
-        if found:
-            yield [found[0]], [found[1]]
+    for record in _records(feed, bad) if feed.at < len(feed.text) else ():
+        if record:
+            yield [record[0]], [record[1]]
         if feed.piece != piece or feed.at == len(feed.text):
             break
 
@@ -296,10 +296,10 @@ def _chunks(feed: _Lines, columns: list[str], bad: BadRows) -> Iterator[Chunk]:
     """The rows that have a value for every column."""
     unsure = {at: name for at, name in enumerate(columns) if name and name.casefold() not in HEADER_NAMES}
     while feed.at < len(feed.text) or feed.more():
-        if len(feed.known) == LOOKED_AT and (found := _plain_columns(feed, columns)) is not None:
-            first, count = feed.rows + 1, len(found[0])
+        if len(feed.known) == LOOKED_AT and (values := _plain_columns(feed, columns)) is not None:
+            first, count = feed.rows + 1, len(values[0])
             feed.at, feed.number, feed.rows = len(feed.text), feed.number + count, feed.rows + count
-            yield Chunk(dict(zip(columns, found, strict=True)), range(first, first + count))
+            yield Chunk(dict(zip(columns, values, strict=True)), range(first, first + count))
             continue
         for numbers, rows in _blocks(feed, bad):
             if problems := {at: problem for at, row in enumerate(rows) if (problem := _row_problem(row, columns))}:

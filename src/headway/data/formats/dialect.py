@@ -23,12 +23,12 @@ SENTENCE_ENDS = tuple(".!?…。！？")
 
 def check_header(path: Path, line: int, columns: list[str], chosen: str, asked: str | None) -> None:
     """Raise InputError for names that occur twice, names that are values, and a delimiter that does not occur."""
-    found = ", ".join(shorten(cell) for cell in columns[:6])
+    shown = ", ".join(shorten(cell) for cell in columns[:6])
     if asked is not None and len(columns) == 1:
         other = next((name for name in DELIMITERS if name != asked and name in columns[0]), None)
         if other is not None:
             raise InputError(
-                f"{path}, line {line}: the delimiter {asked!r} does not occur in the header {found}. "
+                f"{path}, line {line}: the delimiter {asked!r} does not occur in the header {shown}. "
                 f"It looks like {DELIMITERS[other]}-separated; leave out --delimiter."
             )
     twice = occurs_twice(filter(None, columns))
@@ -105,10 +105,10 @@ def _words(cell: str) -> set[str]:
 
 def no_header(path: Path, line: int, columns: list[str]) -> InputError:
     """The error for a first line that holds values instead of names."""
-    found = ", ".join(shorten(cell) for cell in columns[:6])
+    shown = ", ".join(shorten(cell) for cell in columns[:6])
     example = "text" if len(columns) == 1 else "text and label, or source and target"
     return InputError(
-        f"{path}, line {line}: this does not look like a header: {found}. Add a first line that names the columns, "
+        f"{path}, line {line}: this does not look like a header: {shown}. Add a first line that names the columns, "
         f"for example {example}."
     )
 

@@ -100,9 +100,9 @@ def _check_cells(path: Path, name: str, blocks: Iterable[bytes]) -> None:
     before, error = b"", None
     for block in blocks:
         before = (before[-4096:] + block) if "worksheets/" in name else b""
-        if found := UNSAVED.search(before):
+        if unsaved := UNSAVED.search(before):
             what = "has a formula without a value; save the file in a spreadsheet program."
-            raise InputError(f"{path}: cell {found[1].decode()} {what}")
+            raise InputError(f"{path}: cell {unsaved[1].decode()} {what}")
         error = error or ERROR.search(before)
     if error:
         cell = error[1].decode()

@@ -49,10 +49,10 @@ def open_json_lines(path: Path, lines: Iterator[str], bad: BadRows) -> OpenTable
 
 def _rows(objects: Iterable[tuple[int, dict]], columns: list[str], bad: BadRows) -> Iterator[tuple[int, list[str]]]:
     types, first = dict[str, tuple[str, int]](), 0
-    for line, found in objects:
+    for line, value in objects:
         first = first or line
         try:
-            row = _values(found, line, columns, types, first)
+            row = _values(value, line, columns, types, first)
         except Malformed as error:
             bad.add(line, str(error))
             continue
@@ -167,12 +167,12 @@ def _flat(value: dict) -> dict:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for key, value in pairs:
-        if key in found:
+        if key in values:
             raise Malformed(f"the key {key!r} occurs twice; keep one.")
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 def _refuse(word: str) -> Never:
@@ -188,22 +188,22 @@ def json_type(value: object) -> str:
 
 
 def _values(
-    found: dict, line: int, columns: list[str], types: dict[str, tuple[str, int]], first_line: int
+    value: dict, line: int, columns: list[str], types: dict[str, tuple[str, int]], first_line: int
 ) -> list[str]:
     """The values of one object as strings, in the order of the columns; `types` learns the type of each column."""
-    if missing := [name for name in columns if name not in found]:
+    if missing := [name for name in columns if name not in value]:
         raise Malformed(f"no {missing[0]!r} here, but line {first_line} has it. Add it, or write null.")
-    if len(found) > len(columns):
-        extra = next(name for name in found if name not in columns)
+    if len(value) > len(columns):
+        extra = next(name for name in value if name not in columns)
         raise Malformed(f"the key {extra!r} is not in line {first_line}. Remove it, or add it to every line.")
-    kinds = {name: (json_type(found[name]), line) for name in columns if found[name] is not None}
+    kinds = {name: (json_type(value[name]), line) for name in columns if value[name] is not None}
     for name, (kind, _) in kinds.items():
         expected, where = types.get(name, (kind, line))
         if kind != expected:
-            cell = shorten(text_of(found[name]), 20)
+            cell = shorten(text_of(value[name]), 20)
             raise Malformed(f"{name!r} is {kind} ({cell}), expected {expected} as in line {where}.")
     types.update({**kinds, **types})
-    return [text_of(found[name]) for name in columns]
+    return [text_of(value[name]) for name in columns]
 
 
 def text_of(value: object) -> str:

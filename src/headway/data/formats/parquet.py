@@ -64,9 +64,9 @@ def opened(
             if look is not None:
                 look(file)
                 file.seek(0)
-            found = library.parquet.ParquetFile(file, buffer_size=BUFFER)
-            found.handle = file
-            yield found
+            parquet = library.parquet.ParquetFile(file, buffer_size=BUFFER)
+            parquet.handle = file
+            yield parquet
     except MemoryError:
         raise
     except FileNotFoundError:
@@ -152,9 +152,9 @@ def readable_columns(name: str | Path, file: Any) -> list[str]:
 
 def _is_binary(field: Any, file: Any) -> bool:
     """Whether a column holds bytes that are no text, by its first values."""
-    found = batches(file, [field.name]) if "binary" in str(field.type) else ()
+    parts = batches(file, [field.name]) if "binary" in str(field.type) else ()
     held: list[bytes] = []
-    for batch in islice(found, 1):
+    for batch in islice(parts, 1):
         json.dumps(batch.column(0).to_pylist(), default=lambda one: held.append(one) if isinstance(one, bytes) else "")
     return NO_TEXT.search(b"".join(held)) is not None
 
@@ -177,10 +177,10 @@ def _rows_at_once(file: Any, group: int, paths: Sequence[str]) -> int:
     The footer says how many bytes a column has.  A value that is written once and referred to may be in every row, so
     the longest of a dictionary counts for each; where a value can refer to the one before, it may be all of them.
     """
-    found, wanted = file.metadata.row_group(group), {path.split(".")[0] for path in paths}
-    columns = [found.column(number) for number in range(found.num_columns)]
+    footer, wanted = file.metadata.row_group(group), {path.split(".")[0] for path in paths}
+    columns = [footer.column(number) for number in range(footer.num_columns)]
     texts = [one for one in columns if one.physical_type == "BYTE_ARRAY" and one.path_in_schema.split(".")[0] in wanted]
-    rows = max(1, found.num_rows)
+    rows = max(1, footer.num_rows)
     repeated = sum(one.total_uncompressed_size for one in texts if "DELTA_BYTE_ARRAY" in one.encodings)
     if coded := [one.path_in_schema for one in texts if one.has_dictionary_page]:
         again = pyarrow().parquet.ParquetFile(file.handle, metadata=file.metadata, read_dictionary=coded)
@@ -236,16 +236,16 @@ def cell_batches(
     for batch in batches(file, paths_of(file, columns), groups):
         low, high = max(start - at, 0), batch.num_rows if stop is None else min(stop - at, batch.num_rows)
         if low < high:
-            part, first, found = batch.slice(low, high - low), at + low + 1, list[list[str]]()
+            part, first, cells = batch.slice(low, high - low), at + low + 1, list[list[str]]()
             for column in columns:
                 known, array = names.get(column), column_of(part, column)
                 try:
                     values = array.to_pylist()
-                    found.append([text_of(value if known is None else class_name(value, known)) for value in values])
+                    cells.append([text_of(value if known is None else class_name(value, known)) for value in values])
                 except UnicodeDecodeError:
                     for row in range(len(array)):
                         text_at(array, row, f"{place}, row {first + row}, column {column!r}")
-            yield first, found
+            yield first, cells
         at += batch.num_rows
         if stop is not None and at >= stop:
             return
@@ -273,16 +273,16 @@ def open_parquet(path: Path, bad: BadRows, tally: Tally | None, columns: Sequenc
     ``readable_columns`` do, and through ``bad`` for a cell with a NUL.
     """
     with opened(path, lambda: path.open("rb")) as file:
-        found = readable_columns(path, file)
+        readable = readable_columns(path, file)
     for name in columns or ():
-        if name not in found:
-            raise missing_column(str(path), name, found)
-    chosen = found if columns is None else list(columns)
+        if name not in readable:
+            raise missing_column(str(path), name, readable)
+    chosen = readable if columns is None else list(columns)
     return OpenTable(chosen, tallied(chosen, _parts(path, chosen), bad, tally))
 
 
 def _parts(path: Path, columns: list[str]) -> Iterator[tuple[range, list[list[str]]]]:
     """The rows of a file, a thousand at a time: their numbers, and the cells of each column."""
     with opened(path, lambda: path.open("rb")) as file:
-        for first, found in cell_batches(file, columns, path):
-            yield range(first, first + len(found[0])), found
+        for first, cells in cell_batches(file, columns, path):
+            yield range(first, first + len(cells[0])), cells

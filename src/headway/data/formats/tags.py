@@ -52,8 +52,8 @@ class Layout:
         """What is wrong with a line of these fields; None where nothing is."""
         wanted = "expected a token and its tag on each line, and a blank line after each sentence."
         if len(fields) != self.width:
-            found = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
-            return f"{found}, where other lines have {self.width}; {wanted}"
+            have = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
+            return f"{have}, where other lines have {self.width}; {wanted}"
         if not fields[self.token].strip():
             return f"the tag {fields[self.tag]!r} has no token; {wanted}"
         if not fields[self.tag].strip():
@@ -69,8 +69,8 @@ def untyped(tags: Sequence[str]) -> str | None:
 
 def tagged(lines: Sequence[str], ending: str = "") -> str | None:
     """The evidence that these lines are tagged tokens, in words; None where they are not."""
-    found = layout(lines, ending)
-    return None if found is None else found.words
+    columns = layout(lines, ending)
+    return None if columns is None else columns.words
 
 
 def layout(lines: Sequence[str], ending: str = "") -> Layout | None:
@@ -91,12 +91,12 @@ def layout(lines: Sequence[str], ending: str = "") -> Layout | None:
         if (at := _tag_column(whole)) is not None:
             tags = Counter(row[at] for row in whole).most_common(4)
             named = ", ".join(tag for tag, _ in tags)
-            said = f"{count:,} of {len(rows):,} lines have a token and a tag ({named}), separated by a {name}"
-            return Layout(separator, width, token if at != token else 0, at, said)
+            evidence = f"{count:,} of {len(rows):,} lines have a token and a tag ({named}), separated by a {name}"
+            return Layout(separator, width, token if at != token else 0, at, evidence)
         if ending in ENDINGS:
             at = 3 if width == 10 and token else width - 1
-            said = f"the name ends in {ending}, and {count:,} of {len(rows):,} lines have {width} fields"
-            return Layout(separator, width, token, at, said)
+            evidence = f"the name ends in {ending}, and {count:,} of {len(rows):,} lines have {width} fields"
+            return Layout(separator, width, token, at, evidence)
     return None
 
 
@@ -119,8 +119,8 @@ def is_comment(line: str, fields: Sequence[str], columns: Layout) -> bool:
 
 def _token_lines(lines: Sequence[str]) -> list[str]:
     """The first lines, without blank lines and comments."""
-    found = [line.strip("\r\n") for line in lines[:LOOKED_AT]]
-    return [line for line in found if line.strip() and not line.startswith(("-DOCSTART-", "# "))]
+    stripped = [line.strip("\r\n") for line in lines[:LOOKED_AT]]
+    return [line for line in stripped if line.strip() and not line.startswith(("-DOCSTART-", "# "))]
 
 
 def listed(value: str) -> list[str] | None:
@@ -128,12 +128,12 @@ def listed(value: str) -> list[str] | None:
     if not (value.startswith("[") and value.endswith("]")):
         return None
     try:
-        found = json.loads(value)
+        values = json.loads(value)
     except (ValueError, RecursionError):
         if re.fullmatch(r"\[\s*(?:'[^']*'\s*(?:,\s*'[^']*'\s*)*)?\]", value) is None:
             return None
-        found = re.findall("'([^']*)'", value)
-    return [str(part) for part in found]
+        values = re.findall("'([^']*)'", value)
+    return [str(part) for part in values]
 
 
 Span = tuple[int, int, str]
@@ -146,13 +146,13 @@ def spans_of(value: str) -> list[Span] | None:
     An empty cell has none, and so has an empty list.
     """
     try:
-        found = json.loads(value or "[]")
+        values = json.loads(value or "[]")
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, list):
+    if not isinstance(values, list):
         return None
     spans: list[Span] = []
-    for one in found:
+    for one in values:
         parts = [one.get("start"), one.get("end"), one.get("label")] if isinstance(one, dict) else one
         if not isinstance(parts, list) or [*map(type, parts)] != [int, int, str] or not parts[2].strip():
             return None
@@ -204,8 +204,8 @@ def parts(tag: str, *, whole: bool = False) -> tuple[str, str]:
     """
     if tag == OUTSIDE:
         return OUTSIDE, ""
-    if found := PREFIXED.fullmatch(tag):
-        return SAME.get(found[1], found[1]), found[2]
+    if match := PREFIXED.fullmatch(tag):
+        return SAME.get(match[1], match[1]), match[2]
     if tag in ("B", "I", "E", "S"):
         return tag, NO_TYPE
     return "S" if whole else "I", tag
@@ -217,25 +217,25 @@ def entities(tags: Sequence[str], *, whole: bool = False) -> list[Entity]:
     That is the rule of the CoNLL-2000 evaluation script: an entity begins at a B or S, after an E or S, after O, and
     where the type changes (Nakayama 2018).
     """
-    found: list[Entity] = []
+    result: list[Entity] = []
     before, kind, start = OUTSIDE, "", 0
     for at, tag in enumerate([*tags, OUTSIDE]):
         prefix, its = parts(tag, whole=whole)
         new = prefix in "BS" or before in "ESO" or its != kind
         if before != OUTSIDE and (new or prefix == OUTSIDE):
-            found.append((kind, start, at))
+            result.append((kind, start, at))
         if prefix != OUTSIDE and new:
             start = at
         before, kind = prefix, its
-    return found
+    return result
 
 
 def iob2(tags: Sequence[str]) -> list[str]:
     """The same entities in IOB2: the first word of each B-, the others I-, all else O."""
-    found = [OUTSIDE] * len(tags)
+    result = [OUTSIDE] * len(tags)
     for kind, start, end in entities(tags):
-        found[start:end] = [f"B-{kind}", *[f"I-{kind}"] * (end - start - 1)]
-    return found
+        result[start:end] = [f"B-{kind}", *[f"I-{kind}"] * (end - start - 1)]
+    return result
 
 
 def names_words(tags: Iterable[str]) -> bool:

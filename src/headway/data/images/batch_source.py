@@ -81,10 +81,10 @@ class Pixels:
             return self[np.array([rows])][0]
         each = self.size[0] * self.size[1] * 3
         starts = self.index[rows] * each
-        found = np.empty((len(starts), *self.size, 3), dtype=np.uint8)
+        images = np.empty((len(starts), *self.size, 3), dtype=np.uint8)
         for at, start in enumerate(starts.tolist()):
-            found[at] = self.values[start : start + each].reshape(found.shape[1:])
-        return found
+            images[at] = self.values[start : start + each].reshape(images.shape[1:])
+        return images
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return (self[at] for at in range(len(self)))
@@ -138,14 +138,14 @@ def decoded(source: ImageTable, how: ImagePreprocessor) -> Decoded:
         nonlocal largest
         for start in range(0, len(source), AT_ONCE):
             numbers = range(start, min(start + AT_ONCE, len(source)))
-            for number, found in zip(numbers, pool.map(one, numbers), strict=True):
-                if isinstance(found, str):
-                    broken.append(found)
+            for number, image in zip(numbers, pool.map(one, numbers), strict=True):
+                if isinstance(image, str):
+                    broken.append(image)
                     continue
                 labels.append(classes[number])
-                keys.append(hashlib.sha256(found.tobytes()).hexdigest())
-                largest = max(largest, int(found.max()))
-                yield found
+                keys.append(hashlib.sha256(image.tobytes()).hexdigest())
+                largest = max(largest, int(image.max()))
+                yield image
 
     with warnings.catch_warnings(action="ignore"), ThreadPoolExecutor(os.cpu_count()) as pool:
         pixels = stored(images(pool), how.size)
@@ -163,26 +163,26 @@ def decoded(source: ImageTable, how: ImagePreprocessor) -> Decoded:
 def _one(source: ImageTable, number: int, name: str, how: ImagePreprocessor) -> np.ndarray:
     """An image in the model's size."""
     image = read_image(name) if source.arrays is None else source.arrays[number]
-    found = fitted(image, how)
-    if found.shape[:2] != how.size:
-        raise InputError(f"{name}: is {_by(found.shape[:2])}, and the model reads {_by(how.size)} without resizing.")
-    return found
+    resized = fitted(image, how)
+    if resized.shape[:2] != how.size:
+        raise InputError(f"{name}: is {_by(resized.shape[:2])}, and the model reads {_by(how.size)} without resizing.")
+    return resized
 
 
 def _warnings(labels: Sequence[str], keys: Sequence[str], largest: int) -> list[str]:
-    found = rare_labels(Counter(labels), "classes", "images")
+    lines = rare_labels(Counter(labels), "classes", "images")
     groups: dict[str, set[str]] = {}
     for key, label in zip(keys, labels, strict=True):
         groups.setdefault(key, set()).add(label)
     if extra := len(keys) - len(groups):
-        found.append(f"{counted(extra, 'image')} with the same pixels as another; they stay on one side of the split")
+        lines.append(f"{counted(extra, 'image')} with the same pixels as another; they stay on one side of the split")
     several = [classes for classes in groups.values() if len(classes) > 1]
     if several:
         example = " and ".join(repr(label) for label in sorted(several[0])[:2])
-        found.append(f"{counted(len(several), 'image')} in more than one class, the first in {example}")
+        lines.append(f"{counted(len(several), 'image')} in more than one class, the first in {example}")
     if labels and largest < 64:
-        found.append(f"the largest value in all images is {largest} of 255; are they scaled as intended?")
-    return found
+        lines.append(f"the largest value in all images is {largest} of 255; are they scaled as intended?")
+    return lines
 
 
 def _by(size: Sequence[int]) -> str:
@@ -233,10 +233,10 @@ def warped(images: np.ndarray, maps: np.ndarray) -> np.ndarray:
 
     Coordinates are x then y, -1 to 1 from edge to edge; outside an image its edge is repeated.
     """
-    given = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2).float()  # (B, C, H, W)
-    places = F.affine_grid(torch.from_numpy(maps), list(given.shape), align_corners=False)  # (B, H, W, 2)
-    found = F.grid_sample(given, places, mode="bilinear", padding_mode="border", align_corners=False)
-    return found.permute(0, 2, 3, 1).numpy()
+    pixels = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2).float()  # (B, C, H, W)
+    places = F.affine_grid(torch.from_numpy(maps), list(pixels.shape), align_corners=False)  # (B, H, W, 2)
+    sampled = F.grid_sample(pixels, places, mode="bilinear", padding_mode="border", align_corners=False)
+    return sampled.permute(0, 2, 3, 1).numpy()
 
 
 class ImageBatches(EpochBatches):

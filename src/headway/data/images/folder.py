@@ -38,8 +38,8 @@ def are_images(inputs: Sequence[str | Path]) -> bool:
     """Whether any input is a folder with images in it by their names, at any depth, or arrays of images."""
     for path in map(Path, inputs):
         with contextlib.suppress(OSError):
-            found = path.rglob("*") if path.is_dir() else ()
-            if is_arrays(path) or any(is_image(file) and not _is_left_out(file, path) for file in found):
+            files = path.rglob("*") if path.is_dir() else ()
+            if is_arrays(path) or any(is_image(file) and not _is_left_out(file, path) for file in files):
                 return True
     return False
 
@@ -55,15 +55,15 @@ def read_images(inputs: Sequence[str | Path], on_bad_row: str = "error") -> Imag
     Raises InputError for anything that is not as it should be; an image that cannot be read is left out where
     ``on_bad_row`` is "skip", and they are at most 1 %.
     """
-    paths = [Path(given) for given in inputs]
+    paths = [Path(name) for name in inputs]
     if other := next((path for path in paths if not (is_arrays(path) or path.is_dir())), None):
         raise InputError(f"{other}: is neither a folder of images nor .npz; give inputs of one kind.")
     parts = [read_arrays(path) if is_arrays(path) else _read_folder(path, on_bad_row) for path in paths]
     if len({part.arrays is None for part in parts}) > 1:
         raise InputError(f"{inputs[0]} and others are folders and .npz; give inputs of one kind.")
-    found = joined(parts, on_bad_row)
-    check_classes(found.name, found.labels)
-    return found
+    table = joined(parts, on_bad_row)
+    check_classes(table.name, table.labels)
+    return table
 
 
 def images_in(folder: Path) -> list[Path]:
@@ -71,10 +71,10 @@ def images_in(folder: Path) -> list[Path]:
 
     Raises InputError for a folder without any, and for a link that leaves it.
     """
-    found = sorted(path for path in folder.rglob("*") if is_image(path) and not _is_left_out(path, folder))
-    if not found:
+    images = sorted(path for path in folder.rglob("*") if is_image(path) and not _is_left_out(path, folder))
+    if not images:
         raise InputError(f"{folder}: there is no image in this folder ({', '.join(ENDINGS)}).")
-    return [inside(folder, str(path.relative_to(folder))) for path in found]
+    return [inside(folder, str(path.relative_to(folder))) for path in images]
 
 
 def _read_folder(folder: Path, on_bad_row: str) -> ImageTable:
@@ -119,7 +119,7 @@ def _classes(folder: Path) -> tuple[dict[str, list[str]], list[str]]:
             f"{folder}: has images without a class, such as {loose[0]}; expected a folder for each class, such as "
             f"{folder.name}/cats/1.png."
         )
-    found: dict[str, list[str]] = {}
+    classes: dict[str, list[str]] = {}
     for place in folders:
         inside(folder, place.name)
         deeper = _entries(place)
@@ -131,9 +131,9 @@ def _classes(folder: Path) -> tuple[dict[str, list[str]], list[str]]:
             only = f", only others such as {rest[0]}" if rest else ""
             what = f"there is no image in {place.name}{only} ({', '.join(ENDINGS)} are read)"
             raise InputError(f"{folder}: {what}; remove that folder or fill it.")
-        found[place.name] = names
+        classes[place.name] = names
         others += rest
-    return found, others
+    return classes, others
 
 
 def _check_one_kind(folder: Path) -> None:
@@ -197,9 +197,9 @@ def _arrays(path: Path, file: Any) -> tuple[np.ndarray, np.ndarray]:
         with zipfile.ZipFile(file) as archive:
             sizes = {entry.filename.removesuffix(".npy"): entry.file_size for entry in archive.infolist()}
         if not {IMAGES, LABELS} <= set(sizes):
-            found = ", ".join(sorted(sizes)[:8]) or "nothing"
+            names = ", ".join(sorted(sizes)[:8]) or "nothing"
             raise InputError(
-                f"{path}: holds {found}; expected {IMAGES} (N, H, W) or (N, H, W, 3), uint8 or float from 0 to 1, and "
+                f"{path}: holds {names}; expected {IMAGES} (N, H, W) or (N, H, W, 3), uint8 or float from 0 to 1, and "
                 f"{LABELS} (N,)."
             )
         for name in (IMAGES, LABELS):

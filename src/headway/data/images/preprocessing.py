@@ -39,8 +39,8 @@ def preprocess(images: Sequence[np.ndarray], how: ImagePreprocessor) -> Tensor:
     arrays = [fitted(image, how) for image in images]
     sizes = {array.shape[:2] for array in arrays}
     if len(sizes) > 1:
-        found = ", ".join(sorted(f"{height} × {width}" for height, width in sizes))
-        raise ValueError(f"images are {found}; without resizing, all of a batch must have one size")
+        shown = ", ".join(sorted(f"{height} × {width}" for height, width in sizes))
+        raise ValueError(f"images are {shown}; without resizing, all of a batch must have one size")
     return normalised(np.stack(arrays), how)
 
 
@@ -80,8 +80,8 @@ def as_bytes(array: np.ndarray) -> np.ndarray:
     if array.dtype.kind != "f":
         raise ValueError(f"numbers of type {array.dtype}, expected uint8, or float from 0 to 1")
     if array.size and not (np.isfinite(array).all() and array.min() >= 0 and array.max() <= 1):
-        found = f"from {array.min():g} to {array.max():g}" if np.isfinite(array).all() else "that are not finite"
-        raise ValueError(f"float numbers {found}, expected 0 (black) to 1 (white), or uint8")
+        values = f"from {array.min():g} to {array.max():g}" if np.isfinite(array).all() else "that are not finite"
+        raise ValueError(f"float numbers {values}, expected 0 (black) to 1 (white), or uint8")
     return np.rint(array * 255).astype(np.uint8)
 
 

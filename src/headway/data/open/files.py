@@ -266,8 +266,8 @@ def _fits_cp1252(path: Path) -> bool:
     for block in blocks(path):
         if any(byte in block for byte in undefined):
             return False
-        found = re.findall(rb"[\x80-\xff]+", block)
-        runs, letters = runs + len(found), letters + sum(map(len, found))
+        beyond = re.findall(rb"[\x80-\xff]+", block)
+        runs, letters = runs + len(beyond), letters + sum(map(len, beyond))
     return letters <= 2 * runs
 
 

@@ -40,26 +40,26 @@ class Held:
         return place_of(Path(self.what), row, self.label)
 
 
-def given_inputs(given: Sequence[Any]) -> list[Any]:
+def given_inputs(inputs: Sequence[Any]) -> list[Any]:
     """The inputs of a call from Python: names of files one by one, or one table of data in memory.
 
     Raises InputError for anything else.
     """
-    given = [_listed(one) for one in given]
-    if len(given) == 2 and all(isinstance(one, list | tuple) for one in given) and _are_texts(list(given[0])):
-        given = [(list(given[0]), list(given[1]))]
-    held = [in_memory(one) for one in given]
-    if len(given) == 1 and held[0] is not None:
+    inputs = [_listed(one) for one in inputs]
+    if len(inputs) == 2 and all(isinstance(one, list | tuple) for one in inputs) and _are_texts(list(inputs[0])):
+        inputs = [(list(inputs[0]), list(inputs[1]))]
+    held = [in_memory(one) for one in inputs]
+    if len(inputs) == 1 and held[0] is not None:
         return [_table(held[0])]
-    found: list[Any] = []
-    for one, rows in zip(given, held, strict=True):
+    names: list[Any] = []
+    for one, rows in zip(inputs, held, strict=True):
         files = [one] if isinstance(one, str | Path) else list(one) if isinstance(one, list | tuple) else [None]
         if rows is not None or not all(isinstance(file, str | Path) for file in files):
             what = rows.what if rows is not None else f"{type(one).__name__} ({str(one)[:40]!r})"
             alone = "must be the only one;" if rows is not None else "cannot be used:"
             raise InputError(f"the input {what} {alone} {EXPECTED}.")
-        found += files
-    return found
+        names += files
+    return names
 
 
 def _listed(data: Any) -> Any:
@@ -137,8 +137,8 @@ def _data_set(rows: Any) -> Held:
     names = {name: list(feature.names) for name, feature in rows.features.items() if hasattr(feature, "names")}
 
     def part(start: int, stop: int) -> dict[str, list[Any]]:
-        found = rows[start:stop]
-        return found | {name: [class_name(value, known) for value in found[name]] for name, known in names.items()}
+        values = rows[start:stop]
+        return values | {name: [class_name(value, known) for value in values[name]] for name, known in names.items()}
 
     return Held("a data set", list(rows.column_names), len(rows), part)
 

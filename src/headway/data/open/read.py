@@ -176,18 +176,18 @@ def input_paths(inputs: Sequence[str | Path]) -> list[Path]:
     """
     if not inputs:
         raise InputError("no input given; name a file or a folder.")
-    found, seen = list[Path](), set[Path]()
+    paths, seen = list[Path](), set[Path]()
     for name in inputs:
         path = Path(check_name(str(name), "an input"))
         status = check_path(path)
         if not path.is_dir() and not status.st_size:
             raise InputError(f"{path}: this file is empty (0 bytes).")
-        found.extend(folder_files(path) if path.is_dir() else [path])
-    for path in found:
+        paths.extend(folder_files(path) if path.is_dir() else [path])
+    for path in paths:
         if path.resolve() in seen:
             raise InputError(f"{path}: is given twice; name each file once.")
         seen.add(path.resolve())
-    return found
+    return paths
 
 
 def _checked(sources: Sequence[Source]) -> Corpus:
@@ -260,8 +260,8 @@ class _Reading:
             return OpenTable(COLUMNS, iter([Chunk({"text": [text], "label": [path.parent.name]}, [1])]))
 
         reading = repr((self.encoding, self.on_bad_row))
-        found = read_table(paths, partial(map, opened, paths), self.on_bad_row, reading, judged=COLUMNS)
-        return replace(found, folders=tuple(folders))
+        table = read_table(paths, partial(map, opened, paths), self.on_bad_row, reading, judged=COLUMNS)
+        return replace(table, folders=tuple(folders))
 
     def dialogues(self, paths: Sequence[Path]) -> Dialogues:
         """Conversations, one a row."""
@@ -271,5 +271,5 @@ class _Reading:
             return open_dialogues(path, self.encoding, bad, tally, noticed)
 
         none, reading = "there is no conversation in this file.", repr((self.encoding, self.on_bad_row))
-        found = read_table(paths, partial(map, opened, paths), self.on_bad_row, reading, none=none)
-        return Dialogues(**vars(found), renamed=noticed.renamed, unread=noticed.unread)
+        table = read_table(paths, partial(map, opened, paths), self.on_bad_row, reading, none=none)
+        return Dialogues(**vars(table), renamed=noticed.renamed, unread=noticed.unread)

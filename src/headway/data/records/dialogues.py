@@ -125,8 +125,8 @@ def without_oldest_turn(messages: list[Message]) -> list[Message] | None:
 
     None where no user speaks again, so that nothing could be left out.
     """
-    said = [number for number, message in enumerate(messages) if message["role"] != "system"]
-    users = [number for number in said[1:] if messages[number]["role"] == "user"]
+    spoken = [number for number, message in enumerate(messages) if message["role"] != "system"]
+    users = [number for number in spoken[1:] if messages[number]["role"] == "user"]
     if not users:
         return None
     return [message for number, message in enumerate(messages) if message["role"] == "system" or number >= users[0]]
@@ -139,26 +139,26 @@ def conversations(
     noticed: Noticed,
 ) -> Iterator[tuple[int, list[str]]]:
     """The line of each conversation, and its messages as JSON; ``messages_of`` is or uses ``checked``."""
-    for line, found in objects:
+    for line, row in objects:
         try:
-            messages, unread = messages_of(found)
+            messages, unread = messages_of(row)
         except Malformed as error:
             bad.add(line, str(error))
             continue
-        noticed.renamed |= KEY not in found and SHARE_KEY in found
+        noticed.renamed |= KEY not in row and SHARE_KEY in row
         for name in dict.fromkeys(unread):
             count, first = noticed.fields.get(name, (0, f"{bad.path.name}, {place_of(bad.path, line, bad.held)}"))
             noticed.fields[name] = count + 1, first
         yield line, [json.dumps(messages, ensure_ascii=False)]
 
 
-def _in_our_words(found: dict[str, Any]) -> dict[str, Any]:
+def _in_our_words(row: dict[str, Any]) -> dict[str, Any]:
     """ShareGPT's ``conversations`` as ``messages``, and messages that a cell holds; any other object as it is."""
-    key = KEY if KEY in found else SHARE_KEY
-    messages = from_json(found[key]) if isinstance(found.get(key), str) else found.get(key)
+    key = KEY if KEY in row else SHARE_KEY
+    messages = from_json(row[key]) if isinstance(row.get(key), str) else row.get(key)
     if key == KEY or not isinstance(messages, list):
-        return {**found, key: messages} if key in found else found
-    others = {name: value for name, value in found.items() if name != SHARE_KEY}
+        return {**row, key: messages} if key in row else row
+    others = {name: value for name, value in row.items() if name != SHARE_KEY}
     return {**others, KEY: [_renamed(message) for message in messages]}
 
 
@@ -172,36 +172,36 @@ def _renamed(message: Any) -> Any:
     return {**others, "role": role, "content": message.get("value")}
 
 
-def checked(found: dict[str, Any]) -> tuple[list[Message], list[str]]:
+def checked(row: dict[str, Any]) -> tuple[list[Message], list[str]]:
     """The messages of one object, role and content of each, and the names of the fields that are not read.
 
     A reply that is no target has a weight of 0.  Raises Malformed, also for unread fields that would change the result.
     """
-    found = _in_our_words(found)
-    if KEY not in found:
+    row = _in_our_words(row)
+    if KEY not in row:
         raise Malformed(f"no {KEY!r} here; expected a list of messages, each with role and content.")
-    messages = found[KEY]
+    messages = row[KEY]
     if not isinstance(messages, list):
         raise Malformed(f"{KEY!r} is {json_type(messages)}, expected a list of messages with role and content.")
     if not messages:
         raise Malformed("the conversation is empty; expected at least a message and a reply.")
     if len(messages) > MOST_MESSAGES:
         raise Malformed(f"the conversation has {len(messages):,} messages; expected at most {MOST_MESSAGES:,}.")
-    _refuse("the conversation", found)
-    if judged := [key for key in JUDGED if text_of(found.get(key)).casefold() in ("false", "0")]:
+    _refuse("the conversation", row)
+    if judged := [key for key in JUDGED if text_of(row.get(key)).casefold() in ("false", "0")]:
         raise Malformed(
-            f"{judged[0]!r} is {text_of(found[judged[0]])}: this reply is a bad example; leave such rows out, "
+            f"{judged[0]!r} is {text_of(row[judged[0]])}: this reply is a bad example; leave such rows out, "
             "or remove the field."
         )
     kept = [_message(message, number) for number, message in enumerate(messages, start=1)]
-    kept = [*_system(found, kept[0]), *kept]
+    kept = [*_system(row, kept[0]), *kept]
     if (last := kept[-1]["role"]) != REPLY:
         raise Malformed(f"the last message has the role {last!r}; a conversation must end with a reply ({REPLY!r}).")
     if len(kept) == 1:
         raise Malformed("the reply has no message before it that it answers.")
     if not any(message["role"] == REPLY and message.get(WEIGHT, 1) for message in kept):
         raise Malformed("no reply is trained on: all have the weight 0; leave the conversation out.")
-    unread = _unread(found, (KEY, *SYSTEM))
+    unread = _unread(row, (KEY, *SYSTEM))
     return kept, unread + [name for one in messages for name in _unread(one, READ, " of messages")]
 
 
@@ -221,9 +221,9 @@ def _refuse(what: str, fields: dict[str, Any]) -> None:
             raise Malformed(f"{what} has {key!r}, which is not read: {REFUSED[key]}.")
 
 
-def _system(found: dict[str, Any], first: Message) -> list[Message]:
+def _system(row: dict[str, Any], first: Message) -> list[Message]:
     """The system message that stands next to the messages, unless the first message is the same."""
-    system = next((found[key] for key in SYSTEM if _filled(found.get(key))), None)
+    system = next((row[key] for key in SYSTEM if _filled(row.get(key))), None)
     if system is None or first == {"role": "system", "content": system}:
         return []
     if not isinstance(system, str) or first["role"] == "system":
@@ -310,9 +310,9 @@ def turns_of(
     for one, other in pairs:
         if one in names and other in names:
             system = next((names[name] for name in SYSTEM if name in names and name not in (one, other)), None)
-            given = names.get(INPUT) if one == "instruction" and other != INPUT else None
+            joined = names.get(INPUT) if one == "instruction" and other != INPUT else None
             history = names.get(HISTORY) if HISTORY not in (one, other) else None
-            return Turns(names[one], names[other], given, system, history)
+            return Turns(names[one], names[other], joined, system, history)
     return None
 
 
@@ -327,27 +327,27 @@ def as_dialogues(table: Table, turns: Turns | None, on_bad_row: str = "error") -
             messages_of = checked if turns is None else lambda row: _messages(row, turns)
             yield OpenTable([KEY], chunked([KEY], conversations(filled, messages_of, bad, noticed)))
 
-    found = read_table(table.paths, opened, on_bad_row, repr((table.reading, turns, on_bad_row)), held=table.held)
-    if not len(found):
+    made = read_table(table.paths, opened, on_bad_row, repr((table.reading, turns, on_bad_row)), held=table.held)
+    if not len(made):
         raise InputError(f"{table.name}: there is no conversation in this file.")
-    own = vars(found) | {"fingerprint": table.fingerprint, "skipped": [*table.skipped, *found.skipped]}
+    own = vars(made) | {"fingerprint": table.fingerprint, "skipped": [*table.skipped, *made.skipped]}
     words = "" if turns is None else turns.words
     return Dialogues(**own, renamed=noticed.renamed, unread=noticed.unread, turns=words)
 
 
 def _messages(row: dict[str, str], turns: Turns) -> tuple[list[Message], list[str]]:
     """The conversation of a row, as ``checked`` returns it.  Raises Malformed."""
-    said, reply = _of_cell(row[turns.prompt], "user"), _of_cell(row[turns.reply], REPLY)
-    given = row[turns.input] if turns.input else ""
-    for column, messages, what in ((turns.prompt, said, "prompt"), (turns.reply, reply, "reply")):
+    prompt, reply = _of_cell(row[turns.prompt], "user"), _of_cell(row[turns.reply], REPLY)
+    joined = row[turns.input] if turns.input else ""
+    for column, messages, what in ((turns.prompt, prompt, "prompt"), (turns.reply, reply, "reply")):
         if not any(text_of(message["content"]).strip() for message in messages):
             raise Malformed(f"column {column!r} is empty; expected a {what}.")
-    if given.strip():
-        said[-1] = {**said[-1], "content": text_of(said[-1]["content"]) + JOINT + given}
+    if joined.strip():
+        prompt[-1] = {**prompt[-1], "content": text_of(prompt[-1]["content"]) + JOINT + joined}
     system = [{"role": "system", "content": row[turns.system]}] if turns.system and row[turns.system].strip() else []
     history = _turns_before(row[turns.history], turns.history) if turns.history else []
     others = {name: cell for name, cell in row.items() if name not in astuple(turns)}
-    return checked({**others, KEY: [*system, *history, *said, *reply]})
+    return checked({**others, KEY: [*system, *history, *prompt, *reply]})
 
 
 def _turns_before(cell: str, name: str) -> list[Message]:

@@ -46,11 +46,11 @@ def groups(counts: Mapping[str, int]) -> dict[str, list[str]]:
         same.setdefault(typing_key(label), []).append(label)
     rows = {key: sum(counts[label] for label in members) for key, members in same.items()}
     joined = _near_spellings(rows)
-    found: dict[str, list[str]] = {}
+    classes: dict[str, list[str]] = {}
     for key, members in same.items():
         meant = same[joined.get(key, key)][0]
-        found.setdefault(meant, []).extend(label for label in members if label != meant)
-    return {meant: others for meant, others in found.items() if others}
+        classes.setdefault(meant, []).extend(label for label in members if label != meant)
+    return {meant: others for meant, others in classes.items() if others}
 
 
 def _near_spellings(rows: Mapping[str, int]) -> dict[str, str]:
@@ -62,14 +62,14 @@ def _near_spellings(rows: Mapping[str, int]) -> dict[str, str]:
     for key in able:
         for form in forms[key]:
             spelt.setdefault(form, []).append(key)
-    found: dict[str, str] = {}
+    nearest: dict[str, str] = {}
     for key in able:
         others, count = {other for form in forms[key] for other in spelt[form] if other != key}, rows[key]
         more = (other for other in others if 2 * count <= rows[other] and (count < RARE or TIMES * count < rows[other]))
         near = [other for other in more if _one_apart(key, other)]
         if len(near) == 1:
-            found[key] = near[0]
-    return {key: other for key, other in found.items() if other not in found}
+            nearest[key] = near[0]
+    return {key: other for key, other in nearest.items() if other not in nearest}
 
 
 def _one_apart(one: str, other: str) -> bool:
@@ -104,13 +104,13 @@ def apart(label: str, known: Sequence[str]) -> str:
 
 def suggestion(counts: Mapping[str, int]) -> list[str]:
     """One line that says which labels would be one class, if any."""
-    found = groups(counts)
-    if not found:
+    joined = groups(counts)
+    if not joined:
         return []
-    after = len(counts) - sum(map(len, found.values()))
-    named = {meant: [f"{shorten(one)} ({counts[one]:,})" for one in others] for meant, others in found.items()}
+    after = len(counts) - sum(map(len, joined.values()))
+    named = {meant: [f"{shorten(one)} ({counts[one]:,})" for one in others] for meant, others in joined.items()}
     shown = "; ".join(f"{meant!r} for {some(others, SHOWN)}" for meant, others in list(named.items())[:SHOWN])
-    more = f"; and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
+    more = f"; and {len(joined) - SHOWN:,} more" if len(joined) > SHOWN else ""
     return [
         f"labels that differ only in typing: {len(counts):,} classes, which would be {after:,} with --merge-labels all:"
         f" {shown}{more} (or name a file of pairs, found and meant)"
@@ -158,7 +158,7 @@ class Merging:
         if not (classes or self.pairs or self.by_typing):
             return labels
         known = {typing_key(label): label for label in (*self.pairs.values(), *classes)}
-        known |= {typing_key(found): meant for found, meant in self.pairs.items()}
+        known |= {typing_key(label): meant for label, meant in self.pairs.items()}
         meant = {label: self(label, known) for label in set(labels)} | {label: label for label in classes}
         return [meant[label] for label in labels]
 
@@ -175,7 +175,7 @@ def merging(asked: str | None, counts: Mapping[str, int], as_text: bool = False)
     if asked == ALL:
         counts = {label: count for label, count in counts.items() if not plain.is_missing(label)}
         return Merging({other: meant for meant, others in groups(counts).items() for other in others}, True, as_text)
-    pairs = {composed(found): composed(wanted) for found, wanted in read_pairs(asked).items()}
+    pairs = {composed(label): composed(wanted) for label, wanted in read_pairs(asked).items()}
     if not set(pairs) & set(counts):
         raise InputError(
             f"--merge-labels {asked}: none of the labels found in it, such as {shorten(next(iter(pairs)))}, is a label "
@@ -191,7 +191,7 @@ def recorded(facts: Mapping[str, Any]) -> Merging | None:
     kept = data.get("merged_labels") if isinstance(data, dict) else None
     if not isinstance(kept, dict) or not isinstance(kept.get("pairs"), dict):
         return merging(None, {}, as_text)
-    pairs = {found: meant for found, meant in kept["pairs"].items() if isinstance(meant, str)}
+    pairs = {label: meant for label, meant in kept["pairs"].items() if isinstance(meant, str)}
     return Merging(pairs, bool(kept.get("by_typing")), as_text)
 
 
@@ -217,8 +217,8 @@ def read_pairs(place: str | Path) -> dict[str, str]:
 
     pairs: list[Any]
     if path.name.lower().endswith(".json"):
-        found = parse_object(f'{{"pairs": {read_text(path)}}}', str(path))["pairs"]
-        pairs = found if isinstance(found, list) else [*found.items()] if isinstance(found, dict) else [found]
+        value = parse_object(f'{{"pairs": {read_text(path)}}}', str(path))["pairs"]
+        pairs = value if isinstance(value, list) else [*value.items()] if isinstance(value, dict) else [value]
         pairs = [(one.get("found"), one.get("meant")) if isinstance(one, dict) else one for one in pairs]
         if not all(isinstance(one, list | tuple) and len(one) == 2 and isinstance(one[0], str) for one in pairs):
             example = '[{"found": "postive", "meant": "positive"}]'
@@ -231,14 +231,14 @@ def read_pairs(place: str | Path) -> dict[str, str]:
             raise wrong(f'expected "all", or a .csv, .tsv or .json of pairs: {table}; there is {columns}.')
         pairs = [(row["found"], row["meant"]) for row in source]
     kept: dict[str, str] = {}
-    for found, meant in pairs:
-        if not isinstance(meant, str) or not meant.strip() or not found.strip():
-            raise wrong(f"{shorten(found)} needs the label that it means, as text.")
-        if kept.setdefault(found.strip(), meant.strip()) != meant.strip():
-            raise wrong(f"{shorten(found)} stands for two labels; keep one of the pairs.")
-    for found, meant in kept.items():
+    for label, meant in pairs:
+        if not isinstance(meant, str) or not meant.strip() or not label.strip():
+            raise wrong(f"{shorten(label)} needs the label that it means, as text.")
+        if kept.setdefault(label.strip(), meant.strip()) != meant.strip():
+            raise wrong(f"{shorten(label)} stands for two labels; keep one of the pairs.")
+    for label, meant in kept.items():
         if (last := kept.get(meant, meant)) != meant:
-            raise wrong(f"{shorten(found)} means {meant!r}, which means {last!r}; name the last one in both pairs.")
+            raise wrong(f"{shorten(label)} means {meant!r}, which means {last!r}; name the last one in both pairs.")
     if not kept:
         raise wrong("there are no pairs in this file.")
     return kept

@@ -95,10 +95,10 @@ def label_counts(table: Table, label_column: str, as_text: bool = False) -> Coun
     counts = None if as_text else column.counts
     if counts is None:
         counts = Counter(cell if as_text else cell.strip() for cell in table.values(label_column) if cell.strip())
-    found: Counter[str] = Counter()
+    composed_counts: Counter[str] = Counter()
     for label, count in counts.items():
-        found[composed(label)] += count
-    return found
+        composed_counts[composed(label)] += count
+    return composed_counts
 
 
 class _Numbers(dict[str, int]):
@@ -143,22 +143,22 @@ class _Rows:
             if partly:
                 cells = [["" if no_label(cell) else cell.strip() for cell in column] for column in cells]
             labels = _joined(cells, BETWEEN, any if partly else all)
-            found = np.fromiter(map(self.written.__getitem__, labels), np.int32, len(chunk))
-            if bad := self._bad(chunk, texts, labels, found):
+            numbers = np.fromiter(map(self.written.__getitem__, labels), np.int32, len(chunk))
+            if bad := self._bad(chunk, texts, labels, numbers):
                 rows = np.delete(np.arange(len(chunk)), bad)
-                texts, found = [texts[i] for i in rows], found[rows]
+                texts, numbers = [texts[i] for i in rows], numbers[rows]
             else:
                 rows = np.arange(len(chunk))
             self.checks.add(texts, self.count + rows)
-            growing.add(index=self.count + rows, hashes=text_hashes(texts), lengths=[*map(len, texts)], numbers=found)
+            growing.add(index=self.count + rows, hashes=text_hashes(texts), lengths=[*map(len, texts)], numbers=numbers)
             self.count += len(chunk)
         self.index, self.hashes, self.lengths, self.numbers = growing.arrays().values()
 
-    def _bad(self, chunk: Chunk, texts: list[str], labels: list[str], found: np.ndarray) -> list[int]:
+    def _bad(self, chunk: Chunk, texts: list[str], labels: list[str], numbers: np.ndarray) -> list[int]:
         """Record and return the rows that cannot be used.  Labels are ``found`` as numbers."""
         empty = [i for i, text in enumerate(texts) if not text or text.isspace()]
         blank = {i for i in empty if not any(values[i].strip() for values in chunk.columns.values())}
-        missing = np.flatnonzero(np.isin(found, self.written.missing)).tolist() if self.written.missing else []
+        missing = np.flatnonzero(np.isin(numbers, self.written.missing)).tolist() if self.written.missing else []
         self.n_blank += len(blank)
         self.empty.extend(self.count + i for i in empty if i not in blank)
         self.missing.extend(self.count + i for i in missing if i not in blank)
@@ -221,16 +221,16 @@ def labelled(
         check_skipped(table.name, len(bad), len(rows.index), "without text or label")
     names, place = _in_order(meant, np.bincount(rows.numbers, minlength=len(written)))
     counts: Counter[str] = Counter()
-    for label, said in zip(written, meant, strict=True) if as_labels else ():
-        counts[said] += times.get(label, 0)
+    for label, meaning in zip(written, meant, strict=True) if as_labels else ():
+        counts[meaning] += times.get(label, 0)
     counts = +counts
     if as_labels or not names:
         _check_classes(table.name, label_columns[0], counts, len(rows.index), to_learn)
     targets = place[rows.numbers]
     own: dict[str, Any] = {"index": rows.index, "hashes": rows.hashes}
-    found = Labelled(table, columns, rows.lengths, names, targets, not as_labels, **own)
+    result = Labelled(table, columns, rows.lengths, names, targets, not as_labels, **own)
     if as_labels and not merging.as_text:
-        _check_numbers(found, label_columns[0])
+        _check_numbers(result, label_columns[0])
     warnings = []
     if bad:
         read = f"; {words} there is read as no label{' without --labels-as-text' * as_labels}" if words else ""
@@ -240,9 +240,9 @@ def labelled(
     warnings += _label_warnings(counts, times) if as_labels else []
     for one in rows.checks.found:
         if one.count:
-            share = f"{counted(one.count, 'row')} ({one.count / len(found):.1%})"
+            share = f"{counted(one.count, 'row')} ({one.count / len(result):.1%})"
             warnings.append(f"{share} with {one.what} ({table.places(one.first)})")
-    return replace(found, warnings=warnings + _repeat_warnings(found))
+    return replace(result, warnings=warnings + _repeat_warnings(result))
 
 
 def _in_order(labels: Sequence[str], times: np.ndarray) -> tuple[list[str], np.ndarray]:

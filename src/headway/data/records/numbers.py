@@ -54,10 +54,10 @@ class Written:
         shown, units, unclear, amounts = dict[str, str](), dict[str, str](), dict[str, str](), dict[str, str]()
         plain = whole = ""
         for cell in cells:
-            if (found := CELL.fullmatch(cell.strip())) is None:
+            if (match := CELL.fullmatch(cell.strip())) is None:
                 continue
-            written, beside = _spaceless(found[5]), found[3] or found[7]
-            units |= {unit: cell for unit in (found[3], found[7]) if unit}
+            written, beside = _spaceless(match[5]), match[3] or match[7]
+            units |= {unit: cell for unit in (match[3], match[7]) if unit}
             plain, whole = plain or ("" if beside else cell), whole or ("" if {".", ","} & set(written) else cell)
             mark = _mark(written)
             if mark:
@@ -133,14 +133,14 @@ def found_numbers(cells: Sequence[str]) -> np.ndarray:
 
 
 def _number(cell: str, decimal: str) -> float:
-    found, other = CELL.fullmatch(cell), "," if decimal == "." else "."
-    if found is None or (found[3] and found[7]):
+    match, other = CELL.fullmatch(cell), "," if decimal == "." else "."
+    if match is None or (match[3] and match[7]):
         return math.nan
-    opened, *signs, closed = found[1], found[2], found[4], found[6], found[8]
+    opened, *signs, closed = match[1], match[2], match[4], match[6], match[8]
     signs = [sign for sign in (*signs, opened) if sign]
-    if bool(opened) != bool(closed) or len(signs) > 1 or (opened and not (found[3] or set(".,") & set(found[5]))):
+    if bool(opened) != bool(closed) or len(signs) > 1 or (opened and not (match[3] or set(".,") & set(match[5]))):
         return math.nan
-    whole, mark, rest = _spaceless(found[5]).partition(decimal)
+    whole, mark, rest = _spaceless(match[5]).partition(decimal)
     if other in whole and not GROUPS[other].fullmatch(whole):
         return math.nan
     try:

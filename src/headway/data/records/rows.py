@@ -253,10 +253,10 @@ def missing_column(name: str, wanted: str, columns: Sequence[str]) -> InputError
 def check_same_columns(columns: Mapping[Any, Sequence[str]]) -> None:
     """Raise InputError, naming the file, where one has other columns than the first."""
     (first, expected), *others = columns.items()
-    for path, found in others:
-        if sorted(found) != sorted(expected):
+    for path, names in others:
+        if sorted(names) != sorted(expected):
             raise InputError(
-                f"{path}: its columns are {some(found)}, but {first} has {some(expected)}; "
+                f"{path}: its columns are {some(names)}, but {first} has {some(expected)}; "
                 "files read together need the same columns."
             )
 

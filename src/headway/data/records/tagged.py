@@ -133,14 +133,14 @@ def read_tagged(
     return Tagged(source.name, partial(stream, []), key, whole, names, tags, **known)
 
 
-def sentences(source: Corpus | Table, found: Detected, on_bad_row: str) -> Callable[[list[str]], Iterator[Sentence]]:
+def sentences(source: Corpus | Table, detected: Detected, on_bad_row: str) -> Callable[[list[str]], Iterator[Sentence]]:
     """What reads the sentences of a source as they are written, and adds its warnings to a list when it has ended.
 
     Raises InputError, as reading does.
     """
     if isinstance(source, Corpus):
         return partial(_of_files, source, on_bad_row)
-    columns = found.text_column or "", found.label_column or ""
+    columns = detected.text_column or "", detected.label_column or ""
     have_spans = any(map(spans_of, source.values(columns[1])))
     source.check_column(columns[0])
     return partial(_of_table, source, columns, have_spans, on_bad_row)
@@ -173,8 +173,8 @@ def _conll(source: Source, bad: BadRows) -> Iterator[Sentence]:
                 continue
             if ending == ".conllu" and not fields[0].isdigit():
                 continue  # 1-2 and 1.1: words that are written together, and those that are left out
-            if (said := columns.problem(fields)) is not None:
-                wrong = wrong or (number, said)
+            if (problem := columns.problem(fields)) is not None:
+                wrong = wrong or (number, problem)
             else:
                 words.append(fields[columns.token])
                 tags.append(fields[columns.tag])
@@ -196,13 +196,13 @@ def _lines(source: Source) -> Iterator[str]:
 def _layout(source: Source, ending: str) -> Layout:
     """Where in each line token and tag are.  Raises InputError where no line has both."""
     lines = [*islice(_lines(source), LOOKED_AT)]
-    found = layout(lines, ending) or usual_layout(lines)
-    if found is None:
+    columns = layout(lines, ending) or usual_layout(lines)
+    if columns is None:
         raise InputError(
             f"{source.path}: no token with its tag on a line, separated by a blank or a tab (Anna B-PER); expected "
             "that, and a blank line after each sentence."
         )
-    return found
+    return columns
 
 
 def _joined(words: Sequence[str], tags: list[str], path: Path, numbers: list[int]) -> Sentence:
@@ -244,7 +244,7 @@ def _where(table: Table, index: int, number: int = 0) -> str:
 
 def _of_lists(text: str, cell: str, text_column: str, label_column: str) -> Sentence:
     """Raises ValueError for lists that do not fit each other."""
-    words, tags = (found if (found := listed(value)) is not None else value.split() for value in (text, cell))
+    words, tags = (parts if (parts := listed(value)) is not None else value.split() for value in (text, cell))
     if not words:
         many = counted(len(tags), "tag")
         raise ValueError(f"{many} in column {label_column!r}, but no text in column {text_column!r}")

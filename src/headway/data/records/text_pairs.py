@@ -88,11 +88,11 @@ class PairReading:
         growing, start = Growing(index="q", hashes="q", first="i", second="i", scores="d"), 0
         for chunk in table.chunks():
             sides = [chunk.columns[name] for name in columns]
-            found = np.fromiter(map(number, chunk.columns[scored] if scored else ()), np.float64)
-            rows = self._filled(sides, found if scored else np.zeros(len(chunk)), start)
+            numbers = np.fromiter(map(number, chunk.columns[scored] if scored else ()), np.float64)
+            rows = self._filled(sides, numbers if scored else np.zeros(len(chunk)), start)
             sides = [[texts[row] for row in rows.tolist()] for texts in sides]
             self._look(sides, start + rows)
-            growing.add(index=start + rows, hashes=text_hashes(sides[0]), scores=found[rows] if scored else [])
+            growing.add(index=start + rows, hashes=text_hashes(sides[0]), scores=numbers[rows] if scored else [])
             growing.add(first=[*map(len, sides[0])], second=[*map(len, sides[1])])
             start += len(chunk)
         index, hashes, first, second, scores = growing.arrays().values()
@@ -103,8 +103,8 @@ class PairReading:
         """The numbers of the rows that lack nothing; the others are counted."""
         one, other = (np.array([not text or text.isspace() for text in texts], dtype=bool) for texts in sides)
         unscored = np.isnan(scores) & ~one & ~other
-        for what, found in ((self.half, one ^ other), (self.empty, one & other), (self.unscored, unscored)):
-            what.add(start + np.flatnonzero(found))
+        for what, lacking in ((self.half, one ^ other), (self.empty, one & other), (self.unscored, unscored)):
+            what.add(start + np.flatnonzero(lacking))
         return np.flatnonzero(~(one | other | unscored))
 
     def _look(self, sides: list[list[str]], rows: np.ndarray) -> None:
@@ -199,8 +199,8 @@ def exchanged_sides(train: TextPairs, held_out: TextPairs) -> bool:
     for pair in train.looked_at():
         for known, text in zip(words, pair, strict=True):
             known.update(text.lower().split())
-    found = np.zeros((2, 2))  # words of held-out sources and targets that are known of sources and targets
+    known_words = np.zeros((2, 2))  # words of held-out sources and targets that are known of sources and targets
     for pair in held_out:
         for side, text in enumerate(pair):
-            found[side] += [sum(word in known for word in text.lower().split()) for known in words]
-    return bool(found[0, 1] > found[0, 0] and found[1, 0] > found[1, 1])
+            known_words[side] += [sum(word in known for word in text.lower().split()) for known in words]
+    return bool(known_words[0, 1] > known_words[0, 0] and known_words[1, 0] > known_words[1, 1])

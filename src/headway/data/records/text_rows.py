@@ -111,7 +111,7 @@ class TextChecks:
         """Look at the next texts, which have these numbers in the table."""
         whole = "\n".join(texts)  # no match crosses the end of a line
         starts: list[int] = []
-        for (pattern, _, needed), found in zip(CHECKS, self.found, strict=True):
+        for (pattern, _, needed), finding in zip(CHECKS, self.found, strict=True):
             if not any(letter in whole for letter in needed):
                 continue
             seen = -1
@@ -119,5 +119,5 @@ class TextChecks:
                 starts = starts or [0, *accumulate(len(text) + 1 for text in texts)]
                 row = bisect_right(starts, match.start()) - 1
                 if row != seen:
-                    found.add(rows[row : row + 1])
+                    finding.add(rows[row : row + 1])
                 seen = row

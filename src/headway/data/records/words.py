@@ -84,14 +84,14 @@ class Words:
         words = [place for _, place in self._splitter.pre_tokenize_str(text)]
         if self == Words():
             return words
-        whole = [found.span() for found in re.finditer(r"\S+", text)]
+        whole = [match.span() for match in re.finditer(r"\S+", text)]
         stops = [place for place in words if text[slice(*place)] in STOPS]
         return whole if 2 * len({*stops} & {*whole}) > len(stops) else words
 
     def unlike(self, sentences: "Iterable[Sentence]") -> tuple[int, int]:
         """(how many words of sentences are split otherwise in their text, how many words there are)."""
         both = [(set(one.words), set(self.split(one.text))) for one in sentences]
-        return sum(len(words - found) for words, found in both), sum(len(words) for words, _ in both)
+        return sum(len(words - own) for words, own in both), sum(len(words) for words, _ in both)
 
 
 PLAIN = Words()
@@ -128,14 +128,14 @@ def first_tokens(words: Sequence[Place], places: Sequence[Place]) -> list[tuple[
     Words that begin in one token are read as one.  A word of which the tokenizer keeps nothing has no token and is left
     out.
     """
-    found, token = list[tuple[int, int, int]](), 0
+    firsts, token = list[tuple[int, int, int]](), 0
     for number, (start, end) in enumerate(words):
         while token < len(places) and places[token][1] <= start:
             token += 1
         if token == len(places) or places[token][0] >= end:
             continue
-        if found and found[-1][0] == token:
-            found[-1] = (token, found[-1][1], number + 1)
+        if firsts and firsts[-1][0] == token:
+            firsts[-1] = (token, firsts[-1][1], number + 1)
         else:
-            found.append((token, number, number + 1))
-    return found
+            firsts.append((token, number, number + 1))
+    return firsts

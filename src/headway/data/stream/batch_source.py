@@ -135,10 +135,10 @@ class Partition:
                 raise ValueError(f"there is no text at {cursor}; did the data change?")
             self._held.append((start, ids))
             self._ready += len(ids)
-        found, at, wanted = [], cursor.skip, length + 1
+        parts, at, wanted = [], cursor.skip, length + 1
         for _, ids in self._held:
             part = ids[at : at + wanted]
-            found.append(part)
+            parts.append(part)
             wanted, at = wanted - len(part), max(0, at - len(ids))
             if not wanted:
                 break
@@ -147,7 +147,7 @@ class Partition:
             gone = len(self._held.popleft()[1])
             skip, self._ready = skip - gone, self._ready - gone
         self._cursor = replace(self._held[0][0], skip=skip)
-        return np.concatenate(found), self._cursor
+        return np.concatenate(parts), self._cursor
 
     def rest(self) -> None:
         """Hold nothing."""
@@ -180,7 +180,7 @@ class Partition:
 
     def _documents(self, at: Cursor) -> Iterator[tuple[Cursor, np.ndarray]]:
         """Every document from a row on, without end, with the cursor at which it begins; empty ones are left out."""
-        epoch, first, row, found = at.epoch, at.group, at.row, True
+        epoch, first, row, any_text = at.epoch, at.group, at.row, True
         while True:
             for place, group in enumerate(self.order(epoch)):
                 if place < first:
@@ -191,13 +191,13 @@ class Partition:
                 for numbers, texts in self._together(order, row, group):
                     for number, ids in zip(numbers, self.reading.ids(texts), strict=True):
                         if len(ids):
-                            found = True
+                            any_text = True
                             yield Cursor(epoch, place, number), ids
                 row = 0
-            if not found:
+            if not any_text:
                 first_file = self.reading.corpus.shards[self.reading.corpus.groups[self.groups[0]].shard]
                 raise InputError(f"{first_file.name}: there is no text in its rows, only blank space; leave it out.")
-            epoch, first, found = epoch + 1, 0, False
+            epoch, first, any_text = epoch + 1, 0, False
 
     def _together(self, order: np.ndarray, row: int, group: int) -> Iterator[tuple[list[int], list[str]]]:
         """The rows of a row group from one on, in its order, as many at a time as are tokenised together."""

@@ -196,13 +196,13 @@ class Streamed(Corpus):
 
     def texts(self, group: int, start: int, count: int) -> Iterator[str]:
         """Some rows of a row group, read in order."""
-        found = self.groups[group]
-        return (text for (text,) in self.shards[found.shard].rows(found.number, [self.column], start, count))
+        place = self.groups[group]
+        return (text for (text,) in self.shards[place.shard].rows(place.number, [self.column], start, count))
 
     def texts_of(self, group: int) -> Any:
         """All rows of a row group, as ``Shard.column`` gives them: the only thing here that holds one in memory."""
-        found = self.groups[group]
-        return self.shards[found.shard].column(found.number, self.column)
+        place = self.groups[group]
+        return self.shards[place.shard].column(place.number, self.column)
 
     @cached_property
     def set_aside(self) -> list[int]:
@@ -313,9 +313,9 @@ class _Remote(io.RawIOBase):
 
         self._file = self._tried(lambda: fsspec.open(file, "rb").open())
 
-    def _tried(self, do: Callable[..., Any], *given: Any) -> Any:
+    def _tried(self, do: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            return do(*given)
+            return do(*arguments)
         except FileNotFoundError:
             raise
         except Exception as error:  # of fsspec, of what it reads by, and of what that connects with
