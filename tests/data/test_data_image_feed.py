@@ -68,7 +68,7 @@ def test_unchanged_and_held_out_images_are_what_the_model_reads():
     assert torch.equal(part.inputs["pixels"], longest.inputs["pixels"][[2, 0]]) and part.patches == 6
     assert batch_source().epochs(Position(2, 23)) == 3
     assert len(list(image_batches(HELD_OUT, np.arange(11), HOW, 5, 6))) == 3
-    with pytest.raises(ValueError, match="no batch begins at image 23"):
+    with pytest.raises(ValueError, match="no batch begins at example 23"):
         batch_source().next(Position(0, 23))
 
 

@@ -127,7 +127,8 @@ class BatchSource(Protocol):
         """How many epochs of the training data have been read."""
 
     def longest(self) -> tuple[Batch, Batch]:
-        """The batches that need the most memory: one of training and one of validation."""
+        """The batches that need the most memory, one of training and one of validation: the first if all are alike."""
+        return self.next(Position())[0], next(self.validation())
 
 
 class HeldOutText(BatchSource):
@@ -183,20 +184,27 @@ class TextBatches(HeldOutText):
         """How many epochs of the text have been read."""
         return position.epoch + position.consumed / self.windows.count(position.epoch)
 
-    def longest(self) -> tuple[Batch, Batch]:
-        """The first of each: all are of one size, but the last."""
-        return self.next(Position())[0], next(self.validation())
-
 
 class EpochBatches(BatchSource):
     """Batches that end with the epoch."""
 
     train: Any
     """the examples to train on"""
+    _latest: tuple[int, dict[int, np.ndarray]] | None = None
 
     @abstractmethod
+    def order(self, epoch: int) -> list[np.ndarray]:
+        """The numbers of the examples in each batch of an epoch."""
+
     def at(self, position: Position) -> np.ndarray:
-        """The numbers of the examples in a batch.  Raises ValueError where none begins."""
+        """The numbers of the examples in a batch, in its order.  Raises ValueError where none begins."""
+        if self._latest is None or self._latest[0] != position.epoch:
+            batches = self.order(position.epoch)
+            starts = np.cumsum([0, *map(len, batches)]).tolist()
+            self._latest = position.epoch, dict(zip(starts, batches, strict=False))
+        if (index := self._latest[1].get(position.consumed)) is None:
+            raise ValueError(f"no batch begins at example {position.consumed} of an epoch; did the data change?")
+        return index
 
     def after(self, position: Position) -> Position:
         """The position after the batch at a position, without making the batch."""
@@ -229,7 +237,6 @@ class RowBatches(EpochBatches):
     ):
         self.train, self.held_out, self.recut = train, held_out, recut
         self.batch_tokens, self.seed, self.max_examples = batch_tokens, seed, max_examples
-        self._latest: tuple[int, dict[int, np.ndarray]] | None = None
 
     def next(self, position: Position) -> tuple[Batch, Position]:
         """The batch whose first example is number ``consumed`` of the epoch."""
@@ -252,21 +259,10 @@ class RowBatches(EpochBatches):
         """The longest examples of each part, as many as one batch holds."""
         return self.train.longest(self.batch_tokens, self.max_examples), self.held_out.longest(2 * self.batch_tokens)
 
-    def at(self, position: Position) -> np.ndarray:
-        """The numbers of the examples in a batch, in its order."""
-        index = self._batches(position.epoch).get(position.consumed)
-        if index is None:
-            raise ValueError(f"no batch begins at example {position.consumed} of an epoch; did the data change?")
-        return index
-
-    def _batches(self, epoch: int) -> dict[int, np.ndarray]:
-        """The batches of an epoch by the number of examples before each."""
-        if self._latest is None or self._latest[0] != epoch:
-            self.train = self.train if self.recut is None else self.recut(epoch)
-            made = self.train.order(self.batch_tokens, self.seed, epoch, self.max_examples)
-            ends = np.cumsum([len(index) for index in made]).tolist()
-            self._latest = (epoch, dict(zip([0, *ends[:-1]], made, strict=True)))
-        return self._latest[1]
+    def order(self, epoch: int) -> list[np.ndarray]:
+        """The numbers of the examples in each batch of an epoch, which are cut for it."""
+        self.train = self.train if self.recut is None else self.recut(epoch)
+        return self.train.order(self.batch_tokens, self.seed, epoch, self.max_examples)
 
 
 def next_tokens(windows: torch.Tensor) -> Batch:

@@ -262,7 +262,6 @@ class ImageBatches(EpochBatches):
         self.held_out, self.held_out_targets = validation, np.asarray(validation_targets, dtype=np.int64)
         self.how, self.size, self.seed, self.each = how, size, seed, each
         self.augmentation = augmentation
-        self._latest: tuple[int, np.ndarray] | None = None
 
     def next(self, position: Position) -> tuple[Batch, Position]:
         """The images from number ``consumed`` of the epoch on."""
@@ -280,19 +279,10 @@ class ImageBatches(EpochBatches):
         """How many batches ``validation`` gives."""
         return -(-len(self.held_out) // (2 * self.size))
 
-    def longest(self) -> tuple[Batch, Batch]:
-        """The first of each: all are of one size, but the last."""
-        return self.next(Position())[0], next(self.validation())
-
-    def at(self, position: Position) -> np.ndarray:
-        """The numbers of the images in a batch, in the order of the epoch."""
-        if self._latest is None or self._latest[0] != position.epoch:
-            random = np.random.default_rng([self.seed, position.epoch])
-            self._latest = position.epoch, random.permutation(len(self.train))
-        index = self._latest[1][position.consumed : position.consumed + self.size]
-        if not len(index):
-            raise ValueError(f"no batch begins at image {position.consumed} of an epoch; did the data change?")
-        return index
+    def order(self, epoch: int) -> list[np.ndarray]:
+        """The numbers of the images in each batch of an epoch."""
+        shuffled = np.random.default_rng([self.seed, epoch]).permutation(len(self.train))
+        return np.split(shuffled, range(self.size, len(shuffled), self.size))
 
 
 def image_batches(
