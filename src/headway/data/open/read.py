@@ -12,7 +12,7 @@ from headway.data.formats.parquet import open_parquet
 from headway.data.images.folder import are_images, read_images
 from headway.data.open.files import PARTS, Tally, check_encoding, check_path, folder_files, kind, lines, pieces
 from headway.data.records.corpus import Corpus, Document, Source, file_chunks, file_source, row_documents, whole_text
-from headway.data.records.dialogues import Dialogues, Noticed, holds_dialogues, open_dialogues
+from headway.data.records.dialogues import holds_dialogues, read_dialogues
 from headway.data.records.rows import (
     BadRows,
     Chunk,
@@ -141,7 +141,7 @@ def read(
         other = next(path for path in paths if path not in talks)
         raise InputError(f"{talks[0]} holds conversations, {other} does not; give inputs of one kind.")
     if talks:
-        return how.dialogues(paths)
+        return read_dialogues(paths, encoding, on_bad_row)
     columns = how.columns_of(paths)
     return how.table(paths, columns) if len(columns) > 1 else how.corpus(paths, columns[0])
 
@@ -157,7 +157,7 @@ def read_rows(path: Path, *, encoding: str | None = None) -> Table:
     if path.is_dir() and kind(paths[0]) == "text":
         raise InputError(f"{path}: this is a folder of texts; name a file in it.")
     if any(holds_dialogues(file, encoding) for file in paths):
-        return how.dialogues(paths)
+        return read_dialogues(paths, encoding, how.on_bad_row)
     return how.table(paths, how.columns_of(paths))
 
 
@@ -262,14 +262,3 @@ class _Reading:
         reading = repr((self.encoding, self.on_bad_row))
         table = read_table(paths, partial(map, opened, paths), self.on_bad_row, reading, judged=COLUMNS)
         return replace(table, folders=tuple(folders))
-
-    def dialogues(self, paths: Sequence[Path]) -> Dialogues:
-        """Conversations, one a row."""
-        noticed = Noticed()
-
-        def opened(path: Path, bad: BadRows, tally: Tally | None) -> OpenTable:
-            return open_dialogues(path, self.encoding, bad, tally, noticed)
-
-        none, reading = "there is no conversation in this file.", repr((self.encoding, self.on_bad_row))
-        table = read_table(paths, partial(map, opened, paths), self.on_bad_row, reading, none=none)
-        return Dialogues(**vars(table), renamed=noticed.renamed, unread=noticed.unread)

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field
+from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -111,13 +112,20 @@ def check_column(path: Path, column: str, first: str) -> None:
         )
 
 
-def open_dialogues(path: Path, encoding: str | None, bad: BadRows, tally: Tally | None, noticed: Noticed) -> OpenTable:
-    """The conversations of a file as a table, each of them checked; what they show besides is ``noticed``."""
-    if kind(path) == "parquet":
-        objects = numbered_rows(open_parquet(path, bad, tally).chunks)
-    else:
-        objects = json_objects(path, lines(path, encoding, tally), bad)
-    return OpenTable([KEY], chunked([KEY], conversations(objects, checked, bad, noticed)))
+def read_dialogues(paths: Sequence[Path], encoding: str | None, on_bad_row: str) -> Dialogues:
+    """The conversations of files, one a row, each of them checked.  Raises InputError, naming file and row."""
+    noticed = Noticed()
+
+    def opened(path: Path, bad: BadRows, tally: Tally | None) -> OpenTable:
+        if kind(path) == "parquet":
+            objects = numbered_rows(open_parquet(path, bad, tally).chunks)
+        else:
+            objects = json_objects(path, lines(path, encoding, tally), bad)
+        return OpenTable([KEY], chunked([KEY], conversations(objects, checked, bad, noticed)))
+
+    none, reading = "there is no conversation in this file.", repr((encoding, on_bad_row))
+    table = read_table(paths, partial(map, opened, paths), on_bad_row, reading, none=none)
+    return Dialogues(**vars(table), renamed=noticed.renamed, unread=noticed.unread)
 
 
 def without_oldest_turn(messages: list[Message]) -> list[Message] | None:
