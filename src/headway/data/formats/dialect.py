@@ -170,18 +170,14 @@ def _start(cell: str) -> str:
 
 def open_quote(text: str, delimiter: str) -> int:
     """How many lines into `text` the quote stands that is still open at its end, or closes before more text."""
-    separator = re.compile(f"{re.escape(delimiter)}|\n")
+    cut = re.escape(delimiter)
+    field = re.compile(rf'(?:"(?:[^"]++|"")*+"(?=[{cut}\r\n]|\Z)|(?!"))[^{cut}\n]*(?:[{cut}\n]|\Z)')
     opening = at = 0
     while at < len(text):
-        if text[at] == '"':
-            opening = at
-            at = _closed(text, at + 1)
-            if not at or text[at : at + 1] not in ("", delimiter, "\r", "\n"):
-                break
-        following = separator.search(text, at)
-        if following is None:
+        opening = at if text[at] == '"' else opening
+        if (match := field.match(text, at)) is None:
             break
-        at = following.end()
+        at = match.end()
     return text.count("\n", 0, opening)
 
 
@@ -196,10 +192,3 @@ def bare_quote(delimiter: str) -> re.Pattern[str]:
 def doubled_quote(delimiter: str) -> re.Pattern[str]:
     """Finds the beginning of a quoted field up to the first quote in it, which is doubled."""
     return re.compile(f'"(?:(?<=[{re.escape(delimiter)}\n]")|(?<=^"))[^"]*""')
-
-
-def _closed(text: str, at: int) -> int:
-    """The place after the quote that closes a field which goes on at ``at``; 0 where there is none."""
-    while (at := text.find('"', at)) >= 0 and text.startswith('""', at):
-        at += 2
-    return at + 1
