@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 from unicodedata import normalize
 
