@@ -59,9 +59,7 @@ class SharedOptions:
 
 def command(verb: str) -> click.Command:
     """The command of a verb; if several tasks share it, the model's task decides."""
-    commands = [registry.command(name) for name in registry.with_verb(verb)]
-    commands.sort(key=lambda command: command.spec.reads != "text")
-    return _built(verb, commands)
+    return _built(verb, [registry.command(name) for name in registry.with_verb(verb)])
 
 
 def predict() -> click.Command:
@@ -74,12 +72,16 @@ class _Predict(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Load the run that the arguments name, if any, and parse them by its task."""
-        if (run := _first_word(self, args)) is not None:
+        every = _built(PREDICT, [registry.command(name) for name in (*registry.NAMES, *registry.usable())])
+        how: dict[str, Any] = {"help_option_names": ctx.help_option_names, "ignore_unknown_options": True}
+        first = click.Context(every, resilient_parsing=True, **how)
+        given, _, _ = every.make_parser(first).parse_args(in_our_words(every, args))
+        run = given.get("run")
+        if isinstance(run, str) and (run == "-" or not run.startswith("-")):
             from headway.workflows.load import load
 
             ctx.meta[STARTED] = time.monotonic()
-            given = {name: _option_given(args, f"--{name}") for name in ("device", "precision", "engine")}
-            how: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+            how = {name: given[name] for name in ("device", "precision", "engine") if name in given}
             ctx.obj = load(check_name(run, "RUN"), **how)
             known = _built(PREDICT, [registry.command(ctx.obj.task)])
             self.params, self.callback, self.help = known.params, known.callback, known.help
@@ -87,36 +89,9 @@ class _Predict(click.Command):
         return super().parse_args(ctx, args)
 
 
-def _first_word(command: click.Command, args: Sequence[str]) -> str | None:
-    """The first argument that is neither an option nor an option's value, for any task."""
-    names = (*registry.NAMES, *registry.usable())
-    options = (option for name in names for option in registry.command(name).options)
-    flags = {f"--{option.name.replace('_', '-')}" for option in options if option.type is bool}
-    flags |= {name for option in command.params if getattr(option, "is_flag", False) for name in option.opts}
-    words = iter(args)
-    for word in words:
-        if word in ("-h", "--help"):
-            continue
-        if not word.startswith("-") or word == "-":
-            return word
-        if word not in flags and "=" not in word and word != "--":
-            next(words, None)
-    return None
-
-
-def _option_given(args: Sequence[str], option: str) -> str | None:
-    """The value of an option among the arguments, before they are parsed; None where it is not given."""
-    found = None
-    for word, following in zip(args, [*args[1:], ""], strict=True):
-        if word == option and following:
-            found = following
-        elif word.startswith(f"{option}="):
-            found = word.removeprefix(f"{option}=")
-    return found
-
-
 def _built(verb: str, commands: Commands, *, kind: type[click.Command] = click.Command) -> click.Command:
     """A command with the options of some tasks and the options of all commands."""
+    commands = sorted(commands, key=lambda command: command.spec.reads != "text")
     own = {option.name: option for command in commands for option in command.options}
     interactive = any(command.interactive for command in commands)
 
@@ -125,7 +100,9 @@ def _built(verb: str, commands: Commands, *, kind: type[click.Command] = click.C
         options = {name: given.pop(name) for name in own}
         if not words and not any(options.get(command.interactive) for command in commands):
             raise click.MissingParameter(ctx=context, param_hint=f"'{what}'", param_type="argument")
-        _check_together(own, options)
+        for name, option in own.items():
+            if option.goes_with is not None and options[name] is not None and not options[option.goes_with]:
+                raise click.UsageError(f"--{name.replace('_', '-')} goes with --{option.goes_with.replace('_', '-')}.")
         _answer(context, SharedOptions(verb, run, words, **given), commands, options)
 
     what = f"{_input(commands)}..."
@@ -133,7 +110,9 @@ def _built(verb: str, commands: Commands, *, kind: type[click.Command] = click.C
     metavar = f"[{what}]" if interactive else what
     ways += [click.argument("words", metavar=metavar, nargs=-1, required=not interactive)]
     ways += [_option(option) for option in own.values()]
-    ways += [text_options, click.option("--to", help=f"File to write results to: {_endings(commands)}.")]
+    names = with_tables(_all_endings(commands, None) or (".csv", ".jsonl"))
+    *first, last = (f"{name} (answers only)" if name == ".txt" else name for name in names)
+    ways += [text_options, click.option("--to", help=f"File to write results to: {', '.join(first)} or {last}.")]
     function: Callable[..., Any] = callback
     for way in reversed([*ways, device_option, precision_option, engine_option, threads_option]):
         function = way(function)
@@ -153,13 +132,6 @@ def _option(option: Option) -> Callable[..., Any]:
     elif option.type is not bool:
         more |= {"default": option.default, "show_default": option.show_default and option.default is not None}
     return click.option(f"--{option.name.replace('_', '-')}", help=option.help, **more)
-
-
-def _endings(commands: Commands) -> str:
-    """The file endings that results can be written to, without any option."""
-    names = [*with_tables(_all_endings(commands, None) or (".csv", ".jsonl"))]
-    names = [f"{name} (answers only)" if name == ".txt" else name for name in names]
-    return " or ".join([", ".join(names[:-1]), names[-1]])
 
 
 def _all_endings(commands: Commands, options: dict[str, Any] | None) -> tuple[str, ...]:
@@ -186,13 +158,6 @@ def _help(commands: Commands) -> str:
         return f"{ANY}\n\n{text}"
     notes = next((command.notes for command in commands if command.notes), "")
     return f"{commands[0].does}\n\n{text}  {notes}"
-
-
-def _check_together(own: dict[str, Option], options: dict[str, Any]) -> None:
-    """Raise click.UsageError for an option without the flag that it needs."""
-    for name, option in own.items():
-        if option.goes_with is not None and options[name] is not None and not options[option.goes_with]:
-            raise click.UsageError(f"--{name.replace('_', '-')} goes with --{option.goes_with.replace('_', '-')}.")
 
 
 def _answer(context: click.Context, shared: SharedOptions, commands: Commands, options: dict[str, Any]) -> None:

@@ -95,19 +95,11 @@ def _lines(first: Sequence[str], terminal: bool) -> Iterator[str]:
         print(file=sys.stderr)
         return
     encoding = "utf-8-sig"
-    while line := _next_line():
-        try:
-            yield line.decode(encoding).removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            raise InputError(f"standard input is not UTF-8 text (byte {error.start} of a line).") from None
-        encoding = "utf-8"
-
-
-def _next_line() -> bytes:
-    """The next line of standard input, empty at its end."""
-    if sys.stdin is None:
-        return b""
     try:
-        return sys.stdin.buffer.readline()
+        for line in sys.stdin.buffer if sys.stdin is not None else ():
+            yield line.decode(encoding).removesuffix("\n").removesuffix("\r")
+            encoding = "utf-8"
+    except UnicodeDecodeError as error:
+        raise InputError(f"standard input is not UTF-8 text (byte {error.start} of a line).") from None
     except OSError as error:
         raise InputError(f"standard input cannot be read ({error.strerror or error}).") from None

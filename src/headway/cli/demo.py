@@ -20,8 +20,8 @@ from headway.io.atomic_write import write_json, write_whole
 from headway.io.csv_text import as_csv
 from headway.io.quantities import duration, parse_seconds
 from headway.training.monitor.progress import shown_to
-from headway.training.option_fields import flag
 from headway.training.options import TrainOptions
+from headway.workflows.command import words_of
 
 MARKER, MADE_BY = "demo.json", "headway demo"
 """The file that marks a demo's folder, and its content: a demo removes earlier results only where it finds it."""
@@ -127,8 +127,6 @@ def demo(
     ``time`` is for all of them together.  ``folder`` holds the Python files to read, if not the standard library.  A
     stopped demo resumes; a finished one starts over.  Raises InputError if ``out`` holds other files.
     """
-    from headway.training.monitor.progress import shown_to
-
     whole, place, say = parse_seconds(time), Path(out), shown_to(quiet).say
     asked = {"made_by": MADE_BY, "time": time, "seed": seed}
     _make_room(place, {**asked, "finished": False}, say)
@@ -179,33 +177,21 @@ def _remove(path: Path) -> None:
 
 def _run(part: Part, place: Path, whole: float, seed: int, quiet: bool, folder: Path | None) -> dict[str, Any]:
     """Write the part's text and train on it; the result of a complete part is read."""
+    from headway.training.store.run_directory import RunDirectory
     from headway.workflows.train.outcome import result
 
-    started = clock.monotonic()
-    done = _complete(place / part.name)
-    if done is not None:
-        return done
+    started, run = clock.monotonic(), RunDirectory(place / part.name)
+    if (run.read() or {}).get("finished"):
+        return result(run)
     file = place / part.file
     held_out = [place / part.held_out] if part.held_out else []
     if not all(path.exists() for path in [file, *held_out]):
         _write(part, place, max(1, round(part.size * whole / FULL)), seed, folder)
     options = {**part.options, "time": f"{part.share * whole:.2f}s", "seed": seed}
-    words = ["headway", "train", str(file), "--out", str(place / part.name)]
-    words += [word for path in held_out for word in ("--validation", str(path))]
-    words += [word for key, value in options.items() for word in (f"--{flag(key)}", str(value))]
-    command = [shlex.quote(word) for word in words]
+    words = words_of([file], {"out": run.path, "validation": next(iter(held_out), None), **options})
+    command = [shlex.quote(word) for word in ("headway", *words)]
     how: dict[str, Any] = {"progress": shown_to(quiet), "started": started, "command": command}
-    return result(train_run([file], TrainOptions(**options), place / part.name, held_out, **how))
-
-
-def _complete(path: Path) -> dict[str, Any] | None:
-    """The result of a run, if it is complete."""
-    from headway.training.store.run_directory import RunDirectory
-    from headway.workflows.train.outcome import result
-
-    run = RunDirectory(path)
-    facts = run.read()
-    return result(run) if facts is not None and facts.get("finished") else None
+    return result(train_run([file], TrainOptions(**options), run.path, held_out, **how))
 
 
 def _write(part: Part, place: Path, size: int, seed: int, folder: Path | None) -> None:

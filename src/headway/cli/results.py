@@ -34,8 +34,10 @@ GATHERED = 1 << 14
 def check_output(to: str | None, read: str, endings: tuple[str, ...]) -> None:
     """Raise InputError if results cannot go to ``to``: it is the input, of an unknown kind, or in no usable folder.
 
-    Warns if they will replace a file.
+    So it is where what writes .parquet or .xlsx is not installed.  Warns if results will replace a file.
     """
+    from headway.data.formats import excel, parquet
+
     if to is None:
         return
     endings = with_tables(endings)
@@ -55,8 +57,10 @@ def check_output(to: str | None, read: str, endings: tuple[str, ...]) -> None:
         problem = f"{folder} cannot be written to; name a place in another folder"
     if problem:
         raise InputError(f"--to {to}: {problem}.")
-    if path.suffix in FINISHED:
-        check_writer(path)
+    if path.suffix == ".parquet":
+        parquet.pyarrow()
+    elif path.suffix == ".xlsx":
+        excel.writer(path)
     if path.exists():
         warnings.warn(
             f"{to}: this file exists and will be replaced when all results are there; interrupt the command and name "
@@ -68,16 +72,6 @@ def check_output(to: str | None, read: str, endings: tuple[str, ...]) -> None:
 def as_bytes(text: str) -> bytes:
     """Text encoded for a results file; a lone surrogate is escaped as in JSON."""
     return text.encode("utf-8", errors="backslashreplace")
-
-
-def check_writer(path: Path) -> None:
-    """Raise InputError where what writes .parquet or .xlsx is not installed, before anything is answered."""
-    from headway.data.formats import excel, parquet
-
-    if path.suffix == ".parquet":
-        parquet.pyarrow()
-    else:
-        excel.writer(path)
 
 
 def with_tables(endings: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,10 +1,5 @@
 """Continuous batching: texts that begin and end at different times are continued together, a token of each per step.
 
-A request joins between two steps, as soon as a slot is free, and leaves with its last token (Yu et al. 2022, Orca).  A
-long prompt is read in pieces, one per step, so that the others need not wait for it; what a prompt has in common with
-the beginning of a running text is copied and not computed again.  A request gets the tokens that it gets alone, up to
-rounding.
-
 Letters: N running requests, T length, V vocabulary.
 """
 
@@ -75,7 +70,13 @@ Tokens = list[tuple[Request, int | None]]
 
 
 class Batcher:
-    """Continues texts together by one decoder, where its weights are."""
+    """Continues texts together by one decoder, where its weights are.
+
+    A request joins between two steps, as soon as a slot is free, and leaves with its last token (Yu et al. 2022, Orca).
+    A long prompt is read in pieces, one per step, so that the others need not wait for it; what a prompt has in common
+    with the beginning of a running text is copied and not computed again.  A request gets the tokens that it gets
+    alone, up to rounding.
+    """
 
     def __init__(self, model: Decoder, *, slots: int = SLOTS, piece: int = PIECE, checks: bool = False):
         """``checks``: end a request whose logits are no numbers, instead of failing for all (a server does so)."""

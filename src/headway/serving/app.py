@@ -1,9 +1,4 @@
-"""The application of a server: its routes, and the gate in front of them.
-
-models = Models(settings)
-models.load("runs/reviews")
-app = create_app(models, settings)
-"""
+"""The application of a server: its routes, and the gate in front of them."""
 
 import asyncio
 import time
@@ -12,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from headway.errors import InputError
-from headway.serving.gate import ROUTE
 from headway.serving.inside import inside
 from headway.serving.models import Models
 from headway.serving.openai.chat import chat
@@ -90,11 +84,6 @@ async def _ready(_request: Any, state: State) -> Any:
     return answer({"status": "ready", "models": [one.name for one in models]})
 
 
-async def _typed(request: Any, state: State) -> Any:
-    request.scope[ROUTE] = "other"  # until it is known to be a verb
-    return await typed(request, state)
-
-
 POST = ("POST",)
 ROUTES: tuple[tuple[str, Handler, Sequence[str]], ...] = (
     ("/v1/models", _models, GET),
@@ -108,6 +97,6 @@ ROUTES: tuple[tuple[str, Handler, Sequence[str]], ...] = (
     ("/ready", _ready, GET),
     ("/inside", inside, POST),
     ("/training", training, GET),
-    ("/{verb}", _typed, ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")),  # all verbs: models come and go
+    ("/{verb}", typed, ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")),  # all verbs: models come and go
 )
 """The routes that a server has beside those of the playground."""

@@ -1,8 +1,4 @@
-"""The body of a request: JSON that means one thing, read within limits and checked by the schema that is published.
-
-Of JSON Schema these are known: type, enum, minimum, maximum, minLength, maxLength, minItems, maxItems, items,
-maxProperties, properties, required, additionalProperties, anyOf, and default.
-"""
+"""The body of a request: JSON that means one thing, read within limits and checked by the schema that is published."""
 
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
@@ -17,6 +13,8 @@ TYPES: dict[str, tuple[type, ...]] = {
     **{"string": (str,), "integer": (int, float), "number": (int, float), "boolean": (bool,)},
     **{"array": (list,), "object": (dict,), "null": (type(None),)},
 }
+NAMED = {kind: kind if kind == "null" else f"{'an' if kind[0] in 'aio' else 'a'} {kind}" for kind in TYPES}
+"""The types in messages."""
 COUNTED = {"string": ("Length", "characters"), "array": ("Items", "items"), "object": ("Properties", "entries")}
 """What JSON Schema and messages call the size of a value."""
 MAX_DEPTH = 32
@@ -166,11 +164,10 @@ async def read_body(request: Any, schema: Schema, *, strict: bool = False) -> di
     def read() -> dict[str, Any]:
         if READ not in request.scope:
             request.scope[READ] = _parsed(content)
-        found: dict[str, Any] = checked(request.scope[READ], schema)
-        return found
+        body: dict[str, Any] = checked(request.scope[READ], schema)
+        return body
 
-    found: dict[str, Any] = await in_thread(read) if len(content) > LARGE else read()
-    return found
+    return await in_thread(read) if len(content) > LARGE else read()
 
 
 def _parsed(content: bytes) -> dict[str, Any]:
@@ -189,16 +186,17 @@ def _parsed(content: bytes) -> dict[str, Any]:
 def checked(value: Any, schema: Schema, where: str = "") -> Any:
     """The value with defaults for what is left out or null, and with whole numbers as int.
 
-    Raises RequestError that names the field.
+    Of JSON Schema it knows what the functions above write.  Raises RequestError that names the field.
     """
-    if "anyOf" in schema:
-        return _any_of(value, schema, where)
+    if "anyOf" in schema:  # of which at most one has the type of a value
+        meant = [one for one in schema["anyOf"] if _fits_type(value, one)]
+        schema = (meant or schema["anyOf"][:1])[-1]
     kinds = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
     if value is None and "null" in kinds:
         return schema.get("default")
     kind = next((kind for kind in kinds if _is(value, kind)), None)
     if kind is None:
-        raise _wrong(where, value, " or ".join(_article(kind) for kind in kinds))
+        raise _wrong(where, value, " or ".join(NAMED[kind] for kind in kinds))
     if "enum" in schema and value not in schema["enum"]:
         raise _wrong(where, value, " or ".join(repr(one) for one in schema["enum"] if one is not None))
     if kind in ("integer", "number"):
@@ -243,19 +241,6 @@ def _object(value: dict[str, Any], schema: Schema, where: str) -> dict[str, Any]
     return found | {key: one["default"] for key, one in known.items() if key not in found and "default" in one}
 
 
-def _any_of(value: Any, schema: Schema, where: str) -> Any:
-    """The value by the first alternative that it fits; the error is of the alternative that its type fits best."""
-    best: RequestError | None = None
-    for one in schema["anyOf"]:
-        try:
-            return checked(value, one, where)
-        except RequestError as error:
-            if best is None or _fits_type(value, one):
-                best = error
-    assert best is not None
-    raise best
-
-
 def _fits_type(value: Any, schema: Schema) -> bool:
     kinds = schema.get("type", ())
     fits = any(_is(value, kind) for kind in ([kinds] if isinstance(kinds, str) else kinds))
@@ -281,7 +266,3 @@ def shown_key(place: str) -> str:
 def _wrong(where: str, value: Any, expected: str) -> RequestError:
     place = shown_key(where) or "the body"
     return invalid(f"{place} is {shown(value)}; it must be {expected}", shown_key(where) or None)
-
-
-def _article(kind: str) -> str:
-    return kind if kind == "null" else f"{'an' if kind[0] in 'aio' else 'a'} {kind}"

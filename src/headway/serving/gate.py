@@ -1,7 +1,4 @@
-"""What every request passes first: its id, its Host, its key, its size, and the time that its body takes.
-
-A plain ASGI application around the routes.  Without a key only what ``PUBLIC`` names is answered, 404 and 405 included.
-"""
+"""What every request passes first: its id, its Host, its key, its size, and the time that its body takes."""
 
 import asyncio
 import hashlib
@@ -29,7 +26,7 @@ SECURITY = {
     "cache-control": "no-store",
 }
 ALLOWED = ("accept", "authorization", "content-type", "user-agent", "x-request-id")
-"""Headers that pages of an allowed origin may send, besides those of OpenAI's clients."""
+"""Headers that pages of an allowed origin may send, besides those of OpenAI's clients that they ask for."""
 OF_CLIENTS = re.compile(r"x-stainless-[a-z-]{1,40}|openai-(?:organization|project|beta)")
 ROUTE = "headway.route"
 """Where a request keeps the route that answers it, as the server writes it."""
@@ -39,7 +36,7 @@ Headers = dict[str, str]
 
 
 class Gate:
-    """The application that a server runs."""
+    """A plain ASGI application around the routes; without a key it answers only what ``PUBLIC`` names."""
 
     def __init__(self, app: Any, state: State):
         self.app, self.state, self.settings = app, state, state.settings
@@ -104,14 +101,10 @@ class Gate:
         if scope["method"] == "POST":
             self.state.check_place()
         body = await self._body(headers, receive)
-        given = False
+        read = iter(({"type": "http.request", "body": body, "more_body": False},))
 
         async def again() -> Any:
-            nonlocal given
-            if not given:
-                given = True
-                return {"type": "http.request", "body": body, "more_body": False}
-            return await receive()
+            return next(read, None) or await receive()
 
         await self.app(scope, again, send)
 
@@ -161,33 +154,24 @@ class Gate:
         origin = headers.get("origin")
         if origin is None or origin not in self.settings.origins:
             return {"vary": "origin"} if self.settings.origins else {}
+        asked = map(str.strip, headers.get("access-control-request-headers", "").lower().split(","))
+        allowed = ", ".join([*ALLOWED, *(name for name in asked if OF_CLIENTS.fullmatch(name))])
         return {
             **{"access-control-allow-origin": origin, "vary": "origin", "access-control-allow-methods": "GET, POST"},
-            **{"access-control-allow-headers": _allowed(headers), "access-control-expose-headers": EXPOSED},
+            **{"access-control-allow-headers": allowed, "access-control-expose-headers": EXPOSED},
             **{"cross-origin-resource-policy": "cross-origin"},
         }
 
     def _count(self, scope: Any, request_id: str, status: int, seconds: float) -> None:
-        route = route_of(scope)
+        route = scope.get(ROUTE) or getattr(scope.get("route"), "path", None) or "other"
+        method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"
+        route = f"{method} {route}"  # as the server writes it, never what the client wrote
         if status == 429:
             self.state.metrics.rejected.labels("busy").inc()
         self.state.metrics.requests.labels(route, str(status)).inc()
         if self.settings.log:
             line = {"time": round(time.time(), 3), "request_id": request_id, "route": route, "status": status}
             print(json.dumps({**line, "seconds": round(seconds, 4)}), file=sys.stderr, flush=True)
-
-
-def route_of(scope: Any) -> str:
-    """The route of a request as the server writes it, never what the client wrote."""
-    found = scope.get(ROUTE) or getattr(scope.get("route"), "path", None) or "other"
-    method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"
-    return f"{method} {found}"
-
-
-def _allowed(headers: Headers) -> str:
-    """The headers that a page may send, of those that it asks for the ones of OpenAI's clients too."""
-    names = headers.get("access-control-request-headers", "").lower().split(",")
-    return ", ".join([*ALLOWED, *(name for name in map(str.strip, names) if OF_CLIENTS.fullmatch(name))])
 
 
 def _digest(key: str) -> bytes:

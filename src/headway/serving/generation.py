@@ -1,11 +1,4 @@
-"""A request to a model, in the event loop: its texts from the prompts to the last piece, or a pipeline's answers.
-
-    async with Generation(served, prompts, options, state) as texts:
-        await texts.started()                       # the first piece is there, or RequestError
-        async for index, piece in texts: ...        # None instead of a pair where nothing came for a while
-
-Leaving the block cancels what is not over.  ``answered`` is for pipelines.
-"""
+"""A request to a model, in the event loop: its texts from the prompts to the last piece, or a pipeline's answers."""
 
 import asyncio
 import time
@@ -27,7 +20,10 @@ CHARACTERS = 1 << 14
 
 
 class Generation:
-    """The texts that a request asks for: ``n`` for each prompt, numbered prompt · n + i."""
+    """The texts that a request asks for: ``n`` for each prompt, numbered prompt · n + i.
+
+    They are written while ``async with`` lasts; leaving it cancels what is not over.
+    """
 
     def __init__(
         self, served: Served, prompts: Sequence[Prompt], options: GenerationOptions, state: State, *, n: int = 1

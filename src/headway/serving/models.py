@@ -165,7 +165,10 @@ class Served:
         }
 
     def test(self) -> None:
-        """Compute something small, in the calling thread; sets ``sound``."""
+        """Compute something small, in the calling thread; sets ``sound``.
+
+        One that failed is repeated, so that a server which has recovered is ready again.
+        """
         try:
             if self.writes:
                 prompt = self.pipe.prompt("")
@@ -183,11 +186,6 @@ class Served:
             self.sound = False
             return
         self.sound = True
-
-    def test_again(self) -> None:
-        """Repeat a test that failed, so that a server which has recovered is ready again."""
-        if not self.sound:
-            self.test()
 
 
 class Models:
@@ -231,7 +229,7 @@ class Models:
         """Serve a loaded pipeline under a name; ``directory`` is the run that it comes from, ``version`` its files'."""
         served = Served(name, pipe, self.settings, directory, version)
         served.test()
-        served.worker.on_failure, served.worker.on_idle = served.test, served.test_again
+        served.worker.on_failure, served.worker.on_idle = served.test, lambda: None if served.sound else served.test()
         with self._lock:
             before, self._served[name] = self._served.get(name), served
         if self._loop is not None:

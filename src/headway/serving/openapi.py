@@ -134,14 +134,12 @@ def _get(summary: str, found: Schema, *parameters: Schema, kind: str = JSON) -> 
 
 
 def _post(summary: str, body: Schema, found: Schema, *, streams: bool = False) -> dict[str, Any]:
-    operation = _operation(summary, _json(found) | ({"text/event-stream": {"schema": {}}} if streams else {}))
-    return {"post": {**operation, "requestBody": {"required": True, "content": _json(body)}}}
+    events: Schema = {"text/event-stream": {"schema": {}}} if streams else {}
+    operation = _operation(summary, {JSON: {"schema": found}, **events})
+    return {"post": {**operation, "requestBody": {"required": True, "content": {JSON: {"schema": body}}}}}
 
 
 def _operation(summary: str, content: dict[str, Any]) -> dict[str, Any]:
-    refusals = {str(status): {"description": words, "content": _json(ERROR)} for status, words in REFUSALS.items()}
+    error = {JSON: {"schema": ERROR}}
+    refusals = {str(status): {"description": words, "content": error} for status, words in REFUSALS.items()}
     return {"summary": summary, "responses": {"200": {"description": "the answer", "content": content}, **refusals}}
-
-
-def _json(schema: Schema) -> dict[str, Any]:
-    return {JSON: {"schema": schema}}

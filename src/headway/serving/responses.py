@@ -73,7 +73,7 @@ class ClientGone(Exception):
     """The client has closed the connection."""
 
 
-async def in_thread(function: Callable[..., Any], *given: Any) -> Any:
+async def in_thread(function: Callable[..., T], *given: Any) -> T:
     """Call what takes a while outside the event loop; InputError becomes a RequestError."""
     try:
         return await asyncio.get_running_loop().run_in_executor(READERS, function, *given)

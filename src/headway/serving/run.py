@@ -40,11 +40,19 @@ def serve(models: Models, settings: Settings, said: Callable[[str], None], reloa
     logging.basicConfig(handlers=[JsonLines()])
     warnings.filterwarnings("ignore", module=r"PIL\.")  # what Pillow warns of, a request is told
     app = create_app(models, settings)
-    _allow_files(settings.connections + 64)
+    files, (soft, hard) = settings.connections + 64, resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < files:  # as many as there are connections, where the system allows it
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(files, hard), hard))
     place: dict[str, Any] = {"host": settings.host, "port": settings.port}
     config = server_config(app, settings, **place, timeout_graceful_shutdown=int(AFTER), lifespan="on")
     server = draining_server(config, app.state.headway, said)
-    _on_hangup(reload)
+    if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+
+        def load_again(_number: int, _frame: Any) -> None:
+            threading.Thread(target=reload, daemon=True, name="headway-reload").start()
+
+        signal.signal(signal.SIGHUP, load_again)
     try:
         server.run()
     except SystemExit:
@@ -66,24 +74,6 @@ class JsonLines(logging.Handler):
             return
         line = {"time": round(record.created, 3), "level": record.levelname.lower(), "from": record.name}
         print(json.dumps({**line, "message": self.format(record)}), file=sys.stderr, flush=True)
-
-
-def _on_hangup(reload: Callable[[], None]) -> None:
-    """Call ``reload`` in a thread of its own on SIGHUP, where there is such a signal."""
-
-    def begin(_number: int, _frame: Any) -> None:
-        threading.Thread(target=reload, daemon=True, name="headway-reload").start()
-
-    if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGHUP, begin)
-
-
-def _allow_files(count: int) -> None:
-    """Let the process open as many files as it has connections, where the system allows it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < count:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, hard), hard))
 
 
 def draining_server(config: Any, state: State, said: Callable[[str], None]) -> Any:

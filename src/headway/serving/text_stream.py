@@ -63,11 +63,9 @@ class TextStream:
         if likely is not None:
             self._told.append(self._token(token, likely))
         text, stopped = self._stops.push(self._decoder.push(token))
-        if stopped:
-            return self._piece(text, "stop", 1)
-        if self._left == 0:
+        if not stopped and self._left == 0:
             return self._last(text, "length", 1)
-        return self._piece(text, None, 1)
+        return self._piece(text, "stop" if stopped else None, 1)
 
     def end(self) -> Delta:
         """The rest, when the model has ended the text."""

@@ -19,7 +19,7 @@ from headway.serving.openai.fields import typed_options
 from headway.serving.responses import RequestError, answer_in_pieces, in_thread, invalid, unless_gone
 from headway.serving.state import State
 from headway.tasks import registry
-from headway.tasks.command import Command, Inputs
+from headway.tasks.command import Inputs
 from headway.tasks.inputs import Prompt
 
 MOST_VALUES = 1_000_000
@@ -32,7 +32,7 @@ ANY_SCHEMA = {"type": "object", "properties": {"model": optional(STRING)}}
 
 async def typed(request: Any, state: State) -> Any:
     """Answer a request to ``/{verb}``."""
-    verb = request.path_params["verb"]
+    verb, request.scope[ROUTE] = request.path_params["verb"], "other"  # until it is known to be one
     if verb not in (registry.ANY, *(served.verb for served in state.models)):
         raise RequestError(404, "there is no such route")
     if request.method != "POST":
@@ -41,14 +41,12 @@ async def typed(request: Any, state: State) -> Any:
     body = await read_body(request, ANY_SCHEMA)
     served = state.models.find(body["model"], verb)
     body = await read_body(request, served.request_schema())
-    if served.writes:
-        found: dict[str, Any] = await unless_gone(request, _written(served, body, state))
-    else:
-        found = await unless_gone(request, _answered(served, body, state))
-    return await answer_in_pieces({"model": served.name, **found})
+    answers, said = await unless_gone(request, (_written if served.writes else _answered)(served, body, state))
+    told = {"warnings": said} if said else {}
+    return await answer_in_pieces({"model": served.name, "answers": answers, **told})
 
 
-async def _written(served: Served, body: dict[str, Any], state: State) -> dict[str, list[Any]]:
+async def _written(served: Served, body: dict[str, Any], state: State) -> tuple[list[Any], list[str]]:
     """The continuation of each input by itself, however long the others are, and what is warned of."""
     said: list[str] = []
 
@@ -63,10 +61,10 @@ async def _written(served: Served, body: dict[str, Any], state: State) -> dict[s
     with served.places.held(len(body["inputs"])):
         given = await in_thread(prompts)
     texts = await Generation(served, given, typed_options(body), state).whole()
-    return {"answers": [one.text for one in texts], **({"warnings": said} if said else {})}
+    return [one.text for one in texts], said
 
 
-async def _answered(served: Served, body: dict[str, Any], state: State) -> dict[str, list[Any]]:
+async def _answered(served: Served, body: dict[str, Any], state: State) -> tuple[list[Any], list[str]]:
     """The answers of a pipeline, some inputs at a time, and what it warns about."""
     values: Sequence[Any] = body["inputs"]
     work: list[Any] = list(parts(values))
@@ -75,8 +73,7 @@ async def _answered(served: Served, body: dict[str, Any], state: State) -> dict[
         work = [values[at : at + AT_ONCE] for at in range(0, len(values), AT_ONCE)]
     use = _Use(served, given_options(served.command, body), values)
     size = sum(map(characters, body["inputs"]))
-    found = (await answered(served, use, [None, *work, ...], size, state, "inputs"))[-1]
-    return {"answers": list(found), **({"warnings": use.warnings} if use.warnings else {})}
+    return (await answered(served, use, [None, *work, ...], size, state, "inputs"))[-1], use.warnings
 
 
 class _Use:
@@ -92,7 +89,8 @@ class _Use:
         self.kind = tuple(sorted((name, repr(value)) for name, value in options.items()))
         self.found: list[Any] = []
         self.warnings: list[str] = []
-        self.use: Command | None = None
+        self.use: Any = None
+        """the command"""
 
     def __call__(self, part: Any) -> Any:
         if part is None:
@@ -129,11 +127,10 @@ class _Use:
         with capture_warnings(refuse=True):
             return self._compute(inputs)
 
-    def _compute(self, inputs: list[Any]) -> Sequence[Any]:
-        assert self.use is not None
+    def _compute(self, inputs: list[Any]) -> Any:
         if self.served.spec.reads == "picture":
-            answers: Sequence[Any] = self.use.pipe([self._unpacked(one, at) for at, one in enumerate(inputs, 1)])
-            return answers
+            inputs = [self._unpacked(content, number) for number, content in enumerate(inputs, 1)]
+            return self.use.pipe(inputs)
         return self.use.answer(inputs)
 
     def _unpacked(self, content: bytes, number: int) -> Any:
@@ -151,14 +148,12 @@ class _Use:
 
     def _results(self) -> list[Any]:
         """The results of all parts, as JSON values."""
-        assert self.use is not None
         if not self.use.gathers:
             return [one for part in self.found for one in self.use.results(part)]
         import numpy as np
 
-        everything: Any = np.concatenate(self.found)
-        use, whole = self.use.gathered(everything)
-        return use.results(whole[: len(self.values)])
+        use, whole = self.use.gathered(np.concatenate(self.found))
+        return list(use.results(whole[: len(self.values)]))
 
 
 def _pictures(texts: Sequence[str]) -> list[bytes]:

@@ -1,16 +1,11 @@
 """The process that serves the page of ``headway train --watch``, beside the training and without any part in it.
 
-    python -P -m headway.serving.watch_server DIRECTORY PARENT
-
-Its standard input is the socket that it listens on; PARENT is the id of the training process.  It leaves on SIGTERM,
-and by itself when that process is gone, however that ended.
-
-The page is the playground's with its Training tab alone.  It asks with ``wait``: it is answered after so many seconds,
-or at once when the training ends, so that it is told of the end before the server is gone.  No model is loaded.
+python -P -m headway.serving.watch_server DIRECTORY PARENT      its standard input is the socket that it listens on
 """
 
 import asyncio
 import contextlib
+import math
 import os
 import re
 import signal
@@ -66,10 +61,6 @@ class Watched:
                 self._fresh_until = ended + min(LONGEST_KEPT, (ended - began) / SHARE)
             return self._told
 
-    def described(self) -> dict[str, Any]:
-        """Its entry in the list of models: it has none of their routes, so that the page shows one tab."""
-        return {"id": self.name, "object": "model", "owned_by": "headway", "training": True, "watched": True}
-
     def _part(self) -> str:
         """The run inside the run that is being trained: of ``--adapt`` or ``--seeds``; else nothing."""
         newest, found = _written(self.directory), ""
@@ -91,48 +82,48 @@ def _written(run: Path) -> int:
 
 
 class WatchApp:
-    """What the ASGI ``application`` asks and tells; ``ending`` is set when the training has ended."""
+    """What the ASGI ``application`` asks and tells: the playground with its Training tab alone.
+
+    ``ending`` is set when the training has ended: a page that asks with ``wait`` is answered then, or after so long.
+    """
 
     def __init__(self, directory: Path, settings: Settings):
         from starlette.applications import Starlette
 
-        self.run, self.shared, self.ending = Watched(directory), State(settings), asyncio.Event()
-        self.asked_at: float | None = None
+        self.run, self.state, self.ending = Watched(directory), State(settings), asyncio.Event()
+        self.asked_at = -math.inf
         """when a page last asked"""
         self.application = Starlette()
         routes = {"/v1/models": self._models, "/training": self._training, "/health": self._health}
-        add_routes(self.application, self.shared, ((path, handler, GET) for path, handler in routes.items()))
+        add_routes(self.application, self.state, ((path, handler, GET) for path, handler in routes.items()))
 
-    async def _models(self, _request: Any, _shared: State) -> Any:
-        return answer({"object": "list", "data": [self.run.described()]})
+    async def _models(self, _request: Any, _state: State) -> Any:
+        """The list of models: the run has none of their routes, so that the page shows one tab."""
+        model = {"id": self.run.name, "object": "model", "owned_by": "headway", "training": True, "watched": True}
+        return answer({"object": "list", "data": [model]})
 
-    async def _health(self, _request: Any, shared: State) -> Any:
-        return answer({"status": "ok", "seconds": round(time.monotonic() - shared.started, 3)})
+    async def _health(self, _request: Any, state: State) -> Any:
+        return answer({"status": "ok", "seconds": round(time.monotonic() - state.started, 3)})
 
-    async def _training(self, request: Any, _shared: State) -> Any:
+    async def _training(self, request: Any, _state: State) -> Any:
         name = request.query_params.get("model", self.run.name)
         if name != self.run.name:
             raise RequestError(404, f"there is no run {name[:80]!r}; there is {self.run.name}", "model_not_found")
-        seconds = _seconds(request.query_params.get("wait", "0"))
-        if seconds and not self.ending.is_set():
+        wait = request.query_params.get("wait", "0")
+        if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?", wait) or float(wait) > LONGEST_WAIT:
+            raise invalid(f"wait must be a number of seconds from 0 to {LONGEST_WAIT:g}", "wait")
+        if float(wait) and not self.ending.is_set():
             self.asked_at = time.monotonic()
             with contextlib.suppress(TimeoutError):
-                await unless_gone(request, asyncio.wait_for(self.ending.wait(), seconds))
+                await unless_gone(request, asyncio.wait_for(self.ending.wait(), float(wait)))
         self.asked_at = time.monotonic()
         ended = self.ending.is_set()
         told = await in_thread(lambda: self.run.told(now=ended))
         return answer({"model": self.run.name, **told, "ended": ended})
 
 
-def _seconds(given: str) -> float:
-    """The seconds that a page waits at most.  Raises RequestError."""
-    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?", given) or float(given) > LONGEST_WAIT:
-        raise invalid(f"wait must be a number of seconds from 0 to {LONGEST_WAIT:g}", "wait")
-    return float(given)
-
-
 def main(directory: str, parent: int, listening: socket.socket) -> None:
-    """Serve the page of a run directory on a listening socket until the process ``parent`` ends."""
+    """Serve the page of a run directory on a listening socket until SIGTERM, or the process ``parent`` ends."""
     import uvicorn
 
     settings = Settings(port=listening.getsockname()[1], connections=64)
@@ -157,8 +148,8 @@ def main(directory: str, parent: int, listening: socket.socket) -> None:
                 self._end()
             if self.ended_at:
                 now = time.monotonic()
-                is_open = app.asked_at is not None and self.ended_at - app.asked_at < RECENT
-                is_over = not app.shared.active and (not is_open or now > self.ended_at + LAST)
+                is_open = self.ended_at - app.asked_at < RECENT
+                is_over = not app.state.active and (not is_open or now > self.ended_at + LAST)
                 if is_over or now > self.ended_at + AFTER:
                     return True
             return await super().on_tick(counter)

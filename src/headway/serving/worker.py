@@ -1,28 +1,11 @@
-"""The thread that owns a model: it continues all its texts together, a token of each at a time, or answers its jobs.
-
-    worker = Worker(make_batcher)
-    worker.start(loop)
-    worker.begin(text, tell)            # tell(piece) in the event loop for every piece, the last one with ``finish``
-    worker.leave(text)                  # its client is gone: its slot is free before the next token
-    await worker.run(answer, parts)     # a pipeline's answers to parts of a request, one part after the other
-
-Requests have their parts answered in turn; what computes a long part calls ``between`` now and then.  Parts that are
-lists of inputs and wait are answered in one call where each ``answer`` has the same ``kind``, which is hashable, and
-
-    most                inputs of a call at most
-    compute(inputs)     the answers, in order; none depends on the others
-    take(answers)       keeps those to a part: ``answer(part)`` is ``take(compute(part))``
-
-Everything that touches the model happens in that thread, between two steps.
-"""
+"""The thread that owns a model: it continues all its texts together, a token of each at a time, or answers its jobs."""
 
 import asyncio
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -47,7 +30,12 @@ class Left(Exception):
 
 @dataclass(eq=False)
 class Job:
-    """The parts of a request that a pipeline answers, one after the other."""
+    """The parts of a request that a pipeline answers, one after the other, in turn with those of other requests.
+
+    Parts that are lists of inputs and wait are answered in one call where each ``answer`` has the same ``kind``, which
+    is hashable, and ``most`` inputs of a call at most; ``compute(inputs)`` gives the answers, in order and none
+    dependent on the others, and ``take(answers)`` keeps those to a part: ``answer(part)`` is ``take(compute(part))``.
+    """
 
     answer: Any
     parts: deque[Any]
@@ -58,7 +46,7 @@ class Job:
 
 
 class Worker:
-    """A thread with a queue, beside a model."""
+    """A thread with a queue, beside a model, which alone touches it, between two steps."""
 
     def __init__(self, make_batcher: Callable[[], Batcher] | None = None):
         self._make, self.batcher = make_batcher, None if make_batcher is None else make_batcher()
@@ -107,7 +95,7 @@ class Worker:
             raise Left
 
     def begin(self, text: TextStream, tell: Tell) -> None:
-        """Continue a text."""
+        """Continue a text; ``tell`` is given every piece in the event loop, the last one with ``finish``."""
         self._given.put(lambda: self._begin(text, tell))
 
     def leave(self, text: TextStream) -> None:
@@ -137,7 +125,7 @@ class Worker:
     ) -> list[Any]:
         """What ``answer`` gives for each part; if the caller is cancelled, what is not yet computed is left out.
 
-        ``begun`` is done when the first part is.
+        ``begun`` is done when the first part is.  What computes a long part calls ``between`` now and then.
         """
         done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         job = Job(answer, deque(parts), done, begun)
@@ -168,8 +156,7 @@ class Worker:
 
     def _take(self) -> bool:
         """Do what was asked for since the last step; without work, wait for it.  False: the end."""
-        busy = bool(self._jobs) or (self.batcher is not None and self.batcher.busy)
-        wait = not busy
+        wait = not (self._jobs or (self.batcher is not None and self.batcher.busy))
         while True:
             try:
                 asked = self._given.get(timeout=IDLE) if wait else self._given.get_nowait()
@@ -241,15 +228,19 @@ class Worker:
         except Exception as error:
             return Delta(finish="error", error=error)
 
+    @torch.no_grad()
     def _work(self, job: Job) -> None:
         """The next part of a job, with those of other jobs that can be answered in the same call."""
         if job.left or not job.parts:
             self._drop(job)
             return
-        if isinstance(job.parts[0], list) and hasattr(job.answer, "kind") and (others := self._like(job)):
-            self._work_together([job, *others])
-        else:
-            self._answer(job)
+        try:
+            if isinstance(job.parts[0], list) and hasattr(job.answer, "kind") and (others := self._like(job)):
+                self._work_together([job, *others])
+            else:
+                self._answer(job)
+        finally:
+            self._computed = []
 
     def _drop(self, job: Job) -> None:
         """Forget a job and its parts."""
@@ -272,9 +263,9 @@ class Worker:
 
     def _work_together(self, jobs: list[Job]) -> None:
         """One call for the next parts of several jobs; where it fails, each is answered alone and fails alone."""
+        self._computed = jobs
         try:
-            with torch.no_grad(), self._computing(jobs):
-                answers = jobs[0].answer.compute([one for job in jobs for one in job.parts[0]])
+            answers = jobs[0].answer.compute([one for job in jobs for one in job.parts[0]])
         except Left:
             return
         except Exception:
@@ -291,9 +282,9 @@ class Worker:
     def _answer(self, job: Job) -> None:
         """The next part of a job."""
         self._has_begun(job)
+        self._computed = [job]
         try:
-            with torch.no_grad(), self._computing([job]):
-                job.found.append(job.answer(job.parts.popleft()))
+            job.found.append(job.answer(job.parts.popleft()))
         except Left:
             self._drop(job)
         except Exception as error:
@@ -305,15 +296,6 @@ class Worker:
             if not job.parts:
                 self._jobs.remove(job)
                 self._settle(job, None)
-
-    @contextmanager
-    def _computing(self, jobs: list[Job]) -> Iterator[None]:
-        """Let ``between`` know for whom is computed."""
-        self._computed = jobs
-        try:
-            yield
-        finally:
-            self._computed = []
 
     def _has_begun(self, job: Job) -> None:
         if job.begun is not None:

@@ -1,14 +1,4 @@
-"""Write the directory from which an image is built: it is complete or not there.
-
-    Dockerfile, Dockerfile.cuda   the image, for CPUs and for GPUs
-    .dockerignore                 keeps everything else out of it
-    constraints.txt               the versions of the packages that Headway needs
-    wheels/                       Headway, and packages that bring the task of a model
-    models/                       what answering needs of each run
-
-Headway is copied as it is installed here: an index may hold another version, or another package of that name, and a
-checkout may have changes that no version names.
-"""
+"""Write the directory from which an image is built: Dockerfiles, the versions of packages, wheels and models."""
 
 import re
 import shutil
@@ -115,6 +105,8 @@ def write_container(
 ) -> int:
     """Write what builds an image that serves models, (name, run) each, and return the bytes of the models.
 
+    The directory is complete or not there.  Headway is copied as it is installed here: an index may hold another
+    version, or another package of that name, and a checkout may have changes that no version names.
     ``options`` are those of ``headway serve`` in the image, as words, with ``device``, ``precision`` and ``engine``
     among them, by which the models are loaded here too.  Raises InputError as ``workflows.load.load`` does, for an
     ``out`` that holds anything, and for a model that a container cannot serve.

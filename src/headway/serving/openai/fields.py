@@ -69,10 +69,13 @@ def check_count(n: int, prompts: int) -> None:
 def generation_options(body: dict[str, Any], served: Served, max_tokens: int, likely: int | None) -> GenerationOptions:
     """How the texts of a request are continued.  Raises RequestError."""
     stop = body["stop"]
-    penalties = None
-    if body["logit_bias"] or body["presence_penalty"] or body["frequency_penalty"]:
-        bias = _bias(body["logit_bias"] or {}, served)
-        penalties = Penalties(bias, body["presence_penalty"], body["frequency_penalty"])
+    penalties, bias, rows = None, body["logit_bias"] or {}, served.pipe.model.config.vocab_size
+    for key in bias:
+        if not (key.isascii() and key.isdigit() and len(key) <= 10 and int(key) < rows):
+            raise invalid(f"logit_bias: {key[:40]!r} is no id of a token; ids are 0 to {rows - 1:,}", "logit_bias")
+    if bias or body["presence_penalty"] or body["frequency_penalty"]:
+        by_id = tuple((int(key), float(value)) for key, value in bias.items())
+        penalties = Penalties(by_id, body["presence_penalty"], body["frequency_penalty"])
     if not served.batched and (penalties is not None or likely is not None):
         raise invalid(
             f"{served.name} is computed by another engine or is recurrent: it has no logprobs and no penalties",
@@ -103,16 +106,6 @@ def _sampling(body: dict[str, Any]) -> Sampling:
         return Sampling(**given)
     except InputError as error:
         raise invalid(str(error), str(error).split()[0]) from None
-
-
-def _bias(given: dict[str, float], served: Served) -> tuple[tuple[int, float], ...]:
-    rows = served.pipe.model.config.vocab_size
-    found = []
-    for key, value in given.items():
-        if not (key.isascii() and key.isdigit() and len(key) <= 10 and int(key) < rows):
-            raise invalid(f"logit_bias: {key[:40]!r} is no id of a token; ids are 0 to {rows - 1:,}", "logit_bias")
-        found.append((int(key), float(value)))
-    return tuple(found)
 
 
 def unsupported(body: dict[str, Any]) -> None:
