@@ -164,7 +164,7 @@ def _run(arguments: list[str] | None) -> int:
 
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_place, **_more: _say(f"warning: {message}")
+            warnings.showwarning = _warn
             headway.main(arguments, prog_name="headway", standalone_mode=False)
         sys.stdout.flush()
         return 0
@@ -199,6 +199,10 @@ def _in_thread(given: Any, otherwise: Any = threading.excepthook) -> None:
         _say(f"warning: {error.filename or 'a file'}: cannot be read or written ({error.strerror})")
     else:
         otherwise(given)
+
+
+def _warn(message: object, *place: Any, **more: Any) -> None:
+    _say(f"warning: {message}")
 
 
 def _say(text: object, status: int = 0) -> int:

@@ -19,7 +19,7 @@ from headway.errors import InputError
 from headway.io.atomic_write import write_whole
 from headway.io.csv_text import as_csv
 from headway.io.quantities import duration
-from headway.tasks.command import Command
+from headway.tasks.command import Command, free_names
 
 DELIMITERS, FINISHED = {".csv": ",", ".tsv": "\t"}, (".parquet", ".xlsx")
 """The endings of tables that are written as answers come, with what is between cells, and of those that are not."""
@@ -88,15 +88,11 @@ class ResultsFile:
 
     def __init__(self, use: Command, to: str):
         self.use, self.ending = use, Path(to).suffix
-        texts, taken = use.inputs.values, [*use.taken]
+        texts = use.inputs.values
         self.texts = texts if use.keeps_columns and isinstance(texts, Texts) else None
-        self.others: dict[str, str] = {}
+        columns = () if self.texts is None else self.texts.others
+        self.others = {name: column for column, name in free_names(columns, use.taken, "given").items()}
         """the other columns of the input table by their names here: "given: label" where "label" is taken"""
-        for column in () if self.texts is None else self.texts.others:
-            name = column
-            while name in taken or name in self.others:
-                name = f"given: {name}"
-            self.others[name] = column
 
     def header(self) -> bytes:
         """The content before the first answer."""
@@ -111,24 +107,17 @@ class ResultsFile:
 
     def finish(self, part: Path) -> None:
         """Make the file of results of all rows, where that is more than these."""
-        if self.ending not in FINISHED:
-            return
+        from headway.data.formats.excel import write_excel
+        from headway.data.formats.parquet import write_parquet
 
         def rows() -> Iterator[list[Any]]:
             with part.open(encoding="utf-8") as lines:
                 yield from map(json.loads, lines)
 
-        def write(new: Path) -> None:
-            if self.ending == ".xlsx":
-                from headway.data.formats.excel import write_excel
-
-                write_excel(new, self.columns, rows())
-            else:
-                from headway.data.formats.parquet import write_parquet
-
-                write_parquet(new, self.columns, rows)
-
-        write_whole(part, write)
+        if self.ending == ".xlsx":
+            write_whole(part, lambda new: write_excel(new, self.columns, rows()))
+        elif self.ending == ".parquet":
+            write_whole(part, lambda new: write_parquet(new, self.columns, rows))
 
     def content(self, start: int, found: Sequence[Any]) -> bytes:
         """Some answers, from input number ``start`` on."""
@@ -166,25 +155,25 @@ def all_results(use: Command, verb: str, to: str | None, *, as_json: bool, quiet
     from headway.tasks.inputs import told_once
     from headway.training.monitor.progress import shown_to
 
-    each, most = as_json and not use.gathers, piece_size(use.tokens)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(told_once())
-        output = file = None
-        if to is not None:  # a result computed from all answers needs them all: keep them until the last
-            place = f"{to}.vectors" if use.gathers else to
-            file, name = ResultsFile(use, place), asked_for(verb, use, place, most=most, as_json=each)
-            output = stack.enter_context(OutputFile(place, name, b"" if use.gathers else file.header()))
-        if use.gathers and to is not None and Path(to).suffix in FINISHED:
-            raise InputError(f"--to {to}: what is computed of all texts together is written as .csv, .tsv or .jsonl.")
-        if use.gathers and output is None:
+    most = piece_size(use.tokens)
+    how: dict[str, Any] = {"most": most, "as_json": as_json and not use.gathers, "progress": shown_to(quiet)}
+    if use.gathers and to is not None and Path(to).suffix in FINISHED:
+        raise InputError(f"--to {to}: what is computed of all texts together is written as .csv, .tsv or .jsonl.")
+    with told_once():
+        if to is None and use.gathers:
             parts = (use.content(use.answer(part)) for _, part in pieces(use.inputs.values, most))
             return _gathered(use, use.restored(b"".join(parts)), to, as_json)
-        results = give_answers(use, most=most, output=output, file=file, as_json=each, progress=shown_to(quiet))
-        if output is not None and use.gathers:
-            use, results = _gathered(use, use.restored(output.read()), to, as_json)
-            output.discard()
-        elif output is not None and file is not None:
-            output.finish(file.finish)
+        if to is None:
+            return use, give_answers(use, None, None, **how)
+        place = f"{to}.vectors" if use.gathers else to  # answers that are needed all together are kept there
+        file, name = ResultsFile(use, place), asked_for(verb, use, place, most=most, as_json=how["as_json"])
+        with OutputFile(place, name, b"" if use.gathers else file.header()) as output:
+            results = give_answers(use, output, file, **how)
+            if use.gathers:
+                use, results = _gathered(use, use.restored(output.read()), to, as_json)
+                output.discard()
+            else:
+                output.finish(file.finish)
     return use, results
 
 
@@ -220,7 +209,7 @@ def piece_size(tokens_at_once: int) -> int:
 
 
 def give_answers(
-    use: Command, *, most: int, output: OutputFile | None, file: ResultsFile | None, as_json: bool, progress: Any
+    use: Command, output: OutputFile | None, file: ResultsFile | None, *, most: int, as_json: bool, progress: Any
 ) -> list[Any]:
     """Answer the inputs of a command in order, and write or show each chunk when it is answered.
 

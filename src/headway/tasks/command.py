@@ -213,14 +213,14 @@ def _field(part: Any) -> str:
     return "" if part is None else field_of(str(part))
 
 
-def free_names(fields: Iterable[str], columns: Iterable[str]) -> dict[str, str]:
+def free_names(fields: Iterable[str], columns: Iterable[str], prefix: str = "predicted") -> dict[str, str]:
     """What fields of answers are called beside columns of a table: ``predicted: FIELD`` where one has that name."""
     names: dict[str, str] = {}
     taken = {*columns}
     for field in fields:
         name = field
         while name in taken:
-            name = f"predicted: {name}"
+            name = f"{prefix}: {name}"
         names[field] = name
         taken.add(name)
     return names
