@@ -306,11 +306,11 @@ class OneByOne(Batcher):
         self.waiting.append(request)
         return request
 
-    def step(self) -> list[tuple[Request, int | None]]:
+    def step(self) -> Tokens:
         """One token of each running text; None for one that is over."""
         while self.waiting and len(self.running) < self.slots:
             self.running.append(self.waiting.popleft())
-        found: list[tuple[Request, int | None]] = []
+        found: Tokens = []
         request: Any
         for request in list(self.running):
             if request.steps is None:
