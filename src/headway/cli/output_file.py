@@ -41,7 +41,7 @@ def write_output(to: str, parts: Iterable[bytes]) -> None:
         raise InputError(f"{to}: cannot be written ({error.strerror or error}).") from None
 
 
-class OutputFile:
+class OutputFile(contextlib.AbstractContextManager["OutputFile"]):
     """The results for many inputs, in order, at ``to``; the file gets that name when it is complete.
 
     Until then they are in ``to``.part, and ``to``.journal records after each chunk how many inputs are answered and
@@ -77,9 +77,6 @@ class OutputFile:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> "OutputFile":
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

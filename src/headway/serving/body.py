@@ -98,20 +98,15 @@ KINDS: dict[type, Schema] = {
 }
 
 
-def _inputs(command: type[Command], most: int) -> Schema:
-    """The inputs, ``most`` at most: texts, or lists of their words, or pictures as base64."""
+def request_schema(command: type[Command], most: int) -> Schema:
+    """The body of a request with ``most`` inputs at most: texts, or lists of their words, or pictures as base64."""
     item = string(most=LONGEST_INPUT)
     if command.spec.reads == "picture":
         item = {**string(1), "contentEncoding": "base64"}
     if command.takes_words:
         item = {"anyOf": [item, array(item, most=MOST_WORDS)]}
-    return array(item, 1, most)
-
-
-def request_schema(command: type[Command], most: int) -> Schema:
-    """The body of a request with ``most`` inputs at most."""
     model = {**STRING, "description": "The name of the model; not needed where there is one."}
-    fields = {"model": optional(model), "inputs": _inputs(command, most)}
+    fields = {"model": optional(model), "inputs": array(item, 1, most)}
     for one in command.options:
         if not command.interactive or command.interactive not in (one.name, one.goes_with):  # no conversations
             fields[one.name] = _option(one)

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from headway.errors import InputError, OptionError
@@ -44,7 +45,7 @@ class Generation:
         self.served.places.take([len(text.prompt.ids) for text in self.texts])
         for number, text in enumerate(self.texts):
             self._open[number] = self._began
-            self.served.worker.begin(text, self._listener(number))
+            self.served.worker.begin(text, partial(self._tell, number))
         self.metrics.prompt_tokens.labels(self.served.name).inc(self.prompt_tokens)
         return self
 
@@ -56,28 +57,23 @@ class Generation:
             self._open = {}
         self.metrics.whole.labels(self.served.name).observe(time.monotonic() - self._began)
 
-    def _listener(self, number: int) -> Any:
-        tokens = len(self.texts[number].prompt.ids)
-
-        def tell(piece: Delta) -> None:
-            now, name = time.monotonic(), self.served.name
-            if piece.count:
-                before = self._open.get(number, now)
-                is_first = before == self._began
-                kind = self.metrics.first_token if is_first else self.metrics.between_tokens
-                kind.labels(name).observe(now - before)
-                if not self._has_started:
-                    self.metrics.queued.labels(name).observe(now - self._began)
-                self._has_started = True
-                self._open[number] = now
-                self.completion_tokens += piece.count
-                self.metrics.completion_tokens.labels(name).inc(piece.count)
-            if piece.finish is not None:
-                self._open.pop(number, None)
-                self.served.places.leave(tokens)
-            self._pieces.put_nowait((number, piece))
-
-        return tell
+    def _tell(self, number: int, piece: Delta) -> None:
+        """Take a piece of a text, in the event loop."""
+        now, name, tokens = time.monotonic(), self.served.name, len(self.texts[number].prompt.ids)
+        if piece.count:
+            before = self._open.get(number, now)
+            kind = self.metrics.first_token if before == self._began else self.metrics.between_tokens
+            kind.labels(name).observe(now - before)
+            if not self._has_started:
+                self.metrics.queued.labels(name).observe(now - self._began)
+            self._has_started = True
+            self._open[number] = now
+            self.completion_tokens += piece.count
+            self.metrics.completion_tokens.labels(name).inc(piece.count)
+        if piece.finish is not None:
+            self._open.pop(number, None)
+            self.served.places.leave(tokens)
+        self._pieces.put_nowait((number, piece))
 
     async def started(self) -> None:
         """Wait for the first piece, at most as long as a streamed answer may be silent.

@@ -115,7 +115,6 @@ class Served:
         self.places = Places(settings.running, settings.queue, settings.queued_tokens)
         self.batched = isinstance(pipe.model, Decoder) and not isinstance(pipe.model, RecurrentDecoder)
         self.batched &= self.writes and pipe.runtime.engine is None
-        self._slots = settings.running
         self.worker = Worker(self._batcher if self.writes else None)
         if runtime is not None:
             runtime.between = self.worker.between
@@ -124,8 +123,8 @@ class Served:
 
     def _batcher(self) -> Batcher:
         if self.batched:
-            return Batcher(self.pipe.model, slots=self._slots, checks=True)
-        return OneByOne(self.pipe.runtime, slots=self._slots)
+            return Batcher(self.pipe.model, slots=self.places.running, checks=True)
+        return OneByOne(self.pipe.runtime, slots=self.places.running)
 
     @property
     def verb(self) -> str:

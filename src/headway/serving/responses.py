@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from headway.errors import InputError, printable
@@ -11,11 +12,11 @@ from headway.errors import InputError, printable
 T = TypeVar("T")
 KINDS = {401: "authentication_error", 403: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 """The type of an error by its status; others below 500 are ``invalid_request_error``, the rest ``server_error``."""
-STREAM = {
-    "content-type": "text/event-stream; charset=utf-8",
-    "cache-control": "no-store",
-    "x-accel-buffering": "no",
-}
+STREAM = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
 DONE = b"data: [DONE]\n\n"
 PING = b": waiting\n\n"
 READERS = ThreadPoolExecutor(4, "headway-reader")
@@ -145,33 +146,26 @@ async def _gone(request: Any) -> None:
         pass
 
 
-class EventStream:
-    """A response of events.  A late error is an event of its own, and the stream then ends without [DONE]."""
+def event_stream(
+    request: Any, events: AsyncIterator[bytes], close: Callable[[], Awaitable[None]], write_seconds: float
+) -> Any:
+    """The response of events until they end or the client leaves; then ``close``.
 
-    def __init__(
-        self,
-        request: Any,
-        events: AsyncIterator[bytes],
-        close: Callable[[], Awaitable[None]],
-        write_seconds: float,
-    ):
-        self.request, self.events, self.close, self.write_seconds = request, events, close, write_seconds
+    A late error is an event of its own, and the stream then ends without [DONE].
+    """
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Send the events until they end or the client leaves; then ``close``."""
-
+    async def respond(_scope: Any, _receive: Any, send: Any) -> None:
         async def sent(body: bytes, more: bool = True) -> None:
             message = {"type": "http.response.body", "body": body, "more_body": more}
             try:
-                await asyncio.wait_for(send(message), self.write_seconds)
+                await asyncio.wait_for(send(message), write_seconds)
             except (TimeoutError, OSError):
                 raise ClientGone from None
 
         async def send_all() -> None:
-            headers = [(name.encode(), value.encode()) for name, value in STREAM.items()]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.start", "status": 200, "headers": STREAM})
             try:
-                async for one in self.events:
+                async for one in events:
                     await sent(one)
                 await sent(DONE)
             except RequestError as error:
@@ -179,8 +173,9 @@ class EventStream:
             await sent(b"", more=False)
 
         try:
-            await unless_gone(self.request, send_all())
-        except ClientGone:
-            pass
+            with suppress(ClientGone):
+                await unless_gone(request, send_all())
         finally:
-            await self.close()
+            await close()
+
+    return respond

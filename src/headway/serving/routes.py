@@ -15,7 +15,7 @@ Handler = Callable[[Any, Any], Awaitable[Any]]
 GET = ("GET",)
 KINDS = {
     **{"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"},
-    **{"svg": "image/svg+xml", "png": "image/png", "json": "application/json", "woff2": "font/woff2"},
+    "svg": "image/svg+xml",
 }
 EXPLORER = ("explorer_maps.js", "explorer.js", "explorer.css")
 """What draws attention maps: the same files that the page of ``headway attention`` holds."""
@@ -31,11 +31,8 @@ def add_routes(app: Any, state: State, routes: Iterable[tuple[str, Handler, Sequ
     async def file(request: Any, _state: State) -> Any:
         return page(request.path_params["name"])
 
-    async def shown(_request: Any, error: Exception) -> Any:
-        return _shown(error)
-
     for kind in (RequestError, HTTPException, InputError, ClientGone, Exception):
-        app.add_exception_handler(kind, shown)
+        app.add_exception_handler(kind, _shown)
     app.add_middleware(Gate, state=state)
     app.router.redirect_slashes = False
     for path, handler, methods in (("/", front, GET), ("/playground/{name}", file, GET), *routes):
@@ -52,7 +49,7 @@ def _named(path: str, handler: Handler, state: State) -> Callable[[Any], Awaitab
     return named
 
 
-def _shown(error: Exception) -> Any:
+async def _shown(_request: Any, error: Exception) -> Any:
     """The response to an error, in the form that OpenAI's clients read."""
     from starlette.exceptions import HTTPException
     from starlette.responses import Response

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headway.serving.responses import busy
@@ -24,15 +25,13 @@ class Metrics:
 
         self.registry = CollectorRegistry()
 
-        def counter(name: str, help: str, *labels: str) -> Any:
-            return Counter(f"headway_{name}", help, labels, registry=self.registry)
-
-        def gauge(name: str, help: str, *labels: str) -> Any:
-            return Gauge(f"headway_{name}", help, labels, registry=self.registry)
+        def counted(kind: Any, name: str, help: str, *labels: str, **more: Any) -> Any:
+            return kind(f"headway_{name}", help, labels, registry=self.registry, **more)
 
         def seconds(name: str, help: str) -> Any:
-            return Histogram(f"headway_{name}_seconds", help, ("model",), registry=self.registry, buckets=SECONDS)
+            return counted(Histogram, f"{name}_seconds", help, "model", buckets=SECONDS)
 
+        counter, gauge = partial(counted, Counter), partial(counted, Gauge)
         self.requests = counter("requests", "Requests by route and status.", "route", "status")
         self.rejected = counter("rejected", "Requests that were refused before any work, by reason.", "reason")
         self.cancelled = counter("cancelled", "Texts whose client left.", "model")

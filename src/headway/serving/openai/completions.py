@@ -9,7 +9,7 @@ from headway.serving.body import BOOLEAN, OPEN, STRING, Schema, array, integer, 
 from headway.serving.generation import Generation, check_fits
 from headway.serving.models import Served
 from headway.serving.openai.fields import SAMPLING, check_count, generation_options, unread, unsupported
-from headway.serving.responses import PING, EventStream, answer, event, in_thread, invalid, unless_gone
+from headway.serving.responses import PING, answer, event, event_stream, in_thread, invalid, unless_gone
 from headway.serving.state import State
 from headway.serving.text_stream import Delta
 from headway.tasks.inputs import Prompt
@@ -112,7 +112,7 @@ class Reply:
         except BaseException:
             await generation.__aexit__()
             raise
-        return EventStream(request, self._events(), generation.__aexit__, state.settings.write_seconds)
+        return event_stream(request, self._events(), generation.__aexit__, state.settings.write_seconds)
 
     async def _whole(self) -> dict[str, Any]:
         choices = [self.whole_choice(number, text) for number, text in enumerate(await self.generation.whole())]
