@@ -26,15 +26,11 @@ def command(run: str, checkpoints: bool, snapshots: bool) -> Answer:
     freed = clean(path, checkpoints=checkpoints, snapshots=snapshots)
     found = sizes(path)
     done = f"freed {size(freed)}" if freed else "nothing to free"
-    lines = [f"{run}: {done}; it takes {size(found.total)}{_parts(found.resume, found.snapshots)}"]
+    parts = [
+        (found.resume, "only to resume the run (--checkpoints frees it)"),
+        (found.snapshots, "snapshots (--snapshots frees it)"),
+    ]
+    sizes_of = [size(found.total), *(f"{size(n_bytes)} of it {what}" for n_bytes, what in parts if n_bytes)]
+    lines = [f"{run}: {done}; it takes {', '.join(sizes_of)}"]
     task = (RunDirectory(path).read() or {}).get("task")
     return Answer({"task": task, "freed": freed}, lines)
-
-
-def _parts(resume: int, snapshots: int) -> str:
-    parts = []
-    if resume:
-        parts.append(f"{size(resume)} of it only to resume the run (--checkpoints frees it)")
-    if snapshots:
-        parts.append(f"{size(snapshots)} of it snapshots (--snapshots frees it)")
-    return f", {', '.join(parts)}" if parts else ""
