@@ -25,7 +25,7 @@ from headway.models.transformer import Encoder
 from headway.tasks.checks import Material, MaterialInputs, synthetic_table
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.losses import RowLoss
-from headway.tasks.readers import LabelReader, TextPipeline, TextReader, label_parts, tokenizer_of
+from headway.tasks.readers import LabelReader, TextPipeline, label_parts, tokenizer_of
 from headway.tasks.rows import encoded_texts, measured_rows
 from headway.tasks.task import Task, TaskData, TaskInputs
 from headway.training.options import TrainOptions
@@ -87,7 +87,7 @@ class TextTask(Task):
 
         return (self.data or NumberData)(self, given)
 
-    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> TextReader:
+    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> TextPipeline:
         config = model_config(model)
         if issubclass(self.reader, LabelReader):
             return self.reader(self, directory, (model, *label_parts(model, directory, self.spec.problem)), facts)
