@@ -11,18 +11,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
+from headway.formats.compare import TEXTS, Comparison
+from headway.formats.differences import BOUND
 from headway.formats.gguf.architectures import ARCHITECTURES, PLAIN
 from headway.formats.gguf.engine import FILE
 from headway.formats.gguf.modelfile import MODELFILE, ends_of, modelfile, turn_end
-from headway.formats.gguf.process import compare_with_llama, why_not_run
+from headway.formats.gguf.process import LIBRARY, Ended, LlamaProcess, llama_process, why_not_run
 from headway.formats.gguf.tokenizer import Inexpressible, entries_of
 from headway.formats.parity import Parity
 from headway.formats.subject import Subject
+from headway.formats.texts import compare_ids, lines
 from headway.io.atomic_write import write_whole
 
 TYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "int8": "Q8_0"}
 """The precision -> the type of the matrices; norms, biases and small tables stay F32."""
+WRITTEN = 16
+"""How many texts are continued."""
+MOST_CONTEXT = 512
+"""Tokens that llama.cpp reads to be compared."""
+TABLE_BOUND = 2e-2
+"""The largest difference where llama.cpp looks GELU up in a table of float16, which is less exact than the rest."""
 BLOCK = 32
 """Q8_0 stores this many numbers with one scale; a matrix whose rows are no multiple of it is stored as F16."""
 
@@ -61,13 +71,29 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
     """Through llama.cpp: ids of 1,000 lines, logits and greedy tokens, or the vectors of texts.
 
     Where llama-cpp-python is missing or cannot be imported: every tensor and every setting of the file, as ``gguf``
-    reads them.
+    reads them.  Lines are those that llama.cpp can read (``TokenizerEntries``).
     """
     content = Content(subject, precision)
     notes = tuple(content.notes(directory))
     if (reason := why_not_run()) is not None:
         return content.read_back(directory, (f"llama.cpp was not run: {reason}", *notes))
-    return compare_with_llama(subject, directory / FILE, content.architecture, content.entries, precision, notes)
+    tokenizer, causal, exact = subject.tokenizer, content.architecture.causal, content.architecture.exact
+    texts, context = lines(tokenizer, content.entries.reads), min(MOST_CONTEXT, content.context)
+    comparison = Comparison(subject, texts=WRITTEN if causal else TEXTS, context=context, segments=False)
+    door = f'llama_cpp.Llama("{FILE}"' + (")" if causal else ", embedding=True)")
+    parity = Parity(reader=LIBRARY, version=version(LIBRARY), needs=LIBRARY, door=door)
+    bound = None if precision != "float32" else BOUND if exact else TABLE_BOUND
+    settings = directory / FILE, precision, context, torch.get_num_threads(), subject.model.config, causal
+    try:
+        with llama_process(*settings) as ask:
+            theirs = [ask("tokenized", texts, special) for special in (False, True)]
+            engine = LlamaProcess(subject.model, precision, ask, {} if causal else comparison.texts)
+            result = comparison.of(engine, bound)
+    except (Ended, ValueError) as error:
+        return parity.unusable(error)
+    ours = [tokenizer.encode_batch(texts, special=special) for special in (False, True)]
+    equal, ids = compare_ids("llama.cpp gives", texts, zip(ours, theirs, strict=True))
+    return parity.holding(result, result.problem, ids, tokens_equal=equal, notes=notes)
 
 
 class Content:

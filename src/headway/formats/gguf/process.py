@@ -1,4 +1,4 @@
-"""Compare a GGUF file with its original through llama.cpp, which runs in a process of its own.
+"""llama.cpp in a process of its own.
 
 An error in llama.cpp ends the process that it is in.  That process is this file, run as a script: it is told what to
 open, and then methods of ``_Reader`` with their arguments, and answers with what they return; all of it pickled.
@@ -13,7 +13,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,25 +21,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.formats.compare import TEXTS, Comparison
-from headway.formats.differences import BOUND
-from headway.formats.gguf.architectures import Architecture
 from headway.formats.gguf.engine import LlamaEngine
-from headway.formats.gguf.tokenizer import TokenizerEntries
-from headway.formats.parity import Parity
-from headway.formats.subject import Subject
-from headway.formats.texts import compare_ids, lines
 from headway.generation.decode import Steps
 from headway.models.heads import Gives
 from headway.runtime.engine import LOGITS, OF_TEXT, Engine, Inputs, Lacks, Writing
 
 LIBRARY = "llama-cpp-python"
-WRITTEN = 16
-"""How many texts are continued."""
-MOST_CONTEXT = 512
-"""Tokens."""
-TABLE_BOUND = 2e-2
-"""The largest difference where llama.cpp looks GELU up in a table of float16, which is less exact than the rest."""
 
 
 def why_not_run() -> str | None:
@@ -64,41 +50,13 @@ def why_not_run() -> str | None:
     )
 
 
-def compare_with_llama(
-    subject: Subject,
-    file: Path,
-    architecture: Architecture,
-    entries: TokenizerEntries,
-    precision: str,
-    notes: tuple[str, ...],
-) -> Parity:
-    """Ids of the lines that llama.cpp can read (``TokenizerEntries``), and logits with greedy tokens, or vectors."""
-    tokenizer, causal, config = subject.tokenizer, architecture.causal, subject.model.config
-    texts = lines(tokenizer, entries.reads)
-    context = min(MOST_CONTEXT, architecture.context(config))
-    comparison = Comparison(subject, texts=WRITTEN if causal else TEXTS, context=context, segments=False)
-    door = f'llama_cpp.Llama("{file.name}"' + (")" if causal else ", embedding=True)")
-    parity = Parity(reader=LIBRARY, version=version(LIBRARY), needs=LIBRARY, door=door)
-    bound = None if precision != "float32" else BOUND if architecture.exact else TABLE_BOUND
-    known_texts = {} if causal else comparison.texts
-    try:
-        with _process(file, precision, context, torch.get_num_threads(), config, causal) as ask:
-            theirs = [ask("tokenized", texts, special) for special in (False, True)]
-            result = comparison.of(_LlamaProcess(subject.model, precision, ask, known_texts), bound)
-    except (_Ended, ValueError) as error:
-        return parity.unusable(error)
-    ours = [tokenizer.encode_batch(texts, special=special) for special in (False, True)]
-    equal, ids = compare_ids("llama.cpp gives", texts, zip(ours, theirs, strict=True))
-    return parity.holding(result, result.problem, ids, tokens_equal=equal, notes=notes)
-
-
-class _Ended(Exception):
+class Ended(Exception):
     """llama.cpp has ended its process; the message is what it said last."""
 
 
 @contextmanager
-def _process(*settings: Any) -> Iterator[Callable[..., Any]]:
-    """Asks a ``_Reader`` with these settings, in a process that ends with the context.  Raises _Ended."""
+def llama_process(*settings: Any) -> Iterator[Callable[..., Any]]:
+    """Asks a ``_Reader`` with these settings, in a process that ends with the context.  Raises Ended."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command, pipe = [sys.executable, "-P", __file__], subprocess.PIPE
     with (
@@ -118,7 +76,7 @@ def _process(*settings: Any) -> Iterator[Callable[..., Any]]:
                     requests.close()
                 code = process.wait()
                 errors.seek(0)
-                raise _Ended(_last_line(errors.read().decode("utf-8", "replace"), code)) from None
+                raise Ended(_last_line(errors.read().decode("utf-8", "replace"), code)) from None
 
         pickle.dump(settings, requests)
         try:
@@ -127,7 +85,7 @@ def _process(*settings: Any) -> Iterator[Callable[..., Any]]:
             process.kill()
 
 
-class _LlamaProcess(Engine):
+class LlamaProcess(Engine):
     """The engine of a decoder in another process; of an encoder, what makes vectors of texts, found by their ids."""
 
     def __init__(self, model: Any, precision: str, ask: Callable[..., Any], texts: dict[tuple[int, ...], str]):
