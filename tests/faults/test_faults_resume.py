@@ -11,7 +11,7 @@ import pytest
 import torch
 from faults_harness import KILL, LIVELY, Forker, lines_of, losses, made_pairs, outcome, words
 from faults_hooks import AT_RESUME, AT_STEP, KILLS, ONCE_SAVED
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 import headway
 from headway.data.batches.batch_source import Position
@@ -249,8 +249,7 @@ def rewrite(path: Path, change: Callable[[dict[str, torch.Tensor], dict[str, Any
     tensors = {name: value for part in path.glob("*.safetensors") for name, value in load_file(part).items()}
     state = json.loads((path / "state.json").read_text())
     change(tensors, state)
-    for name, part in checkpoint._files(tensors).items():
-        save_file(part, path / name)
+    checkpoint._write(path, tensors, None)
     (path / "state.json").write_text(json.dumps(state))
     manifest = json.loads((path / "MANIFEST.json").read_text())
     manifest["files"] = {name: checkpoint._facts(path / name) for name in manifest["files"]}
