@@ -29,9 +29,10 @@ def test_what_is_no_engine_is_named(name: object, exported: Callable):
 
 @pytest.mark.parametrize("name", SPECS)
 def test_a_library_that_is_missing_is_named_with_its_extra(name: str, exported: Callable, monkeypatch):
+    run = exported("language_modeling" if SPECS[name].decoders else "classification")
     monkeypatch.setattr(registry, "find_spec", lambda package: None)
     with pytest.raises(InputError) as raised:
-        headway.load(exported("language_modeling" if SPECS[name].decoders else "classification"), engine=name)
+        headway.load(run, engine=name)
     spec = SPECS[name]
     said = f"--engine {name} needs {spec.package}: pip install 'headway[{spec.extra}]', then run this command again."
     assert str(raised.value) == said
