@@ -18,9 +18,8 @@ from headway.models.device import device_of
 from headway.workflows import bench
 from headway.workflows.evaluate import evaluate
 from headway.workflows.inside import look_inside
-from headway.workflows.verify.cache import check_cache
 from headway.workflows.verify.check import Subject
-from headway.workflows.verify.verify import check_accumulation, check_batch
+from headway.workflows.verify.verify import check_accumulation, check_batch, check_cache
 
 WORDS = ["river", "stone", "cloud", "green", "quiet", "under", "seven", "house", "window", "letter", "garden"]
 TINY = {"batch_tokens": 128, "steps": 2, "evaluations": 1, "threads": 1, "quiet": True, "precision": "float32"}

@@ -18,8 +18,7 @@ import headway
 from headway.errors import InputError, RunFailed
 from headway.reports.comparison import write_comparison
 from headway.science import compare as comparing
-from headway.science.advice import HELD_OUT, advice
-from headway.science.compare import compare
+from headway.science.compare import HELD_OUT, advice, compare
 from headway.science.comparison import Comparison, candidates, fitting, remember
 from headway.tasks.registry import spec
 from headway.training.monitor.progress import NoProgress

@@ -11,7 +11,7 @@ import pytest
 import headway
 from headway.errors import InputError
 from headway.science import compare as comparing
-from headway.science.advice import advice
+from headway.science.compare import advice
 from headway.training.evaluation.metric import ACCURACY, BITS_PER_BYTE
 from headway.training.store.facts import read_facts, write_facts
 from headway.workflows.evaluate import evaluate
