@@ -1,4 +1,8 @@
-"""Plots as PNG and SVG: one style, colour-blind safe, readable at the width of a README."""
+"""Plots as PNG and SVG: one style, colour-blind safe, readable at the width of a README.
+
+with plotted(folder / "loss", columns=2) as (left, right):
+    left.plot(x, y, **line(0), label="Transformer")
+"""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,5 +1,11 @@
 """Continuous batching: texts that begin and end at different times are continued together, a token of each per step.
 
+    batcher = Batcher(model)
+    request = batcher.submit([1, 2, 3], Sampling(temperature=0.0), max_tokens=50, ends={0})
+    while batcher.busy:
+        for request, token in batcher.step(): ...      # token is None when the request is over
+    batcher.cancel(request)
+
 Letters: N running requests, T length, V vocabulary.
 """
 

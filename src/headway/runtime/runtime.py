@@ -1,5 +1,10 @@
 """A model ready for inference: its device, its batches, and how it generates.
 
+    runtime = Runtime(model)
+    runtime.read(rows, lambda output, ids, mask, index: output(ids, mask))  # one answer for each row, in order
+    for step in runtime.write(prompts, Sampling(), max_tokens=100, end=end): ...    # new tokens by row, as they come
+    runtime.search(sources, rules, beam=5)                          # the best targets of each source
+
 A runtime follows its model: after ``model.to("cuda")`` it computes there.  On the CPU, engines may compute in the
 model's place (``headway.formats``), one where few inputs are given and one where many are; what an engine lacks, the
 model does, and that is said once.  Below float32 an engine computes each input by itself, and the model reads those of

@@ -1,5 +1,10 @@
 """What a decoder remembers of texts of different lengths that begin and end at different times.
 
+    state = SlotState(n_layers)
+    state.join(read)            # the texts that an ordinary state has read take the next slots
+    model.next_logits(ids, None, state)     # (n, 1) -> (n, V): one more token of each
+    state.leave(slot)           # the last text moves into its slot
+
 Every text has a slot, a row of the cache, in which its tokens begin at the first column.  So nothing of the others is
 copied when one joins, and one row when one leaves.
 

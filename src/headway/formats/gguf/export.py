@@ -6,6 +6,7 @@ the same.  Letters: B batch, T length, D width, V vocabulary.
 """
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -83,9 +84,9 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
     door = f'llama_cpp.Llama("{FILE}"' + (")" if causal else ", embedding=True)")
     parity = Parity(reader=LIBRARY, version=version(LIBRARY), needs=LIBRARY, door=door)
     bound = None if precision != "float32" else BOUND if exact else TABLE_BOUND
-    settings = directory / FILE, precision, context, torch.get_num_threads(), subject.model.config, causal
+    config, threads = asdict(subject.model.config), torch.get_num_threads()
     try:
-        with llama_process(*settings) as ask:
+        with llama_process(str(directory / FILE), precision, context, threads, config, causal) as ask:
             theirs = [ask("tokenized", texts, special) for special in (False, True)]
             engine = LlamaProcess(subject.model, precision, ask, {} if causal else comparison.texts)
             result = comparison.of(engine, bound)

@@ -1,18 +1,21 @@
 """llama.cpp in a process of its own.
 
 An error in llama.cpp ends the process that it is in.  That process is this file, run as a script: it is told what to
-open, and then methods of ``_Reader`` with their arguments, and answers with what they return; all of it pickled.
+open and asked for a method of ``_Reader`` with its arguments, a line of JSON each, and answers with one.  Numbers
+follow the line that has their "shape", as float32.
 
 Letters: B rows, T length, D width.
 """
 
+import json
+import math
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +26,8 @@ from torch import Tensor
 
 from headway.formats.gguf.engine import LlamaEngine
 from headway.generation.decode import Steps
+from headway.generation.sampling import Sampling
+from headway.models.config import TransformerConfig
 from headway.models.heads import Gives
 from headway.runtime.engine import LOGITS, OF_TEXT, Engine, Inputs, Lacks, Writing
 
@@ -66,19 +71,24 @@ def llama_process(*settings: Any) -> Iterator[Callable[..., Any]]:
         assert process.stdin is not None and process.stdout is not None
         requests, answers = process.stdin, process.stdout
 
-        def ask(*method: Any) -> Any:
+        def ask(method: str, *arguments: Any) -> Any:
             try:
-                pickle.dump(method, requests)
+                requests.write(json.dumps([settings, method, arguments]).encode() + b"\n")
                 requests.flush()
-                return pickle.load(answers)
-            except (EOFError, OSError, pickle.UnpicklingError):
+                answer = json.loads(answers.readline() or b"null")
+                if isinstance(answer, dict):
+                    numbers = answers.read(4 * math.prod(answer["shape"]))
+                    return torch.frombuffer(bytearray(numbers), dtype=torch.float32).reshape(answer["shape"])
+                if answer is not None:
+                    return answer
+                raise EOFError
+            except (EOFError, OSError):
                 with suppress(OSError):
                     requests.close()
                 code = process.wait()
                 errors.seek(0)
                 raise Ended(_last_line(errors.read().decode("utf-8", "replace"), code)) from None
 
-        pickle.dump(settings, requests)
         try:
             yield ask
         finally:
@@ -96,7 +106,8 @@ class LlamaProcess(Engine):
     def outputs(self, inputs: Inputs) -> dict[str, Tensor]:
         """The logits of a decoder, or the vectors of texts: (B, D)."""
         if not self._texts:
-            return {self.result: self._ask("logits", inputs)}
+            mask = None if inputs.mask is None else inputs.mask.tolist()
+            return {self.result: self._ask("logits", inputs.ids.tolist(), mask)}
         texts = [self._texts.get(tuple(row)) for row in inputs.rows]
         if None in texts:
             raise Lacks("make vectors of ids")
@@ -104,35 +115,38 @@ class LlamaProcess(Engine):
 
     def write(self, prompts: Sequence[Sequence[int]], how: Writing) -> Steps:
         """New tokens by row."""
-        yield from self._ask("written", prompts, how)
+        plain = {**asdict(how), "end": list(how.end), "forbidden": list(how.forbidden)}
+        yield from map(dict, self._ask("written", list(map(list, prompts)), plain))
 
 
 class _Reader:
     """What answers in the other process."""
 
-    def __init__(self, file: Path, precision: str, context: int, threads: int, config: Any, causal: bool):
+    def __init__(self, file: str, precision: str, context: int, threads: int, config: dict[str, Any], causal: bool):
         import llama_cpp
 
         torch.set_num_threads(threads)
         self._library: Any = llama_cpp
         self._opened: Any
         if causal:
-            model = SimpleNamespace(config=config, head=SimpleNamespace(gives=Gives.VOCABULARY))
-            self._opened = LlamaEngine(precision, file, model)
+            known = TransformerConfig.from_dict(config)
+            model = SimpleNamespace(config=known, head=SimpleNamespace(gives=Gives.VOCABULARY))
+            self._opened = LlamaEngine(precision, Path(file), model)
             opened = self._opened.opened
         else:
             self._opened = llama_cpp.Llama(
-                str(file), n_ctx=context, n_threads=threads, n_threads_batch=threads, embedding=True,
+                file, n_ctx=context, n_threads=threads, n_threads_batch=threads, embedding=True,
                 type_k=llama_cpp.GGML_TYPE_F32, type_v=llama_cpp.GGML_TYPE_F32, verbose=False,
             )  # fmt: skip
             opened = self._opened.model
         self._vocabulary = llama_cpp.llama_model_get_vocab(opened)
 
-    def logits(self, inputs: Inputs) -> Tensor:
-        return self._opened.outputs(inputs)[LOGITS].float()
+    def logits(self, ids: list[list[int]], mask: list[list[bool]] | None) -> Tensor:
+        return self._opened.outputs(Inputs(torch.tensor(ids), None if mask is None else torch.tensor(mask)))[LOGITS]
 
-    def written(self, prompts: Sequence[Sequence[int]], how: Writing) -> list[dict[int, int]]:
-        return list(self._opened.write(prompts, how))
+    def written(self, prompts: list[list[int]], how: dict[str, Any]) -> list[list[tuple[int, int]]]:
+        writing = Writing(**{**how, "sampling": Sampling(**how["sampling"])})
+        return [list(step.items()) for step in self._opened.write(prompts, writing)]
 
     def vectors(self, texts: list[str], normalise: bool) -> Tensor:
         return torch.tensor([self._opened.embed(text, normalize=normalise) for text in texts])
@@ -154,12 +168,15 @@ def _answer() -> None:
     """Answer what is asked at the standard input, until it ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what llama.cpp prints is no answer
-    reader = _Reader(*pickle.load(sys.stdin.buffer))
-    with suppress(EOFError):
-        while True:
-            name, *arguments = pickle.load(sys.stdin.buffer)
-            pickle.dump(getattr(reader, name)(*arguments), answers)
-            answers.flush()
+    reader: _Reader | None = None
+    for line in sys.stdin.buffer:
+        settings, method, arguments = json.loads(line)
+        reader = reader or _Reader(*settings)
+        answer, numbers = getattr(reader, method)(*arguments), b""
+        if isinstance(answer, Tensor):
+            answer, numbers = {"shape": list(answer.shape)}, answer.detach().float().contiguous().numpy().tobytes()
+        answers.write(json.dumps(answer).encode() + b"\n" + numbers)
+        answers.flush()
 
 
 def _last_line(said: str, code: int) -> str:
