@@ -84,6 +84,7 @@ class Version:
         quiet = {
             "OMP_NUM_THREADS": "1",
             "MKL_NUM_THREADS": "1",
+            "MKL_CBWR": "COMPATIBLE",  # sums do not depend on where in memory a tensor lies
             "HF_HUB_OFFLINE": "1",
             "COLUMNS": "120",
             "PYTHONHASHSEED": "0",
