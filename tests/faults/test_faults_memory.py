@@ -152,11 +152,7 @@ resource.setrlimit(resource.RLIMIT_AS, (size + 1_000_000_000, resource.RLIM_INFI
 
 @pytest.mark.parametrize("data", ["corpus", "rows"])
 def test_trying_the_longest_batch_changes_nothing(
-    data: str,
-    tmp_path: Path,
-    tiny: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
+    data: str, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ):
     file, options = request.getfixturevalue(data), {**tiny, **LIVELY}
     times: list[int] = []

@@ -9,19 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults_harness import (
-    KILL,
-    PLAIN,
-    Pair,
-    apart,
-    free_port,
-    holds,
-    lines_of,
-    losses,
-    made_pairs,
-    wait_for,
-    words,
-)
+from faults_harness import KILL, PLAIN, Pair, apart, free_port, holds, lines_of, losses, made_pairs, wait_for, words
 
 import headway
 from headway.errors import InputError

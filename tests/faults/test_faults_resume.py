@@ -73,11 +73,7 @@ def test_a_run_without_a_checkpoint_says_that_it_begins_again(
 
 
 def test_killed_in_the_middle_of_fine_tuning(
-    lm_run: Path,
-    corpus: Path,
-    tmp_path: Path,
-    expected: Callable,
-    forker: Forker,
+    lm_run: Path, corpus: Path, tmp_path: Path, expected: Callable, forker: Forker
 ):
     """Updates of low rank and rows of new tokens are all that a checkpoint holds; the rest comes from the base."""
     options = {"lora": 3, "extend_vocab": 29, "steps": 12, "batch_tokens": 256, "threads": 1, "precision": "float32"}
@@ -91,11 +87,7 @@ def test_killed_in_the_middle_of_fine_tuning(
 
 
 def test_killed_again_and_again_and_while_it_is_taken_up(
-    corpus: Path,
-    tmp_path: Path,
-    tiny: dict[str, Any],
-    expected: Callable,
-    forker: Forker,
+    corpus: Path, tmp_path: Path, tiny: dict[str, Any], expected: Callable, forker: Forker
 ):
     options, out = {**tiny, **LIVELY}, tmp_path / "killed"
     while_reading = (

@@ -167,10 +167,7 @@ BAD = [
         "message 2 has the role 'bot'; ",
     ),
     ({"messages": [{"role": "user", "content": "a"}, {"content": "b"}]}, "message 2 has the role null"),
-    (
-        {"messages": [{"role": "user", "content": ["a"]}, *say("a", "b")["messages"]]},
-        "1: its content is a list",
-    ),
+    ({"messages": [{"role": "user", "content": ["a"]}, *say("a", "b")["messages"]]}, "1: its content is a list"),
     ({"messages": ["a", "b"]}, "message 1 is a string, expected an object"),
     (say("a", "  "), "message 2 is an empty reply"),
     ({"messages": [*GOOD["messages"][:1], {"role": "assistant", "content": None, "tool_calls": [1]}]}, "'tool_calls'"),

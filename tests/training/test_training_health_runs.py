@@ -102,10 +102,7 @@ Case = Callable[[Path], tuple[Any, dict[str, Any]]]
 
 HEALTHY: dict[str, Case] = {
     "documentation, subwords": lambda at: (written(at / "d.txt", prose(60_000, 0)), {"vocab": 400}),
-    "documentation, characters": lambda at: (
-        written(at / "d.txt", prose(40_000, 1)),
-        {"tokenizer": "char"},
-    ),
+    "documentation, characters": lambda at: (written(at / "d.txt", prose(40_000, 1)), {"tokenizer": "char"}),
     "sums": lambda at: (written(at / "s.txt", sums(3000, 2)), {"tokenizer": "char", "seed": 2}),
     "two subjects": lambda at: (table(at / "n.csv", notes(400, 3)), {}),
     "two subjects, long": lambda at: (table(at / "n.csv", notes(300, 4)), {"steps": 200, "seed": 4}),
@@ -169,25 +166,15 @@ FAULTS: dict[str, tuple[Case, set[str], str]] = {
         h.LOW_RATE,
     ),
     "validation duplicated": (
-        lambda at: (
-            table(at / "n.csv", notes(400, 15)),
-            {"validation": table(at / "v.csv", notes(400, 15)[100:170])},
-        ),
+        lambda at: (table(at / "n.csv", notes(400, 15)), {"validation": table(at / "v.csv", notes(400, 15)[100:170])}),
         {h.FAULT},
         h.LEAKED,
     ),
     "wrong tokenizer": (wrong_tokenizer, {h.FAULT}, h.STRANGE_BASE),
     "labels constant": (lambda at: (table(at / "n.csv", mostly(notes(500, 16), 3)), {}), {h.FAULT}, h.ONE_TARGET),
-    "inputs cut alike": (
-        lambda at: (table(at / "n.csv", letter(notes(400, 17))), {"length": 16}),
-        {h.FAULT},
-        h.ALIKE,
-    ),
+    "inputs cut alike": (lambda at: (table(at / "n.csv", letter(notes(400, 17))), {"length": 16}), {h.FAULT}, h.ALIKE),
     "labels exchanged in validation": (
-        lambda at: (
-            table(at / "n.csv", notes(400, 18)),
-            {"validation": table(at / "v.csv", exchanged(notes(70, 19)))},
-        ),
+        lambda at: (table(at / "n.csv", notes(400, 18)), {"validation": table(at / "v.csv", exchanged(notes(70, 19)))}),
         {h.FAULT},
         h.UNLIKE,
     ),
