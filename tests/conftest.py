@@ -1,7 +1,9 @@
 """A cache of the tests' own, two tiny files, and runs trained on them once for all tests that only look at them."""
 
+import itertools
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +15,7 @@ import pytest
 sys.path.append(str(Path(__file__).parent / "doors"))  # doors_kit.py, which makes tiny models of every family
 sys.path.append(str(Path(__file__).parent / "faults"))
 sys.path.append(str(Path(__file__).parent.parent / "docs" / "differences"))  # formulas.py, which its pages share
-from faults_harness import Forker, Pair
+from faults_harness import TINY, Forker, Pair
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
@@ -46,10 +48,6 @@ THOROUGH = (
 """Tests of every fault, device, family and engine in turn, which take minutes: ``make thorough`` runs them."""
 PART, PARTS = (int(number) for number in os.environ.get("THOROUGH_PART", "0/1").split("/"))
 """Which of how many equal parts of these tests is run; CI runs one of three."""
-TINY = {
-    **{"d_model": 16, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 20},
-    **{"threads": 1, "precision": "float32", "evaluations": 2},
-}
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran", "past", "red", "doors", "and", "sang"]
 GOOD, BAD = ["great", "good", "lovely", "fine"], ["bad", "awful", "poor", "sad"]
 
@@ -170,6 +168,26 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     yield Pair(forkers)
     for one in forkers:
         one.close()
+
+
+@pytest.fixture
+def stop_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Press Ctrl-C in these steps of this process, counted from now on; without any: not any more."""
+    from headway.training.loop import trainer
+
+    honest = trainer.accumulation
+
+    def stop(*steps: int) -> None:
+        seen = itertools.count(1)
+
+        def stopping(*given: object) -> int:
+            if next(seen) in steps:
+                signal.raise_signal(signal.SIGINT)
+            return honest(*given)
+
+        monkeypatch.setattr(trainer, "accumulation", stopping)
+
+    return stop
 
 
 @pytest.fixture

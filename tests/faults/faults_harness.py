@@ -16,6 +16,11 @@ from typing import Any
 
 import headway
 
+TINY: dict[str, Any] = {
+    **{"d_model": 16, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 20},
+    **{"threads": 1, "precision": "float32", "evaluations": 2},
+}
+"""A run that takes a second."""
 LIVELY = {
     **{"dropout": 0.1, "accumulate": 2, "grow_batch": 2, "average": 0.9, "seed": 3},
     **{"log_every": 1, "save_every": "0.001s", "evaluations": 5},
@@ -44,13 +49,18 @@ def lines_of(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
+def facts_of(run: Path) -> dict[str, Any]:
+    """The record, as it stands in the file."""
+    return json.loads((run / "headway.json").read_text(encoding="utf-8"))
+
+
 ENDED = 2**22 + 1
 """The number of a process that has ended: Linux gives none that is larger than 2^22."""
 
 
 def outcome(run: Path) -> tuple[str, dict[int, str], dict[str, Any]]:
     """What a run came to, to the last bit."""
-    facts = json.loads((run / "headway.json").read_text(encoding="utf-8"))
+    facts = facts_of(run)
     known = {key: facts[key] for key in ("metrics", "best_step", "steps", "tokens", "train_loss", "finished")}
     return hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest(), losses(run), known
 
@@ -58,6 +68,11 @@ def outcome(run: Path) -> tuple[str, dict[int, str], dict[str, Any]]:
 def words(options: dict[str, Any]) -> list[str]:
     """Options as words of a command line."""
     return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """What the files of a folder hold."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def alone(data: list[Path], options: dict[str, Any], out: Path) -> Any:
@@ -207,6 +222,12 @@ def free_port() -> str:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return str(one.getsockname()[1])
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return [int(word) for word in found.stdout.split()]
 
 
 class Pair:

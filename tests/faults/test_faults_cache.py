@@ -3,10 +3,9 @@
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from faults_harness import Forker, outcome, words
+from faults_harness import TINY, Forker, outcome, words
 
 AS_READ = "from headway.data.batches import cache\ncache.CHECKED_AT_ONCE = 0\n"
 """Blocks are checked when they are read, as those of a large file."""
@@ -54,8 +53,7 @@ def alone(corpus: Path, forker: Forker, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def tiny_words() -> list[str]:
-    tiny: dict[str, Any] = {"d_model": 16, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 12}
-    return words({**tiny, "threads": 1, "precision": "float32", "evaluations": 2, "log_every": 1})
+    return words({**TINY, "steps": 12, "log_every": 1})
 
 
 @pytest.mark.parametrize("damage", [change_2000_bytes, change_the_records, cut, swap])

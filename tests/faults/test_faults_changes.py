@@ -1,17 +1,15 @@
 """A run that is taken up otherwise than it began: what changed is named, and it goes on only where that is allowed."""
 
-import json
 import shutil
-import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from faults_harness import lines_of, outcome
+from faults_harness import TINY, facts_of, lines_of, outcome
 
 import headway
 from headway.errors import InputError
-from headway.training.loop import trainer
 from headway.training.options import TrainOptions
 
 REFUSED: dict[str, Any] = {"d_model": 32, "length": 16, "seed": 9, "vocab": 300, "tokenizer": "char", "average": 0.5}
@@ -21,8 +19,7 @@ ALLOWED: dict[str, Any] = {"learning_rate": 1e-3, "batch_tokens": 128, "steps": 
 @pytest.fixture(scope="module")
 def begun(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """A run that is complete; look, but do not write."""
-    tiny = {"d_model": 16, "layers": 1, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 10, "threads": 1}
-    options = {**tiny, "precision": "float32", "evaluations": 2}
+    options = {**TINY, "layers": 1, "steps": 10}
     headway.train(corpus, out=(place := tmp_path_factory.mktemp("begun") / "run"), quiet=True, **options)
     return place, options
 
@@ -48,7 +45,7 @@ def test_other_data_are_refused_and_the_way_on_is_named(begun: Any, corpus: Path
         headway.train(tmp_path / "corpus.txt", out=place, quiet=True, **options)
 
 
-def test_the_same_file_with_another_content_is_said_to_have_changed(tmp_path: Path, tiny: dict[str, Any]):
+def test_the_same_file_with_another_content_is_said_to_have_changed(tmp_path: Path, tiny: dict):
     corpus, out = tmp_path / "corpus.txt", tmp_path / "run"
     corpus.write_text("the cat sat on a mat\n" * 300)
     headway.train(corpus, out=out, quiet=True, **{**tiny, "steps": 2})
@@ -57,7 +54,7 @@ def test_the_same_file_with_another_content_is_said_to_have_changed(tmp_path: Pa
         headway.train(corpus, out=out, quiet=True, **{**tiny, "steps": 2})
 
 
-def test_a_run_that_is_complete_is_given_more_steps(corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
+def test_a_run_that_is_complete_is_given_more_steps(corpus: Path, tmp_path: Path, tiny: dict):
     options = {**tiny, "evaluations": 5, "log_every": 1}
     first = headway.train(corpus, out=tmp_path / "run", quiet=True, **options)
     more = headway.train(corpus, out=tmp_path / "run", quiet=True, allow_changes=True, **{**options, "steps": 60})
@@ -68,7 +65,7 @@ def test_a_run_that_is_complete_is_given_more_steps(corpus: Path, tmp_path: Path
     assert [line["step"] for line in lines if line["event"] == "evaluation"][-3:] == [36, 48, 60]
     rates = {line["step"]: line["learning_rate"] for line in lines if line["event"] == "step"}
     assert rates[21] > rates[20] and rates[60] < rates[40], "the schedule is that of the longer run"
-    facts = json.loads((tmp_path / "run" / "headway.json").read_text())
+    facts = facts_of(tmp_path / "run")
     assert facts["options"]["steps"] == 60 and facts["finished"]
     again = outcome(tmp_path / "run")
     headway.train(corpus, out=tmp_path / "run", quiet=True, **{**options, "steps": 60})
@@ -76,42 +73,30 @@ def test_a_run_that_is_complete_is_given_more_steps(corpus: Path, tmp_path: Path
 
 
 @pytest.fixture
-def stopped(rows: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Path:
+def stopped(rows: Path, tmp_path: Path, tiny: dict, stop_at: Callable) -> Path:
     """A run on rows that was stopped in its first pass."""
-    honest, seen = trainer.accumulation, []
-
-    def stopping(*given: Any) -> int:
-        seen.append(1)
-        if len(seen) == 7:
-            signal.raise_signal(signal.SIGINT)
-        return honest(*given)
-
-    monkeypatch.setattr(trainer, "accumulation", stopping)
+    stop_at(7)
     with pytest.raises(KeyboardInterrupt):
         headway.train(rows, out=tmp_path / "run", quiet=True, **tiny)
-    monkeypatch.undo()
+    stop_at()
     return tmp_path / "run"
 
 
-def test_with_other_batches_the_next_pass_begins(
-    stopped: Path, rows: Path, tiny: dict[str, Any], capfd: pytest.CaptureFixture
-):
+def test_with_other_batches_the_next_pass_begins(stopped: Path, rows: Path, tiny: dict, capfd: pytest.CaptureFixture):
     headway.train(rows, out=stopped, allow_changes=True, **{**tiny, "batch_tokens": 200, "learning_rate": 1e-3})
     assert "the rest of this epoch is skipped" in capfd.readouterr().err
-    plan = json.loads((stopped / "headway.json").read_text())["plan"]
+    plan = facts_of(stopped)["plan"]
     assert plan["batch_tokens"] == 200 and plan["learning_rate"] == 1e-3
     assert lines_of(stopped)[-1]["event"] == "end"
 
 
-def test_steps_that_are_taken_already_are_said(
-    stopped: Path, rows: Path, tiny: dict[str, Any], capfd: pytest.CaptureFixture
-):
+def test_steps_that_are_taken_already_are_said(stopped: Path, rows: Path, tiny: dict, capfd: pytest.CaptureFixture):
     headway.train(rows, out=stopped, allow_changes=True, **{**tiny, "steps": 3})
     assert "it is already beyond --steps 3" in capfd.readouterr().err
-    assert json.loads((stopped / "headway.json").read_text())["steps"] == 7
+    assert facts_of(stopped)["steps"] == 7
 
 
-def test_how_often_is_saved_and_logged_may_change_by_itself(stopped: Path, rows: Path, tiny: dict[str, Any]):
+def test_how_often_is_saved_and_logged_may_change_by_itself(stopped: Path, rows: Path, tiny: dict):
     headway.train(
         rows, out=stopped, quiet=True, **{**tiny, "save_every": "1h", "log_every": 3, "on_save_error": "stop"}
     )

@@ -1,13 +1,12 @@
 """A run that is continued: its rate rises and falls again, it never ends worse, and a kill changes nothing."""
 
-import json
 import shutil
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from faults_harness import KILL, LIVELY, Forker, lines_of, outcome, words
+from faults_harness import KILL, LIVELY, TINY, Forker, facts_of, lines_of, outcome, words
 from faults_hooks import AT_RESUME, AT_STEP, ONCE_SAVED
 from safetensors.torch import load_file
 
@@ -23,8 +22,7 @@ QUIET: dict[str, Any] = {"quiet": True}
 @pytest.fixture(scope="module")
 def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """A run of 20 steps that is complete, with everything that could make two runs differ; copy it."""
-    tiny = {"d_model": 16, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 20, "threads": 1}
-    options = {**tiny, "precision": "float32", **LIVELY}
+    options = {**TINY, **LIVELY}
     out = tmp_path_factory.mktemp("finished") / "run"
     headway.train(corpus, out=out, **QUIET, **options)
     return out, options
@@ -37,10 +35,6 @@ def left_alone(finished: Any, corpus: Path, tmp_path_factory: pytest.TempPathFac
     shutil.copytree(finished[0], out)
     headway.train(corpus, out=out, **QUIET, **MORE, save_every="0.001s")
     return out
-
-
-def facts_of(run: Path) -> dict[str, Any]:
-    return json.loads((run / "headway.json").read_text(encoding="utf-8"))
 
 
 def test_the_rate_rises_and_falls_again(finished: Any, left_alone: Path):
@@ -161,7 +155,7 @@ def test_from_a_run_on_the_same_data_never_ends_worse_either(good: Any, corpus: 
     assert evaluate(tmp_path / "run")["val_loss"] == pytest.approx(before, abs=1e-5)
 
 
-def test_keep_last_ends_with_the_last_weights(corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
+def test_keep_last_ends_with_the_last_weights(corpus: Path, tmp_path: Path, tiny: dict):
     rising = {**tiny, "learning_rate": 2.0, "evaluations": 5, "seed": 1}
     runs = {keep: headway.train(corpus, out=tmp_path / keep, **QUIET, **rising, keep=keep) for keep in ("best", "last")}
     kept = facts_of(tmp_path / "last")["kept"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from faults_harness import LIVELY, Forker, alone, outcome, words
+from faults_harness import LIVELY, TINY, Forker, alone, outcome, words
 from growing_text import peak, write_text
 
 import headway
@@ -25,10 +25,7 @@ CPU = (
     "40960000000 bytes. Error code 12 (Cannot allocate memory)"
 )
 ERRORS = [RuntimeError(CPU), torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."), MemoryError()]
-OPTIONS: dict[str, Any] = {
-    **{"d_model": 16, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 20, "threads": 1},
-    **{**LIVELY, "precision": "float32", "grow_batch": 1, "save_every": "0.000001s"},
-}
+OPTIONS: dict[str, Any] = {**TINY, **LIVELY, "grow_batch": 1, "save_every": "0.000001s"}
 KNOBS = ("--batch-tokens 128 --accumulate 4", "now 256 and 2", "--length below 32", "--precision bfloat16", "--preset")
 BOUNDS = """
 import headway.tasks.baselines as ngram, headway.text.train as train
@@ -39,7 +36,7 @@ train.MOST_CHARACTERS = 500_000
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_ten_times_the_text_needs_no_more_memory(tmp_path: Path, tiny: dict[str, Any]):
+def test_ten_times_the_text_needs_no_more_memory(tmp_path: Path, tiny: dict):
     """The least of three runs, since what threads hold at once makes some 15 % of it a matter of chance."""
     options = words({**tiny, "layers": 1, "vocab": 300, "steps": 3, "length": 128, "evaluations": 1})
     found = []
@@ -130,9 +127,7 @@ def test_other_errors_stay_what_they_are():
         raise MemoryError
 
 
-def test_on_the_command_line_it_is_a_message_and_status_1(
-    forker: Forker, corpus: Path, tmp_path: Path, tiny: dict[str, Any]
-):
+def test_on_the_command_line_it_is_a_message_and_status_1(forker: Forker, corpus: Path, tmp_path: Path, tiny: dict):
     """What the system itself refuses: a batch of two million tokens where a gigabyte more is allowed."""
     script = """
 import resource
@@ -152,7 +147,7 @@ resource.setrlimit(resource.RLIMIT_AS, (size + 1_000_000_000, resource.RLIM_INFI
 
 @pytest.mark.parametrize("data", ["corpus", "rows"])
 def test_trying_the_longest_batch_changes_nothing(
-    data: str, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    data: str, tmp_path: Path, tiny: dict, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ):
     file, options = request.getfixturevalue(data), {**tiny, **LIVELY}
     times: list[int] = []

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults_harness import PLAIN, apart, free_port, holds, lines_of, losses, wait_for, words
+from faults_harness import PLAIN, apart, children_of, free_port, holds, lines_of, losses, wait_for, words
 
 import headway
 from headway.data.batches.batching import Examples, TargetKind
@@ -34,17 +34,9 @@ def agents(count: int, each: int, *arguments: object, folders: list[Path] | None
         words = ["-m", "torch.distributed.run", "--nnodes", count, "--nproc_per_node", each, "--node_rank", node]
         command = [sys.executable, *map(str, words), "--master_addr", "127.0.0.1", "--master_port", port]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        started.append(
-            subprocess.Popen(
-                [*command, *map(str, arguments)],
-                cwd=folders[node] if folders else None,
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                start_new_session=True,
-            )
-        )
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        own = {"cwd": folders[node] if folders else None, "env": environment, "start_new_session": True}
+        started.append(subprocess.Popen([*command, *map(str, arguments)], **pipes, **own))
     return started
 
 
@@ -108,11 +100,6 @@ def test_agents_that_are_asked_to_end_save_the_run(corpus: Path, tmp_path: Path)
     assert step >= 20 and [line["event"] for line in lines_of(out)][-1] == "interrupted"
     trained(2, 1, corpus, out, "--allow-changes", steps=step + 5)
     assert [line["step"] for line in lines_of(out) if line["event"] == "resume"] == [step]
-
-
-def children_of(pid: int) -> list[int]:
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
-    return [int(word) for word in found.stdout.split()]
 
 
 @pytest.mark.thorough

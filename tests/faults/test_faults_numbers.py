@@ -1,6 +1,5 @@
 """Numbers that are wrong: they change no weight, are named with their step and examples, and never count as best."""
 
-import json
 import math
 import signal
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from faults_harness import LIVELY, lines_of, losses, outcome
+from faults_harness import LIVELY, facts_of, lines_of, losses, outcome
 from torch import nn
 
 import headway
@@ -61,7 +60,7 @@ def lost_gradient(model: nn.Module, total: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("change", [lost, infinite, lost_gradient])
 def test_one_bad_batch_changes_nothing_and_is_named(
-    change: Change, rows: Path, tmp_path: Path, tiny: dict[str, Any], at_steps: Callable, monkeypatch: Any
+    change: Change, rows: Path, tmp_path: Path, tiny: dict, at_steps: Callable, monkeypatch: Any
 ):
     weights: list[torch.Tensor] = []
     allowed = trainer.LossGuard.allows
@@ -88,9 +87,7 @@ def test_one_bad_batch_changes_nothing_and_is_named(
     assert len(bad["examples"]) > 1 and len(set(bad["examples"])) == len(bad["examples"])
 
 
-def test_bad_weights_end_the_run_and_leave_what_was_good(
-    rows: Path, tmp_path: Path, tiny: dict[str, Any], at_steps: Callable
-):
+def test_bad_weights_end_the_run_and_leave_what_was_good(rows: Path, tmp_path: Path, tiny: dict, at_steps: Callable):
     def spoil(model: nn.Module, total: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
             next(model.parameters())[:] = math.nan
@@ -104,9 +101,7 @@ def test_bad_weights_end_the_run_and_leave_what_was_good(
         assert checkpoint._problem(path) is None
 
 
-def test_a_validation_metric_that_is_no_number_is_never_the_best(
-    rows: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_validation_metric_that_is_no_number_is_never_the_best(rows: Path, tmp_path: Path, tiny: dict, monkeypatch):
     honest, number = Classification.evaluate, count()
 
     def evaluated(*given: Any) -> dict[str, Any]:
@@ -115,7 +110,7 @@ def test_a_validation_metric_that_is_no_number_is_never_the_best(
 
     monkeypatch.setattr(Classification, "evaluate", evaluated)
     headway.train(rows, out=tmp_path / "run", quiet=True, **{**tiny, "evaluations": 5})
-    facts = json.loads((tmp_path / "run" / "headway.json").read_text())
+    facts = facts_of(tmp_path / "run")
     assert math.isfinite(facts["metrics"]["val_loss"]) and facts["best_step"] < 20
 
 
@@ -125,23 +120,15 @@ def spike(model: nn.Module, total: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("policy", ["report", "skip"])
 def test_a_spike_is_reported_or_left_out(
-    policy: str, rows: Path, tmp_path: Path, tiny: dict[str, Any], at_steps: Callable, capfd: pytest.CaptureFixture
+    policy: str, rows: Path, tmp_path: Path, tiny: dict, at_steps: Callable, capfd: pytest.CaptureFixture
 ):
-    options = {
-        **tiny,
-        "steps": LEAST + 12,
-        "log_every": 1,
-        "on_spike": policy,
-        "learning_rate": 1e-4,
-        "max_grad_norm": 0.0,
-    }
+    options = {**tiny, "steps": LEAST + 12, "log_every": 1, "learning_rate": 1e-4, "max_grad_norm": 0.0}
     at_steps({LEAST + 5: spike})
-    headway.train(rows, out=tmp_path / "run", quiet=True, **options)
+    headway.train(rows, out=tmp_path / "run", quiet=True, on_spike=policy, **options)
     (line,) = [line for line in lines_of(tmp_path / "run") if line["event"] == "spike"]
     assert line["step"] == LEAST + 6 and line["loss"] > 100 and line["examples"]
     assert f"step {LEAST + 6}: loss" in capfd.readouterr().err
-    after = float.fromhex(losses(tmp_path / "run")[LEAST + 7])
-    assert after < 10
+    assert float.fromhex(losses(tmp_path / "run")[LEAST + 7]) < 10
 
 
 def press(model: nn.Module, total: torch.Tensor) -> torch.Tensor:
@@ -151,7 +138,7 @@ def press(model: nn.Module, total: torch.Tensor) -> torch.Tensor:
 
 
 def test_a_spike_is_left_out_by_the_run_that_is_taken_up_too(
-    rows: Path, tmp_path: Path, tiny: dict[str, Any], at_steps: Callable
+    rows: Path, tmp_path: Path, tiny: dict, at_steps: Callable
 ):
     """It comes shortly after: without the losses before it, it would be trained on."""
     options = {**tiny, "steps": LEAST + 12, "log_every": 1, "on_spike": "skip"}

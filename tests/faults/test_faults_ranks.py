@@ -9,7 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults_harness import KILL, PLAIN, Pair, apart, free_port, holds, lines_of, losses, made_pairs, wait_for, words
+from faults_harness import (
+    KILL,
+    PLAIN,
+    Pair,
+    apart,
+    children_of,
+    free_port,
+    holds,
+    lines_of,
+    losses,
+    made_pairs,
+    wait_for,
+    words,
+)
 
 import headway
 from headway.errors import InputError
@@ -130,11 +143,6 @@ def torchrun(*arguments: object) -> subprocess.Popen:
     return subprocess.Popen(
         [*command, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
-
-
-def children_of(pid: int) -> list[int]:
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
-    return [int(word) for word in found.stdout.split()]
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from faults_harness import KILL, LIVELY, Forker, lines_of, losses, made_pairs, outcome, words
+from faults_harness import KILL, LIVELY, Forker, content, facts_of, lines_of, made_pairs, outcome, words
 from faults_hooks import AT_RESUME, AT_STEP, KILLS, ONCE_SAVED
 from safetensors.torch import load_file
 
@@ -17,7 +17,6 @@ import headway
 from headway.data.batches.batch_source import Position
 from headway.errors import InputError
 from headway.tasks.labels import Classification
-from headway.training.loop import trainer
 from headway.training.loop.prefetch import Prefetch
 from headway.training.store import checkpoint
 from headway.workflows.train import run as session
@@ -41,14 +40,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any, dict[st
 
 @pytest.mark.parametrize("where", KILLS)
 def test_killed_and_taken_up_again(
-    where: str,
-    corpus: Path,
-    rows: Path,
-    tmp_path: Path,
-    tiny: dict[str, Any],
-    expected: Callable,
-    forker: Forker,
-    monkeypatch: pytest.MonkeyPatch,
+    where: str, corpus: Path, rows: Path, tmp_path: Path, tiny: dict, expected: Callable, forker: Forker, monkeypatch
 ):
     data = rows if where in ("growing batch", "after an evaluation") else corpus
     options, out, cache = {**tiny, **LIVELY}, tmp_path / "killed", str(tmp_path / "cache")
@@ -63,7 +55,7 @@ def test_killed_and_taken_up_again(
 
 
 def test_a_run_without_a_checkpoint_says_that_it_begins_again(
-    corpus: Path, tmp_path: Path, tiny: dict[str, Any], forker: Forker, capsys: pytest.CaptureFixture
+    corpus: Path, tmp_path: Path, tiny: dict, forker: Forker, capsys: pytest.CaptureFixture
 ):
     options, out, begins = {**tiny, "steps": 4, "log_every": 1}, tmp_path / "run", "training begins again"
     killed = forker("train", corpus, "--out", out, *words(options), script=KILL + AT_STEP.format(event="step", step=1))
@@ -87,7 +79,7 @@ def test_killed_in_the_middle_of_fine_tuning(
 
 
 def test_killed_again_and_again_and_while_it_is_taken_up(
-    corpus: Path, tmp_path: Path, tiny: dict[str, Any], expected: Callable, forker: Forker
+    corpus: Path, tmp_path: Path, tiny: dict, expected: Callable, forker: Forker
 ):
     options, out = {**tiny, **LIVELY}, tmp_path / "killed"
     while_reading = (
@@ -129,35 +121,9 @@ def data_of(task: str, corpus: Path, rows: Path, folder: Path) -> Any:
     return rows if task == "classification" else corpus
 
 
-@pytest.fixture
-def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
-    """Press Ctrl-C in a step of this process, counted from its beginning; None: not any more."""
-    honest = trainer.accumulation
-
-    def stop(count: int | None) -> None:
-        seen: list[int] = []
-
-        def stopping(*given: Any) -> int:
-            seen.append(1)
-            if len(seen) == count:
-                signal.raise_signal(signal.SIGINT)
-            return honest(*given)
-
-        monkeypatch.setattr(trainer, "accumulation", stopping)
-
-    return stop
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_stopped_after_every_single_step(
-    task: str,
-    corpus: Path,
-    rows: Path,
-    tmp_path: Path,
-    tiny: dict[str, Any],
-    expected: Callable,
-    stop_after: Callable,
-    monkeypatch: pytest.MonkeyPatch,
+    task: str, corpus: Path, rows: Path, tmp_path: Path, tiny: dict, expected: Callable, stop_at: Callable, monkeypatch
 ):
     """In warm-up, in the first pass and later ones, at their ends, beside evaluations; the examples are the same."""
     data, seen = data_of(task, corpus, rows, tmp_path / "data"), []
@@ -174,9 +140,9 @@ def test_stopped_after_every_single_step(
     whole = expected(data, options)
     reference, steps = list(seen), 0
     seen.clear()
-    stop_after(1)
-    while not (tmp_path / "run" / "headway.json").exists() or not finished(tmp_path / "run"):
+    while not (tmp_path / "run" / "headway.json").exists() or not facts_of(tmp_path / "run")["finished"]:
         steps += 1
+        stop_at(1)
         assert steps < 20
         try:
             headway.train(data, out=tmp_path / "run", quiet=True, **options)
@@ -190,18 +156,14 @@ def test_stopped_after_every_single_step(
         assert passes[0] != passes[1]
 
 
-def finished(run: Path) -> bool:
-    return bool(json.loads((run / "headway.json").read_text())["finished"])
-
-
 @pytest.fixture
-def stopped(corpus: Path, tmp_path: Path, tiny: dict[str, Any], stop_after: Callable) -> Path:
+def stopped(corpus: Path, tmp_path: Path, tiny: dict, stop_at: Callable) -> Path:
     """A run of this process that was stopped after its ninth step."""
     out = tmp_path / "stopped"
-    stop_after(9)
+    stop_at(9)
     with pytest.raises(KeyboardInterrupt, match=r"stopped and saved in .*stopped; run .* again to resume$"):
         headway.train(corpus, out=out, quiet=True, **{**tiny, **LIVELY, "patience": 50})
-    stop_after(None)
+    stop_at()
     return out
 
 
@@ -213,7 +175,7 @@ def test_stopped_during_a_step_it_is_saved_at_that_step(stopped: Path):
 
 @pytest.mark.parametrize("step", [4, 5], ids=["before it", "after it"])
 def test_stopped_where_the_best_evaluation_is_the_last(
-    step: int, rows: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch, stop_after: Callable
+    step: int, rows: Path, tmp_path: Path, tiny: dict, monkeypatch: pytest.MonkeyPatch, stop_at: Callable
 ):
     options, honest, evaluations = {**tiny, "evaluations": 5, "log_every": 1}, Classification.evaluate, []
 
@@ -228,10 +190,10 @@ def test_stopped_where_the_best_evaluation_is_the_last(
     headway.train(rows, out=tmp_path / "alone", quiet=True, **options)
     assert outcome(tmp_path / "alone")[2]["best_step"] == 4
     evaluations.clear()
-    stop_after(step)
+    stop_at(step)
     with pytest.raises(KeyboardInterrupt):
         headway.train(rows, out=tmp_path / "run", quiet=True, **options)
-    stop_after(None)
+    stop_at()
     headway.train(rows, out=tmp_path / "run", quiet=True, **options)
     assert outcome(tmp_path / "run") == outcome(tmp_path / "alone")
 
@@ -290,7 +252,7 @@ CHANGES = [nothing, other_randomness, other_position, other_step, no_moments, ot
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_each_part_of_a_checkpoint_matters(
-    change: Callable[..., None], stopped: Path, corpus: Path, tiny: dict[str, Any], expected: Callable
+    change: Callable[..., None], stopped: Path, corpus: Path, tiny: dict, expected: Callable
 ):
     options = {**tiny, **LIVELY, "patience": 50}
     rewrite(stopped / "checkpoints" / "step-9", change)
@@ -300,7 +262,7 @@ def test_each_part_of_a_checkpoint_matters(
 
 @pytest.mark.parametrize("lost", ["damaged", "removed", "a file"])
 def test_without_a_whole_checkpoint_nothing_begins_again_by_itself(
-    lost: str, stopped: Path, corpus: Path, tmp_path: Path, tiny: dict[str, Any], expected: Callable
+    lost: str, stopped: Path, corpus: Path, tmp_path: Path, tiny: dict, expected: Callable
 ):
     folder, options = stopped / "checkpoints", {**tiny, **LIVELY, "patience": 50}
     folder.rename(tmp_path / "elsewhere")
@@ -310,33 +272,13 @@ def test_without_a_whole_checkpoint_nothing_begins_again_by_itself(
             (folder / name / "state.json").write_text("{}")
     elif lost == "a file":
         folder.write_text("")
-    before = {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()}
+    before = content(stopped)
     said = r"step-9: state\.json differs from its manifest.*step-8" if lost == "damaged" else "is empty"
     refused = rf"no checkpoint can be used.*{said}.*--from"
     with pytest.raises(InputError, match="is a file, but must be a directory" if lost == "a file" else refused):
         headway.train(corpus, out=stopped, **options)
-    assert {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()} == before
+    assert content(stopped) == before
     shutil.rmtree(folder) if folder.is_dir() else folder.unlink(missing_ok=True)
     (tmp_path / "elsewhere").rename(folder)
     headway.train(corpus, out=stopped, quiet=True, **options)
     assert outcome(stopped) == expected(corpus, options)
-
-
-def test_how_often_is_evaluated_changes_nothing_that_is_learnt(corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
-    found = []
-    for count in (1, 20):
-        out = tmp_path / str(count)
-        headway.train(corpus, out=out, quiet=True, **{**tiny, **LIVELY, "evaluations": count})
-        found.append(losses(out))
-    assert found[0] == found[1]
-
-
-def test_a_run_that_is_complete_is_left_as_it_is(
-    lm_run: Path, corpus: Path, tmp_path: Path, tiny_words: list[str], in_process: Callable
-):
-    words = ("train", corpus, "--out", tmp_path / "run", *tiny_words)
-    assert "going on" not in in_process(*words)[2]
-    before = outcome(tmp_path / "run")
-    status, _, err = in_process(*words)
-    assert status == 0 and "this run is complete" in err and outcome(tmp_path / "run") == before
-    assert sum(line["event"] == "start" for line in lines_of(tmp_path / "run")) == 1

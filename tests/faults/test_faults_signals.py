@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults_harness import KILL, LIVELY, Forker, alone, holds, lines_of, losses, outcome, wait_for, words
+from faults_harness import KILL, LIVELY, TINY, Forker, alone, holds, lines_of, losses, outcome, wait_for, words
 
 import headway
 
@@ -79,8 +79,7 @@ PHASES = {
 @pytest.fixture(scope="module")
 def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What the run comes to that is left alone."""
-    tiny = {"d_model": 16, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 20}
-    options = {**tiny, "threads": 1, "precision": "float32", **LIVELY}
+    options = {**TINY, **LIVELY}
     return options, alone([corpus], options, tmp_path_factory.mktemp("alone") / "run")
 
 
@@ -127,7 +126,7 @@ def test_a_signal_saves_and_says_how_to_go_on(
     assert outcome(tmp_path / "run") == expected
 
 
-def test_a_second_signal_ends_it_at_once(corpus: Path, tmp_path: Path, tiny: dict[str, Any], forker: Forker):
+def test_a_second_signal_ends_it_at_once(corpus: Path, tmp_path: Path, tiny: dict, forker: Forker):
     stuck = KILL + "import time\nfactor = trainer.factor\n"
     stuck += "trainer.factor = lambda share, *rest: time.sleep(60) if share > 0.2 else factor(share, *rest)\n"
     tiny = {**tiny, "log_every": 1}

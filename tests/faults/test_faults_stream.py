@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from faults_harness import KILL, LIVELY, PLAIN, Forker, Pair, apart, lines_of, losses, outcome, words
+from faults_harness import KILL, LIVELY, PLAIN, Forker, Pair, apart, facts_of, lines_of, losses, outcome, words
+from faults_hooks import AT_STEP
 
 import headway
 from headway.errors import InputError
@@ -51,9 +52,7 @@ def at_batches(do: Callable[[], None], batches: set[int], monkeypatch: pytest.Mo
     monkeypatch.setattr(ahead, "own_part", doing)
 
 
-def test_stopped_in_every_step_and_taken_up_it_learns_the_same(
-    shards: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_stopped_in_every_step_and_taken_up_it_learns_the_same(shards: list[Path], tmp_path: Path, monkeypatch):
     headway.train(shards, out=tmp_path / "alone", quiet=True, **STREAM)
     batches = 1 + max(line["tokens"] for line in lines_of(tmp_path / "alone") if line["event"] == "step") // 96
     assert batches >= 16, "more than one batch in each step, more of them later"
@@ -67,22 +66,12 @@ def test_stopped_in_every_step_and_taken_up_it_learns_the_same(
             stops += 1
     assert stops >= 8 and outcome(tmp_path / "run") == outcome(tmp_path / "alone")
     position = json.loads(next((tmp_path / "run" / "checkpoints").glob("step-8/state.json")).read_text())["position"]
-    assert position["consumed"] * 16 == json.loads((tmp_path / "run" / "headway.json").read_text())["tokens"]
+    assert position["consumed"] * 16 == facts_of(tmp_path / "run")["tokens"]
     assert len(position["lanes"]) == 5 and set(position["lanes"][0]) == {"epoch", "group", "row", "skip"}
 
 
 def test_killed_and_taken_up_by_another_process(shards: list[Path], tmp_path: Path, forker: Forker):
-    script = (
-        KILL
-        + """
-log = run_directory.RunDirectory.log
-def killing(run, event, **values):
-    if event == "step" and values["step"] == 5:
-        kill()
-    log(run, event, **values)
-run_directory.RunDirectory.log = killing
-"""
-    )
+    script = KILL + AT_STEP.format(event="step", step=5)
     headway.train(shards, out=tmp_path / "alone", quiet=True, **STREAM)
     options = words({name: value for name, value in STREAM.items() if name != "stream"})
     more = ("--stream", "--workers", 2)
@@ -179,7 +168,7 @@ def test_other_batches_are_taken_from_the_same_lanes(shards: list[Path], tmp_pat
     headway.train(shards, out=tmp_path / "run", quiet=True, **options)
     changed = {**options, "batch_tokens": 176, "steps": 13, "allow_changes": True}
     headway.train(shards, out=tmp_path / "run", quiet=True, **changed)
-    facts = json.loads((tmp_path / "run" / "headway.json").read_text())
+    facts = facts_of(tmp_path / "run")
     state = json.loads((tmp_path / "run" / "checkpoints" / "step-13" / "state.json").read_text())
     assert facts["plan"]["partitions"] == len(state["position"]["lanes"]) == 5
     assert state["position"]["consumed"] == 8 * 6 + 5 * 11 and facts["tokens"] == 16 * (8 * 6 + 5 * 11)

@@ -3,17 +3,13 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from faults_harness import Forker, words
+from faults_harness import TINY, Forker, words
 
 from headway.cli.main import VERBS
 
-TINY: dict[str, Any] = {
-    **{"d_model": 16, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 4},
-    **{"threads": 1, "precision": "float32"},
-}
+FEW = {**TINY, "steps": 4}
 FULL = "import os\nos.dup2(os.open('/dev/full', os.O_WRONLY), {stream})\n"
 UNREAD = "import os\nleft, right = os.pipe()\nos.close(left)\nos.dup2(right, 1)\n"
 LIMITED = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.getrlimit(1)[1]))\n"
@@ -23,8 +19,8 @@ LIMITED = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (2000, res
 def commands(lm_run: Path, classifier_run: Path, corpus: Path, rows: Path, tmp_path: Path) -> list[list[object]]:
     """A command of each verb that takes a moment."""
     return [
-        ["train", corpus, "--out", tmp_path / "run", *words(TINY)],
-        ["train", corpus, "--plan", *words(TINY)],
+        ["train", corpus, "--out", tmp_path / "run", *words(FEW)],
+        ["train", corpus, "--plan", *words(FEW)],
         ["evaluate", lm_run],
         ["generate", lm_run, "the cat", "--max-tokens", 5],
         ["classify", classifier_run, rows],
@@ -63,7 +59,7 @@ CLOSED = {"input": "<&-", "output": ">&-", "error": "2>&-", "all": "<&- >&- 2>&-
 @pytest.mark.parametrize("closed", CLOSED)
 def test_closed_streams(closed: str, corpus: Path, lm_run: Path, tmp_path: Path):
     """In processes of their own, as a shell starts them.  No file that is opened later gets a stream's number."""
-    options = " ".join(words(TINY))
+    options = " ".join(words(FEW))
     module = f"{sys.executable} -m headway"
     train = f"{module} train {corpus} --out {tmp_path / 'run'} {options} {CLOSED[closed]}"
     found = subprocess.run(["bash", "-c", train], capture_output=True, text=True, timeout=900)
@@ -98,7 +94,7 @@ def last(run, progress):
     saved(run, progress)
 api.save_report = last
 """
-    found = forker("train", corpus, "--out", tmp_path / "run", *words(TINY), script=script)
+    found = forker("train", corpus, "--out", tmp_path / "run", *words(FEW), script=script)
     assert found.returncode == 0 and "Traceback" not in found.stderr, found.stderr
     assert "report.html: cannot be written (Is a directory); the run is saved" in found.stderr
 
@@ -111,7 +107,7 @@ def full(self, data):
     raise OSError(28, "No space left on device")
 record_writer.RecordWriter.write = full
 """
-    found = forker("train", corpus, "--out", tmp_path / "run", "--tensorboard", *words(TINY), script=script)
+    found = forker("train", corpus, "--out", tmp_path / "run", "--tensorboard", *words(FEW), script=script)
     assert found.returncode == 0 and "Traceback" not in found.stderr, found.stderr
     assert "tensorboard: cannot be written (No space left on device)" in found.stderr
 
@@ -120,7 +116,7 @@ def test_no_room_for_what_a_verb_writes_is_one_message(
     lm_run: Path, classifier_run: Path, rows: Path, corpus: Path, forker: Forker, tmp_path: Path
 ):
     for command in (
-        ["train", corpus, "--out", tmp_path / "run", *words(TINY)],
+        ["train", corpus, "--out", tmp_path / "run", *words(FEW)],
         ["attention", lm_run, "the cat sat", "--out", tmp_path / "page.html"],
         ["classify", classifier_run, rows, "--to", tmp_path / "out.csv"],
         ["export", lm_run, "--to", "hf", "--out", tmp_path / "hf"],

@@ -6,10 +6,9 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
-from faults_harness import Forker, wait_for, words
+from faults_harness import TINY, Forker, wait_for, words
 
 CALL = re.compile(r"^\d+ +(?P<name>\w+)\((?P<given>.*)\) += (?P<result>-?\d+)")
 PATH = re.compile(r'(?<!AT_FDCWD)[<"](/[^>"]*)[>"]')
@@ -23,8 +22,7 @@ def calls(corpus: Path, tmp_path_factory: pytest.TempPathFactory, forker: Forker
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed")
     folder = tmp_path_factory.mktemp("traced")
-    tiny: dict[str, Any] = {"d_model": 16, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 4}
-    options = words({**tiny, "threads": 1, "precision": "float32", "evaluations": 2, "save_every": "0.001s"})
+    options = words({**TINY, "steps": 4, "save_every": "0.001s"})
     running = forker.start("train", corpus, "--out", folder / "run", *options, script=STOPPED)
     wait_for(lambda: _state(running.pid) == "T")  # it goes on by a signal that comes after it has stopped
     given = ["strace", "-f", "-y", "-s", "0", "-e", CALLS, "-o", str(folder / "trace"), "-p", str(running.pid)]

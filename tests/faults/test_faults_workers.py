@@ -39,7 +39,7 @@ def text_alone(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 
 
 @pytest.mark.parametrize("kind", ["text", "rows", "pairs"])
-def test_workers_change_nothing(kind: str, corpus: Path, rows: Path, tmp_path: Path, tiny: dict[str, Any]):
+def test_workers_change_nothing(kind: str, corpus: Path, rows: Path, tmp_path: Path, tiny: dict):
     data = {"text": [corpus], "rows": [rows], "pairs": made_pairs(tmp_path)}[kind]
     options = {**tiny, **LIVELY, **({"bpe_dropout": 0.2} if kind == "pairs" else {})}
     assert alone(data, {**options, "workers": 2}, tmp_path / "two") == alone(data, options, tmp_path / "none")

@@ -56,11 +56,8 @@ def test_also_in_a_very_short_context(model: Decoder, context: int):
 def test_a_prompt_beyond_the_context_is_read_from_its_end(model: Decoder):
     prompt = [n % V for n in range(3, 60)]
     found = together(model, [prompt], Sampling(temperature=0), max_tokens=7)
-    assert (
-        found
-        == together(model, [prompt[-CONTEXT:]], Sampling(temperature=0), max_tokens=7)
-        == [plain(model, prompt, 7)]
-    )
+    assert found == [plain(model, prompt, 7)]
+    assert found == together(model, [prompt[-CONTEXT:]], Sampling(temperature=0), max_tokens=7)
 
 
 @pytest.mark.parametrize(

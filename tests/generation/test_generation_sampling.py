@@ -65,10 +65,8 @@ def test_frequencies_follow_the_distribution(temperature: float):
 
 
 def test_temperature_zero_takes_the_likeliest_and_needs_no_chance():
-    assert choose(torch.cat([logits(), logits(P[::-1])]), Sampling(temperature=0), None, [None, None]).tolist() == [
-        0,
-        4,
-    ]
+    both = torch.cat([logits(), logits(P[::-1])])
+    assert choose(both, Sampling(temperature=0), None, [None, None]).tolist() == [0, 4]
 
 
 def test_a_very_low_temperature_is_greedy_and_a_very_high_one_does_not_overflow():

@@ -148,9 +148,7 @@ def test_a_pipeline_answers_where_its_model_is(kind: str, runs: Callable[[str], 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ["language model", "classifier", "masked tokens", "translator", "images"])
-def test_verify_bench_and_attention_are_done_there(
-    kind: str, runs: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-):
+def test_verify_bench_and_attention_are_done_there(kind: str, runs: Callable[[str], Path], monkeypatch):
     run = runs(kind)
     monkeypatch.setattr(bench, "BATCHES", (1, 2))
     monkeypatch.setattr(bench, "LENGTHS", (8,))

@@ -20,6 +20,10 @@ BERT = {
     **{"hidden_size": 24, "intermediate_size": 17, "num_hidden_layers": 2, "num_attention_heads": 3},
     **{"max_position_embeddings": 61, "vocab_size": V},
 }
+DISTIL = {"dim": 24, "hidden_dim": 17, "n_layers": 2, "n_heads": 3, "max_position_embeddings": 61, "vocab_size": V}
+MODERN = dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))
+FAMILIES = {"Bert": BERT, "Roberta": BERT, "XLMRoberta": BERT, "DistilBert": DISTIL, "ModernBert": {**BERT, **MODERN}}
+"""Encoders by the name of their family."""
 BART = {
     **{"d_model": 24, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 3, "vocab_size": V},
     **{"decoder_attention_heads": 3, "encoder_ffn_dim": 17, "decoder_ffn_dim": 17, "max_position_embeddings": 61},

@@ -23,14 +23,8 @@ class Elsewhere(torch.Tensor):
 
     @staticmethod
     def __new__(cls, here: torch.Tensor) -> "Elsewhere":
-        made = torch.Tensor._make_wrapper_subclass(
-            cls,
-            here.shape,
-            strides=here.stride(),
-            storage_offset=here.storage_offset(),
-            dtype=here.dtype,
-            device="meta",
-        )
+        layout = {"strides": here.stride(), "storage_offset": here.storage_offset(), "dtype": here.dtype}
+        made = torch.Tensor._make_wrapper_subclass(cls, here.shape, **layout, device="meta")
         made.here = here
         return made
 

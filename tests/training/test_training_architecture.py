@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from faults_harness import facts_of
 
 import headway
 from headway.errors import InputError
@@ -19,6 +20,7 @@ from headway.science.comparison import HEADS, PARTS
 from headway.training.options import TrainOptions
 from headway.training.sizing.architecture import FIELDS, architecture, built, read_overrides
 from headway.training.sizing.presets import decoder_plan
+from headway.workflows.export import export
 
 OPTIONS: dict[str, Any] = {"d_model": 32, "steps": 8, "batch_tokens": 256, "evaluations": 1, "threads": 1}
 ODD = TransformerConfig(vocab_size=31, d_model=24, n_layers=3, n_heads=2, positions="alibi", gated=False, d_ff=40)
@@ -35,7 +37,7 @@ def test_every_part_is_trained_saved_and_read_again(changes: str, corpus: Path, 
         assert (config.position.kind if name == "positions" else getattr(config, name)) == value
     assert headway.train(corpus, out=tmp_path / "run", **found_options(changes))["val_loss"] == found["val_loss"]
     kind = json.loads((tmp_path / "run" / "config.json").read_text())["model_type"]
-    said = [one["value"] for one in json.loads((tmp_path / "run" / "headway.json").read_text())["decisions"]]
+    said = [one["value"] for one in facts_of(tmp_path / "run")["decisions"]]
     assert (kind == "headway-transformer") == ("headway-transformer" in said) == (not has_family(pipe.model))
     assert changes in said
     text = pipe("the", max_tokens=5, temperature=0.0)
@@ -184,8 +186,6 @@ def test_a_run_of_own_format_is_gone_on_from_and_not_exported(corpus: Path, tmp_
     after = {"steps": 4, "batch_tokens": 256, "threads": 1, "quiet": True}
     headway.train(corpus, out=tmp_path / "more", from_model=str(tmp_path / "run"), **after)
     assert headway.load(tmp_path / "more").model.config.position.kind == "none"
-    from headway.workflows.export import export
-
     with pytest.raises(InputError, match="no Hugging Face family"):
         export(tmp_path / "run", tmp_path / "hf")
     assert not (tmp_path / "hf").exists()

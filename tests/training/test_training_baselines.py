@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults_harness import lines_of
 
 import headway
 from headway.errors import InputError
@@ -45,7 +46,7 @@ MODELS = {
 def test_each_is_trained_loaded_and_measured_again(name: str, inputs: dict[str, Path], tmp_path: Path):
     path, kind, more = MODELS[name]
     found = headway.train(inputs[path], out=tmp_path / "run", model=kind, **{**OPTIONS, **more})
-    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    log = lines_of(tmp_path / "run")
     first, last = [line["val_loss"] for line in log if line["event"] == "evaluation"][:: len(log)] or [0], found
     assert last["val_loss"] < first[0]
     pipe = headway.load(tmp_path / "run")

@@ -10,8 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from faults_harness import facts_of
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import headway
+from headway.data.stream import batch_source
+from headway.tasks import running_text
 
 sys.path.append(str(Path(__file__).parent.parent / "parity"))
 import foreign_models
@@ -29,8 +34,6 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tokenizer(base: Path) -> Any:
-    from transformers import AutoTokenizer
-
     return AutoTokenizer.from_pretrained(base)
 
 
@@ -48,10 +51,6 @@ def run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return out
 
 
-def facts_of(run: Path) -> dict[str, Any]:
-    return json.loads((run / "headway.json").read_text())
-
-
 def without_record(run: Path, place: Path) -> Path:
     """The same run as a Headway that put nothing before a document left it."""
     shutil.copytree(run, place)
@@ -62,9 +61,6 @@ def without_record(run: Path, place: Path) -> Path:
 
 
 def test_a_run_records_how_its_documents_begin_and_is_measured_so(run: Path, data: Path, tokenizer: Any):
-    import torch
-    from transformers import AutoModelForCausalLM
-
     facts = facts_of(run)
     assert facts["data"][BEGINS] == ["<s>"]
     model = AutoModelForCausalLM.from_pretrained(run)
@@ -91,8 +87,6 @@ def test_a_run_without_the_record_keeps_none(run: Path, tmp_path: Path, tokenize
 
 def test_only_whole_documents_begin(base: Path, tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A file is one document: its held-out end goes on within it, and is not begun."""
-    from headway.tasks import running_text
-
     seen: list[np.ndarray] = []
     encode = running_text.tokenised
     monkeypatch.setattr(running_text, "tokenised", lambda *a, **k: seen.append(np.asarray(f := encode(*a, **k))) or f)
@@ -112,8 +106,6 @@ def test_streamed_documents_begin_and_end(base: Path, tokenizer: Any, tmp_path: 
     parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
     parquet.write_table(arrow.table({"text": ROWS}), tmp_path / "rows.parquet", row_group_size=20)
     (tmp_path / "held.jsonl").write_text("".join(json.dumps({"text": row}) + "\n" for row in ROWS[:9]))
-    from headway.data.stream import batch_source
-
     windows: list[list[int]] = []
     part = batch_source.StreamBatches.part
 
@@ -122,16 +114,10 @@ def test_streamed_documents_begin_and_end(base: Path, tokenizer: Any, tmp_path: 
         windows.extend(batch.ids.tolist())
         return batch, after
 
+    given = {"from_model": str(base), "stream": True, "validation": tmp_path / "held.jsonl", **HOW}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch_source.StreamBatches, "part", noting)
-        headway.train(
-            tmp_path / "rows.parquet",
-            stream=True,
-            validation=tmp_path / "held.jsonl",
-            from_model=str(base),
-            out=tmp_path / "run",
-            **HOW,
-        )
+        headway.train(tmp_path / "rows.parquet", out=tmp_path / "run", **given)
     documents = {tuple(written(tokenizer, row)) for row in ROWS}
     begin, checked = tokenizer.bos_token_id, 0
     for window in windows:
@@ -181,8 +167,6 @@ def test_a_tokenizer_that_also_ends_texts(base: Path, tmp_path: Path):
     spec["post_processor"]["single"] = [begin, text, end]
     spec["post_processor"]["special_tokens"]["</s>"] = {"id": "</s>", "ids": [number], "tokens": ["</s>"]}
     (place / "tokenizer.json").write_text(json.dumps(spec))
-    from transformers import AutoTokenizer
-
     pipe: Any = headway.load(place)
     with pytest.warns(UserWarning, match="ends every text with </s>"):
         pipe("Anna", max_tokens=1)

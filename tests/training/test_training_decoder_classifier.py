@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from bases import KINDS, make_base
 
 import headway
 from headway.errors import InputError
@@ -15,12 +14,6 @@ from headway.workflows.evaluate import evaluate
 from headway.workflows.export import export
 
 OPTIONS = {"threads": 1, "precision": "float32", "evaluations": 1, "quiet": True}
-
-
-@pytest.fixture(scope="module")
-def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    place = tmp_path_factory.mktemp("bases")
-    return {kind: make_base(kind, place / kind) for kind in KINDS}
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "gpt2-bare", "llama", "qwen3"])

@@ -1,21 +1,19 @@
 """One seed gives one run, however often it is evaluated; the rules of taking up a run again."""
 
-import hashlib
-import json
 import math
-import signal
 import time
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from faults_harness import content, facts_of, lines_of
 
 import headway
 from headway.errors import InputError
 from headway.tasks.labels import Classification
 from headway.tasks.losses import LanguageModeling
-from headway.training.loop import trainer
 from headway.training.loop.trainer import Diverged
 from headway.workflows.evaluate import evaluate
 from headway.workflows.train import run as session
@@ -30,27 +28,6 @@ def losses(run: Path, event: str = "step") -> dict[int, str]:
     return {line["step"]: float(line[key]).hex() for line in lines_of(run) if line["event"] == event}
 
 
-def lines_of(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
-
-
-def values(run: Path) -> list[float]:
-    """The validation losses."""
-    return [line["val_loss"] for line in lines_of(run) if line["event"] == "evaluation"]
-
-
-def weights(run: Path) -> str:
-    return hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest()
-
-
-def contents(directory: Path) -> dict[str, str]:
-    return {
-        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in directory.rglob("*")
-        if path.is_file()
-    }
-
-
 def train(data: Path, out: Path, options: dict[str, Any], **more: Any) -> dict[str, Any]:
     return headway.train(data, out=out, quiet=True, **{"log_every": 1, **options, **more})
 
@@ -60,13 +37,14 @@ def data(request: pytest.FixtureRequest) -> Path:
     return request.getfixturevalue(request.param)
 
 
-def test_two_runs_with_one_seed_are_the_same_to_the_last_bit(data: Path, tmp_path: Path, tiny: dict[str, Any]):
+def test_two_runs_with_one_seed_are_the_same_to_the_last_bit(data: Path, tmp_path: Path, tiny: dict):
     more = {**LIVELY, "token_dropout": 0.2} if data.suffix == ".csv" else LIVELY
     found = [train(data, tmp_path / name, tiny, **more) for name in ("one", "other")]
     assert len(losses(tmp_path / "one")) == 20
     assert losses(tmp_path / "one") == losses(tmp_path / "other")
     assert losses(tmp_path / "one", "evaluation") == losses(tmp_path / "other", "evaluation")
-    assert weights(tmp_path / "one") == weights(tmp_path / "other")
+    one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "other"))
+    assert one == other
     changing = ("seconds", "out", "tokens_per_second")
     assert [{k: v for k, v in entry.items() if k not in changing} for entry in found] == [
         {k: v for k, v in found[0].items() if k not in changing}
@@ -75,7 +53,7 @@ def test_two_runs_with_one_seed_are_the_same_to_the_last_bit(data: Path, tmp_pat
     assert losses(tmp_path / "one") != losses(tmp_path / "third")
 
 
-def test_evaluating_often_or_seldom_changes_no_training_loss(data: Path, tmp_path: Path, tiny: dict[str, Any]):
+def test_evaluating_often_or_seldom_changes_no_training_loss(data: Path, tmp_path: Path, tiny: dict):
     for evaluations in (1, 20):
         train(data, tmp_path / str(evaluations), tiny, **LIVELY, evaluations=evaluations)
     assert len(losses(tmp_path / "20", "evaluation")) == 20
@@ -83,10 +61,10 @@ def test_evaluating_often_or_seldom_changes_no_training_loss(data: Path, tmp_pat
     assert losses(tmp_path / "1") == losses(tmp_path / "20")
 
 
-def test_a_finished_run_is_left_as_it_is(lm_run: Path, corpus: Path, tiny: dict[str, Any]):
-    before = contents(lm_run)
+def test_a_finished_run_is_left_as_it_is(lm_run: Path, corpus: Path, tiny: dict):
+    before = content(lm_run)
     found = train(corpus, lm_run, tiny)
-    after = contents(lm_run)
+    after = content(lm_run)
     assert found["steps"] == 20
     assert {name for name in before if before[name] != after.get(name)} <= {"report.html"}
     assert set(before) == set(after)
@@ -102,17 +80,17 @@ def test_a_finished_run_is_left_as_it_is(lm_run: Path, corpus: Path, tiny: dict[
     ],
 )
 def test_other_options_are_refused_and_named(
-    change: dict[str, Any], named: str, lm_run: Path, corpus: Path, tiny: dict[str, Any]
+    change: dict[str, Any], named: str, lm_run: Path, corpus: Path, tiny: dict
 ):
-    before = contents(lm_run)
+    before = content(lm_run)
     with pytest.raises(InputError) as raised:
         train(corpus, lm_run, tiny, **change)
     assert named in str(raised.value) and "--out" in str(raised.value)
-    assert contents(lm_run) == before
+    assert content(lm_run) == before
 
 
-def test_other_data_are_refused(lm_run: Path, corpus: Path, rows: Path, tmp_path: Path, tiny: dict[str, Any]):
-    before = contents(lm_run)
+def test_other_data_are_refused(lm_run: Path, corpus: Path, rows: Path, tmp_path: Path, tiny: dict):
+    before = content(lm_run)
     other = tmp_path / "corpus.txt"
     other.write_text(corpus.read_text() + "one more line\n")
     for data in (other, rows):
@@ -120,37 +98,35 @@ def test_other_data_are_refused(lm_run: Path, corpus: Path, rows: Path, tmp_path
             train(data, lm_run, tiny)
     with pytest.raises(InputError, match="other validation data"):
         train(corpus, lm_run, tiny, validation=other)
-    assert contents(lm_run) == before
+    assert content(lm_run) == before
 
 
-def test_a_moved_or_renamed_file_is_the_same_data(lm_run: Path, corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
+def test_a_moved_or_renamed_file_is_the_same_data(lm_run: Path, corpus: Path, tmp_path: Path, tiny: dict):
     same = tmp_path / "renamed.txt"
     same.write_bytes(corpus.read_bytes())
     assert train(same, lm_run, tiny)["steps"] == 20
 
 
 def test_a_directory_with_someone_elses_model_is_not_written_over(
-    lm_run: Path, corpus: Path, tmp_path: Path, tiny: dict[str, Any]
+    lm_run: Path, corpus: Path, tmp_path: Path, tiny: dict
 ):
     for name in ("config.json", "model.safetensors"):
         (tmp_path / name).write_bytes((lm_run / name).read_bytes())
-    before = contents(tmp_path)
+    before = content(tmp_path)
     with pytest.raises(InputError, match=r"config\.json but no headway\.json"):
         train(corpus, tmp_path, tiny)
-    assert contents(tmp_path) == before
+    assert content(tmp_path) == before
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"finished": true}'])
-def test_a_damaged_record_of_a_run_is_one_message(content: str, corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
+def test_a_damaged_record_of_a_run_is_one_message(content: str, corpus: Path, tmp_path: Path, tiny: dict):
     (tmp_path / "headway.json").write_text(content)
     with pytest.raises(InputError, match=r"headway\.json"):
         train(corpus, tmp_path, tiny)
     assert [path.name for path in tmp_path.iterdir()] == ["headway.json"]
 
 
-def test_two_commands_do_not_train_in_one_directory(
-    corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-):
+def test_two_commands_do_not_train_in_one_directory(corpus: Path, tmp_path: Path, tiny: dict, monkeypatch):
     honest, second = session.newest_checkpoint, []
 
     def meanwhile(*given: Any) -> Any:
@@ -165,43 +141,35 @@ def test_two_commands_do_not_train_in_one_directory(
     assert train(corpus, tmp_path, tiny)["steps"] == 20, "afterwards it is free again"
 
 
-def test_no_time_for_a_single_step_still_leaves_a_working_model(corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
+def test_no_time_for_a_single_step_still_leaves_a_working_model(corpus: Path, tmp_path: Path, tiny: dict):
     found = train(corpus, tmp_path / "run", {**tiny, "steps": None}, time="0.1s")
     assert found["val_loss"] > 0
     assert isinstance(headway.load(tmp_path / "run")("the", max_tokens=3), str)
 
 
-def test_a_time_is_kept_and_taken_up_where_it_was_left(
-    corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_time_is_kept_and_taken_up_where_it_was_left(corpus: Path, tmp_path: Path, tiny: dict, stop_at: Callable):
     bounded = {**tiny, "steps": None, "time": "8s"}
     began = time.monotonic()
     whole = train(corpus, tmp_path / "whole", bounded)
     assert time.monotonic() - began < 3 * 8
     assert whole["steps"] > 8
-    calls, honest = count(), trainer.accumulation
-
-    def stopping(*given: Any) -> int:
-        if next(calls) == 7:
-            signal.raise_signal(signal.SIGINT)
-        return honest(*given)
-
-    monkeypatch.setattr(trainer, "accumulation", stopping)
+    stop_at(8)
     with pytest.raises(KeyboardInterrupt):
         train(corpus, tmp_path / "stopped", bounded)
     assert train(corpus, tmp_path / "stopped", bounded)["steps"] > 8
     rates = [line["learning_rate"] for line in lines_of(tmp_path / "stopped") if line["event"] == "step"]
     assert rates[-1] < 0.2 * max(rates), "the schedule ends with the time"
-    assert evaluate(tmp_path / "stopped")["val_loss"] == pytest.approx(min(values(tmp_path / "stopped")), abs=1e-6)
+    lowest = min(map(float.fromhex, losses(tmp_path / "stopped", "evaluation").values()))
+    assert evaluate(tmp_path / "stopped")["val_loss"] == pytest.approx(lowest, abs=1e-6)
 
 
-def test_patience_ends_a_run_that_no_longer_improves(rows: Path, tmp_path: Path, tiny: dict[str, Any]):
+def test_patience_ends_a_run_that_no_longer_improves(rows: Path, tmp_path: Path, tiny: dict):
     found = train(rows, tmp_path, tiny, steps=2000, learning_rate=1e-9, evaluations=1000, patience=3)
     assert found["steps"] < 100
 
 
 def test_a_classifier_from_scratch_ends_after_passes_that_bring_nothing(
-    rows: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    rows: Path, tmp_path: Path, tiny: dict, monkeypatch: pytest.MonkeyPatch
 ):
     worse = count(1)
     honest = Classification.cost
@@ -214,33 +182,23 @@ def test_a_classifier_from_scratch_ends_after_passes_that_bring_nothing(
     each = steps[0] / 0.5  # steps of a pass: 40 evaluations in 20 passes
     assert (steps[-1] - steps[0]) / each == pytest.approx(4, abs=0.6), "4 passes after the best, and not 20"
     train(rows, tmp_path / "asked", {**by_time, "epochs": 7})
-    plan = json.loads((tmp_path / "asked" / "headway.json").read_text(encoding="utf-8"))["plan"]
+    plan = facts_of(tmp_path / "asked")["plan"]
     assert plan["epochs"] == 7 and plan["patience_passes"] == 0
 
 
 def spoiled(monkeypatch: pytest.MonkeyPatch, calls: range, training: bool) -> None:
     """Make the loss not a number at some of its computations, in training or in evaluation."""
-    honest, number = LanguageModeling._predict, count(-1)  # the longest batch is tried first
+    honest, number = LanguageModeling.predicted, count(-1)  # the longest batch is tried first
 
-    def predict(model: Any, batch: Any) -> Any:
-        logits, targets = honest(model, batch)
-        return (logits * math.nan if model.training == training and next(number) in calls else logits), targets
+    def predicted(task: LanguageModeling, model: Any, batch: Any) -> tuple[Any, ...]:
+        logits, *others = honest(task, model, batch)
+        return logits * math.nan if model.training == training and next(number) in calls else logits, *others
 
-    monkeypatch.setattr(LanguageModeling, "_predict", staticmethod(predict))
-
-
-def test_a_step_that_is_not_finite_changes_nothing_and_three_in_a_row_end_the_run(
-    corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-):
-    spoiled(monkeypatch, range(5, 8), training=True)
-    with pytest.raises(Diverged, match=r"3 times in a row, at step 8 .*--learning-rate"):
-        train(corpus, tmp_path, tiny, evaluations=10)
-    assert headway.load(tmp_path)("the", max_tokens=3, seed=3)
-    assert losses(tmp_path)[6] == math.nan.hex()
+    monkeypatch.setattr(LanguageModeling, "predicted", predicted)
 
 
 def test_single_steps_that_are_not_finite_are_passed_over_even_at_the_end(
-    corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    corpus: Path, tmp_path: Path, tiny: dict, monkeypatch: pytest.MonkeyPatch
 ):
     spoiled(monkeypatch, range(18, 20), training=True)
     found = train(corpus, tmp_path, tiny)
@@ -249,18 +207,16 @@ def test_single_steps_that_are_not_finite_are_passed_over_even_at_the_end(
     assert events.count("bad step") == 2
 
 
-def test_a_validation_loss_that_is_no_number_is_never_the_best(
-    corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_validation_loss_that_is_no_number_is_never_the_best(corpus: Path, tmp_path: Path, tiny: dict, monkeypatch):
     spoiled(monkeypatch, range(10**6), training=False)
     with pytest.raises(Diverged, match="never finite"):
         train(corpus, tmp_path, tiny)
 
 
-def test_no_options_make_two_models_of_one_run(corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
+def test_no_options_make_two_models_of_one_run(corpus: Path, tmp_path: Path, tiny: dict):
     train(corpus, tmp_path, tiny, average=0.9)
     assert headway.load(tmp_path).model.training is False
-    facts = json.loads((tmp_path / "headway.json").read_text(encoding="utf-8"))
+    facts = facts_of(tmp_path)
     assert facts["finished"] and facts["options"]["average"] == 0.9
 
 
@@ -279,7 +235,7 @@ def test_without_a_limit_of_time_nothing_is_chosen_by_timing(tmp_path: Path, mon
     ):
         monkeypatch.setattr("torch.cpu.get_capabilities", lambda found=instructions: found)
         headway.train(tmp_path / "a.txt", out=tmp_path / name, **tiny, **options)
-        facts = json.loads((tmp_path / name / "headway.json").read_text())
+        facts = facts_of(tmp_path / name)
         assert [facts["plan"]["products"], facts["plan"]["precision"]] == chosen
         said = {one["option"] for one in facts["decisions"] if "nothing is timed" in one["why"]}
         assert said == {"none": {"--products", "--precision"}, "built in": {"--products"}}.get(name, set())

@@ -10,6 +10,7 @@ import pytest
 import torch
 from bases import make_base
 from elsewhere import Somewhere
+from faults_harness import lines_of
 
 import headway
 from headway.errors import InputError
@@ -66,7 +67,7 @@ def there(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.nn.Module]]:
 
 def logged(run: Path, *events: str) -> list[float]:
     """The losses of a run's log."""
-    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    lines = lines_of(run)
     return [line.get("loss", line.get("val_loss")) for line in lines if line["event"] in events]
 
 

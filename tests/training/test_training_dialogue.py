@@ -5,7 +5,7 @@ import json
 import math
 import random
 import shutil
-import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 import transformers
 from bases import WORDS, make_base, tokenizer
+from faults_harness import facts_of, lines_of
+from safetensors.torch import load_file
 
 import headway
 from headway.data.batches.batching import IGNORED
@@ -29,7 +31,7 @@ from headway.tasks.dialogue import EncodedTalks, encoded_talks, talks
 from headway.tasks.losses import LanguageModeling
 from headway.text.chat import DEFAULT_TEMPLATE, encode_chat, with_chat
 from headway.text.tokenizer import Tokenizer
-from headway.training.loop import trainer
+from headway.training.evaluation.comparison import clearly_lower
 from headway.training.store.checkpoint import newest_checkpoint
 from headway.workflows.evaluate import evaluate
 
@@ -109,25 +111,6 @@ def test_conversations_of_sharegpt_are_read_as_ours(tmp_path: Path):
     assert not any("ShareGPT" in reason for reason in detect(ours).reasons)
 
 
-@pytest.mark.parametrize(
-    ("said", "message"),
-    [
-        ([], "the conversation is empty"),
-        (["hello", "hi"], "message 1 is a string, expected an object with role and content"),
-        ([{"from": "bing", "value": "a"}], "message 1 has the role 'bing'"),
-        ([{"from": ["human"], "value": "a"}], "message 1 has the role a list"),
-        ([{"from": "human"}], "message 1: its content is null"),
-        ([{"from": "human", "value": "a"}], "the last message has the role 'user'"),
-        ("hello", "no 'messages' here"),
-    ],
-)
-def test_what_is_wrong_in_sharegpt_is_said_with_its_line(said: Any, message: str, tmp_path: Path):
-    path = write(tmp_path / "a.jsonl", [share("a", "b"), {"id": "y", "conversations": said}])
-    with pytest.raises(InputError) as raised:
-        read(path)
-    assert "line 2: " in str(raised.value) and message in str(raised.value)
-
-
 NEARLY = {
     "a text": ("a.jsonl", [{"conversations": "hi"}, {"conversations": "ho"}]),
     "an object": ("a.jsonl", [{"messages": say("hi", "ho")["messages"][0]}]),
@@ -173,11 +156,26 @@ BAD = [
     ({"messages": [*GOOD["messages"][:1], {"role": "assistant", "content": None, "tool_calls": [1]}]}, "'tool_calls'"),
     (say("a", "b\0"), "message 2 contains an escaped NUL"),
 ]
+BAD_SHARE = [
+    ([], "the conversation is empty"),
+    (["hello", "hi"], "message 1 is a string, expected an object with role and content"),
+    ([{"from": "bing", "value": "a"}], "message 1 has the role 'bing'"),
+    ([{"from": ["human"], "value": "a"}], "message 1 has the role a list"),
+    ([{"from": "human"}], "message 1: its content is null"),
+    ([{"from": "human", "value": "a"}], "the last message has the role 'user'"),
+    ("hello", "no 'messages' here"),
+]
 
 
-@pytest.mark.parametrize(("row", "message"), BAD)
-def test_what_is_wrong_is_said_with_its_line(row: Any, message: str, tmp_path: Path):
-    path = write(tmp_path / "a.jsonl", [GOOD, GOOD, row, GOOD])
+@pytest.mark.parametrize(
+    ("good", "row", "message"),
+    [
+        *((GOOD, row, message) for row, message in BAD),
+        *((share("a", "b"), {"id": "y", "conversations": said}, message) for said, message in BAD_SHARE),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(good: Any, row: Any, message: str, tmp_path: Path):
+    path = write(tmp_path / "a.jsonl", [good, good, row, good])
     with pytest.raises(InputError) as raised:
         read(path)
     assert "line 3: " in str(raised.value) and message in str(raised.value)
@@ -281,10 +279,8 @@ def test_the_loss_counts_replies_alone(talk: Path):
     assert metrics["perplexity"] == pytest.approx(math.exp(by_hand / count), rel=1e-4)
 
 
-def test_from_scratch_it_can_be_spoken_with(
-    talk: Path, talk_run: Path, in_process: Any, monkeypatch: pytest.MonkeyPatch
-):
-    facts = json.loads((talk_run / "headway.json").read_text())
+def test_from_scratch_it_can_be_spoken_with(talk: Path, talk_run: Path, in_process: Any, monkeypatch):
+    facts = facts_of(talk_run)
     assert facts["task"] == "language_modeling" and "conversations with" in facts["data"]["train"]
     assert [line["name"] for line in facts["baselines"]] == ["uniform (ln V)", "unigram"]
     words = Tokenizer.load(talk_run)
@@ -306,7 +302,7 @@ def test_from_scratch_it_can_be_spoken_with(
 
 
 def test_evaluate_reproduces_its_loss(talk: Path, talk_run: Path, tmp_path: Path):
-    facts = json.loads((talk_run / "headway.json").read_text())
+    facts = facts_of(talk_run)
     found = evaluate(talk_run)
     for name in ("val_loss", "bits_per_byte"):
         assert found[name] == pytest.approx(facts["metrics"][name], abs=1e-5)
@@ -321,13 +317,11 @@ def test_from_a_base_whose_vocabulary_grows(talk: Path, tmp_path: Path):
     options = {**TINY, "from_model": str(base), "extend_vocab": 71, "lora": 3}
     headway.train(talk, out=tmp_path / "run", **options)
     words, old = Tokenizer.load(tmp_path / "run"), tokenizer()
-    facts = json.loads((tmp_path / "run" / "headway.json").read_text())
+    facts = facts_of(tmp_path / "run")
     assert words.vocab_size == old.vocab_size + facts["data"]["added_tokens"] + 2
     assert words.tokens[-2:] == ["<|im_start|>", "<|im_end|>"]
     assert facts["plan"]["model"]["vocab_size"] == max(331, words.vocab_size)
     assert headway.load(tmp_path / "run").chat([{"role": "user", "content": "the cat"}], max_tokens=5) is not None
-    from safetensors.torch import load_file
-
     before, after = (
         next(p for name, p in load_file(place / "model.safetensors").items() if "wte" in name)
         for place in (base, tmp_path / "run")
@@ -353,22 +347,13 @@ def test_a_template_that_refuses_is_said_with_the_line(tmp_path: Path):
 
 
 def test_stopped_and_taken_up_it_ends_as_the_run_left_alone(
-    talk: Path, talk_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    talk: Path, talk_run: Path, tmp_path: Path, stop_at: Callable
 ):
-    honest, seen = trainer.accumulation, []
-
-    def stopping(*given: Any) -> int:
-        seen.append(1)
-        if len(seen) == 5:
-            signal.raise_signal(signal.SIGINT)
-        return honest(*given)
-
-    monkeypatch.setattr(trainer, "accumulation", stopping)
+    stop_at(5)
     with pytest.raises(KeyboardInterrupt):
         headway.train(talk, out=tmp_path, **SHAPE, **TINY)
-    monkeypatch.setattr(trainer, "accumulation", honest)
     headway.train(talk, out=tmp_path, **SHAPE, **TINY)
-    one, other = (json.loads((place / "headway.json").read_text()) for place in (talk_run, tmp_path))
+    one, other = (facts_of(place) for place in (talk_run, tmp_path))
     assert (one["metrics"], one["train_loss"]) == (other["metrics"], other["train_loss"])
     assert (talk_run / "model.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
 
@@ -382,12 +367,12 @@ def test_of_few_conversations_the_base_is_the_bar_and_the_user_is_told(tmp_path:
     found = headway.train(data, out=tmp_path / "run", from_model=str(base), evaluations=12, **options)
     told = capfd.readouterr().err
     assert "only 6 conversations are held out" in told and "--validation FILE" in told
-    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    lines = lines_of(tmp_path / "run")
     evaluations = [line for line in lines if line["event"] == "evaluation"]
     assert evaluations[0]["step"] == 0 and evaluations[0]["best"], "the base is measured before the first step"
     before = next(line for line in found["baselines"] if line["name"] == "the model before training")
     assert before["val_loss"] == evaluations[0]["val_loss"]
-    recorded = json.loads((tmp_path / "run" / "headway.json").read_text())
+    recorded = facts_of(tmp_path / "run")
     verdict, kept = recorded["verdict"], recorded["kept"]
     best = min((line for line in found["baselines"]), key=lambda line: line["val_loss"])
     assert verdict["against"] == best["name"] and verdict["paired"]
@@ -402,8 +387,6 @@ def test_of_few_conversations_the_base_is_the_bar_and_the_user_is_told(tmp_path:
 
 
 def test_a_later_step_is_kept_only_where_few_conversations_tell_it_apart():
-    from headway.training.evaluation.comparison import clearly_lower
-
     before = np.array([[20.0, 10], [33.0, 11], [12.0, 7], [50.0, 23], [9.0, 5], [31.0, 13]])
     slight, clear = before.copy(), before.copy()
     slight[:, 0] += [-2.0, 1.7, -0.4, 2.1, -1.9, 0.1]  # lower in all by 0.4 of 155, and higher in three of six
@@ -428,7 +411,7 @@ def test_a_template_that_shows_the_last_reply_apart_trains_each_reply_as_the_las
     found = headway.train(talk, out=tmp_path / "run", from_model=str(base), **{**TINY, "quiet": False})
     assert "each reply is an example of its own" in capfd.readouterr().err
     assert evaluate(tmp_path / "run")["val_loss"] == pytest.approx(found["val_loss"], abs=1e-6)
-    rows = json.loads((tmp_path / "run" / "headway.json").read_text())["data"]["rows"]
+    rows = facts_of(tmp_path / "run")["data"]["rows"]
     assert (rows["read"], rows["measured"]) == (101, 10), "conversations, not replies"
     words = Tokenizer.load(tmp_path / "run")
     source = dialogues(say("the cat", "sat on", "a mat", "red doors"), say("old", "dogs"), tmp_path=tmp_path)

@@ -10,6 +10,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from bases import tokenizer
+from faults_harness import facts_of
 
 import headway
 from headway.data.open.in_memory import given_inputs
@@ -93,7 +94,7 @@ def test_a_reply_of_weight_0_is_context_and_no_target(form: Any, field: dict[str
 def test_training_and_evaluating_count_the_same_targets(tmp_path: Path):
     rows = [{"messages": said(f"the cat {n}", "sat on", "a mat", f"red doors {n}", weight=0)} for n in range(61)]
     some = headway.train(jsonl(tmp_path, rows), out=tmp_path / "some", **TINY)
-    facts = json.loads((tmp_path / "some" / "headway.json").read_text())
+    facts = facts_of(tmp_path / "some")
     again = headway.evaluate(tmp_path / "some")
     assert again["val_loss"] == pytest.approx(some["val_loss"], abs=1e-6)
     assert facts["data"]["validation"].split(" conversations with ")[1].startswith(str(again["examples"]))

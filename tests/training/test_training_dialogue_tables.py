@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from bases import WORDS, make_base
+from faults_harness import facts_of
 from held_tables import table
 
+import headway
 from headway.data.open.read import read
 from headway.data.records.dialogues import Turns, as_dialogues, turns_of
 from headway.data.records.table import Table
@@ -59,8 +61,6 @@ def write(path: Path, columns: tuple[str, ...]) -> Path:
 @pytest.fixture(scope="module")
 def talker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model with a chat template, from a table, because it was asked for."""
-    import headway
-
     place = tmp_path_factory.mktemp("talker")
     options: Any = {"steps": 4, "batch_tokens": 256, "threads": 1, "evaluations": 1, "d_model": 16, "layers": 1}
     source = write(place / "alpaca.csv", ALPACA)
@@ -127,7 +127,7 @@ def test_a_chat_model_learns_from_tables(ending: str, tmp_path: Path, in_process
     assert status == 0, err
     assert "conversations: 'instruction' and 'input' as the prompt, 'output' as the reply" in err
     assert f"to use it: headway generate {out} --chat" in said
-    facts = json.loads((out / "headway.json").read_text())
+    facts = facts_of(out)
     assert facts["task"] == "language_modeling" and facts["data"]["conversations"] == 61
     status, found, err = in_process("evaluate", out, "--json")
     assert status == 0 and json.loads(found)["val_loss"] == pytest.approx(facts["metrics"]["val_loss"], abs=1e-6), err

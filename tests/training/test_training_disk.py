@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-from faults_harness import ENDED
+from faults_harness import ENDED, content, words
 
 import headway
 from headway.errors import InputError
+from headway.training.loop import trainer
 from headway.training.store.checkpoint import newest_checkpoint
 from headway.training.store.cleaning import clean
 from headway.training.store.contents import sizes
 from headway.training.store.run_directory import RunDirectory
+from headway.workflows.train import run as session
 
 
 def checkpoints(run: Path) -> list[str]:
@@ -39,7 +41,7 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 
 
 @pytest.mark.parametrize("average", [0.0, 0.9])
-def test_a_finished_run_keeps_each_weight_once(average: float, corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
+def test_a_finished_run_keeps_each_weight_once(average: float, corpus: Path, tmp_path: Path, tiny: dict):
     run = tmp_path / "run"
     headway.train(corpus, out=run, quiet=True, save_every="0.05s", average=average, **tiny)
     assert checkpoints(run) == ["step-20"]
@@ -55,11 +57,9 @@ def test_a_finished_run_keeps_each_weight_once(average: float, corpus: Path, tmp
 
 @pytest.mark.parametrize("average", [0.0, 0.9])
 def test_to_go_on_is_exact_with_and_without_what_was_left_out(
-    average: float, corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    average: float, corpus: Path, tmp_path: Path, tiny: dict, monkeypatch: pytest.MonkeyPatch
 ):
     """The same run, once with every weight in its checkpoint, goes on to the same weights."""
-    from headway.workflows.train import run as session
-
     for name in ("once", "twice"):
         with monkeypatch.context() as patch:
             if name == "twice":
@@ -76,12 +76,8 @@ def test_to_go_on_is_exact_with_and_without_what_was_left_out(
     assert one == other
 
 
-def test_killed_on_its_way_on_it_still_has_all(
-    corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-):
+def test_killed_on_its_way_on_it_still_has_all(corpus: Path, tmp_path: Path, tiny: dict, monkeypatch):
     """The saved model is replaced by a better one before the next checkpoint: the old best is in the checkpoint."""
-    from headway.training.loop import trainer
-
     run, alone = tmp_path / "run", tmp_path / "alone"
     for place in (run, alone):
         headway.train(corpus, out=place, quiet=True, **tiny)
@@ -105,7 +101,7 @@ def test_killed_on_its_way_on_it_still_has_all(
     assert same(whole(run), whole(alone))
 
 
-def test_another_model_in_its_place_is_noticed(lm_run: Path, corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
+def test_another_model_in_its_place_is_noticed(lm_run: Path, corpus: Path, tmp_path: Path, tiny: dict):
     run = tmp_path / "run"
     shutil.copytree(lm_run, run)
     model = headway.load_model(run)
@@ -127,37 +123,29 @@ def spoiled(run: Path) -> int:
     return 1009 + 2003 + sum(path.stat().st_size for path in older.iterdir())
 
 
-def test_clean_frees_what_is_not_needed(
-    lm_run: Path, corpus: Path, tmp_path: Path, tiny: dict[str, Any], in_process: Callable
-):
+def test_clean_frees_what_is_not_needed(lm_run: Path, corpus: Path, tmp_path: Path, tiny: dict, in_process: Callable):
     run = tmp_path / "run"
     shutil.copytree(lm_run, run)
-    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    before = content(run)
     bytes_left = spoiled(run)
     status, out, err = in_process("clean", run, "--json")
     found = json.loads(out.splitlines()[-1])
     assert status == 0 and set(found) == {"task", "seconds", "freed"} and found["task"] == "language_modeling", err
     assert found["freed"] == bytes_left
-    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    assert content(run) == before
     status, out, _ = in_process("clean", run)
     assert status == 0 and "nothing to free" in out and "--checkpoints" in out
     whole_run = sizes(run)
     status, out, _ = in_process("clean", run, "--checkpoints", "--json")
     assert status == 0 and json.loads(out)["freed"] == whole_run.resume and not (run / "checkpoints").exists()
     assert headway.load(run)("the cat", max_tokens=3, seed=1) == headway.load(lm_run)("the cat", max_tokens=3, seed=1)
-    assert "complete" in in_process("train", corpus, "--out", run, *words(tiny))[2]
+    assert "this run is complete" in in_process("train", corpus, "--out", run, *words(tiny))[2]
     status, _, err = in_process("train", corpus, "--out", run, *words({**tiny, "steps": 31}), "--allow-changes")
     assert status == 2 and "is empty" in err and "--from" in err
 
 
-def words(options: dict[str, Any]) -> list[str]:
-    return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-
-
-def test_clean_finishes_what_training_could_not(corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch):
+def test_clean_finishes_what_training_could_not(corpus: Path, tmp_path: Path, tiny: dict, monkeypatch):
     """Killed at the very end, a run has two checkpoints and every weight in them; so has one of an older Headway."""
-    from headway.workflows.train import run as session
-
     monkeypatch.setattr(session, "keep_once", lambda run, progress: None)
     headway.train(corpus, out=tmp_path / "run", quiet=True, save_every="0.05s", **(tiny | {"evaluations": 20}))
     tensors = whole(tmp_path / "run")
@@ -168,10 +156,8 @@ def test_clean_finishes_what_training_could_not(corpus: Path, tmp_path: Path, ti
 
 
 def test_an_unfinished_run_keeps_all_of_its_newest_whole_checkpoint(
-    corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    corpus: Path, tmp_path: Path, tiny: dict, monkeypatch: pytest.MonkeyPatch
 ):
-    from headway.training.loop import trainer
-
     evaluate, calls = trainer._evaluate, []
 
     def then_stop(*given: Any) -> None:
@@ -225,14 +211,14 @@ def test_clean_follows_no_links(lm_run: Path, tmp_path: Path, in_process: Callab
     shutil.copytree(lm_run, run)
     shutil.copytree(lm_run, elsewhere)
     spoiled(elsewhere)
-    kept = {path: path.read_bytes() for path in elsewhere.rglob("*") if path.is_file()}
+    kept = content(elsewhere)
     shutil.rmtree(run / "checkpoints")
     for name, target in (("checkpoints", "checkpoints"), ("snapshots", "."), ("adapted", "."), ("seed-0", ".")):
         (run / name).symlink_to(elsewhere / target, target_is_directory=True)
     (run / ".x.1.tmp").symlink_to(elsewhere / "headway.json")
     status, _, err = in_process("clean", run, "--checkpoints", "--snapshots")
     assert status == 0, err
-    assert {path: path.read_bytes() for path in elsewhere.rglob("*") if path.is_file()} == kept
+    assert content(elsewhere) == kept
     assert all((run / name).is_symlink() for name in ("checkpoints", "snapshots", "adapted", "seed-0", ".x.1.tmp"))
     (tmp_path / "link").symlink_to(elsewhere)
     status, _, err = in_process("clean", tmp_path / "link", "--checkpoints")
@@ -241,7 +227,7 @@ def test_clean_follows_no_links(lm_run: Path, tmp_path: Path, in_process: Callab
     shutil.copytree(lm_run / "checkpoints", run / "checkpoints")
     (run / "checkpoints" / "step-3").symlink_to(elsewhere / "checkpoints" / "step-20")
     assert in_process("clean", run)[0] == 0 and (run / "checkpoints" / "step-3").is_symlink()
-    assert {path: path.read_bytes() for path in elsewhere.rglob("*") if path.is_file()} == kept
+    assert content(elsewhere) == kept
 
 
 def test_without_a_model_its_checkpoints_are_all_there_is(lm_run: Path, tmp_path: Path, in_process: Callable):
@@ -252,7 +238,7 @@ def test_without_a_model_its_checkpoints_are_all_there_is(lm_run: Path, tmp_path
     assert status == 2 and "would be lost" in err and checkpoints(run) == ["step-20"]
 
 
-def test_runs_in_a_run_are_cleaned_with_it(rows: Path, tmp_path: Path, tiny: dict[str, Any]):
+def test_runs_in_a_run_are_cleaned_with_it(rows: Path, tmp_path: Path, tiny: dict):
     run = tmp_path / "run"
     headway.train(rows, out=run, quiet=True, seeds=2, snapshots=True, **tiny)
     found = sizes(run)

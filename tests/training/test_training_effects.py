@@ -1,14 +1,9 @@
 """Every option of training has an effect on what is trained, or is refused: each with each task, by training."""
 
-import json
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import headway
@@ -19,7 +14,6 @@ from headway.training.options import OPTIONS, TrainOptions
 from headway.training.store.contents import read_log
 from headway.workflows.train.dry_run import decided
 
-WORDS = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran", "past", "red", "doors", "é", "sang"]
 COMMON: dict[str, Any] = {
     **{"steps": 5, "evaluations": 1, "keep": "last", "log_every": 1, "threads": 1, "precision": "float32"},
     **{"batch_tokens": 512, "products": "torch"},
@@ -90,51 +84,6 @@ OTHERS: dict[tuple[str, str], Any] = {
 """Values for one case."""
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Small files for every task."""
-    place, draw = tmp_path_factory.mktemp("data"), random.Random(3)
-    lines = [" ".join(["é", *draw.choices(WORDS, k=9), f"n{i % 7}"]) for i in range(60)]
-    (place / "text.txt").write_text("\n".join(lines), encoding="utf-8")
-    (place / "column.csv").write_text("\n".join(["text", *lines]), encoding="utf-8")
-    pq.write_table(pa.table({"text": lines}), place / "text.parquet", row_group_size=20)
-    labels = ["Pos" if i % 6 == 0 else "pos" if i % 3 else "neg" for i in range(60)]
-    rows = [
-        {"text": f"{line} {label}", "label": label, "note": f"{line[::-1]} é", "kind": "xy"[i % 2], "count": i % 5}
-        for i, (line, label) in enumerate(zip(lines, labels, strict=True))
-    ]
-    table(place / "rows.csv", rows)
-    json_lines(place / "rows.jsonl", rows)
-    pairs = [{"source": line, "target": line.upper(), "third": line[::-1]} for line in lines]
-    table(place / "pairs.csv", pairs)
-    two = [{"source": one["source"], "target": one["target"]} for one in pairs]
-    table(place / "two.csv", two)
-    table(place / "scored.csv", [{**one, "score": i % 5 / 4, "kind": i % 2} for i, one in enumerate(two)])
-    json_lines(place / "talk.jsonl", [{"messages": turns(line)} for line in lines])
-    table(place / "turns.csv", [{"instruction": line, "output": line[::-1], "reply": line.upper()} for line in lines])
-    tagged = [[(word, "B-X" if word in ("cat", "dogs") else "O") for word in line.split()] for line in lines]
-    written = ("\n".join("\t".join(pair) for pair in one) for one in tagged)
-    (place / "tags.conll").write_text("\n\n".join(written) + "\n", encoding="utf-8")
-    json_lines(
-        place / "tags.jsonl", [{"tokens": [word for word, _ in one], "tags": [tag for _, tag in one]} for one in tagged]
-    )
-    images = np.random.default_rng(3).integers(0, 255, (60, 8, 8, 3), dtype=np.uint8)
-    np.savez(place / "images.npz", images=images, labels=np.arange(60) % 3 // 2)
-    return place
-
-
-def turns(line: str) -> list[dict[str, str]]:
-    return [{"role": "user", "content": line}, {"role": "assistant", "content": line[::-1]}]
-
-
-def table(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.write_text("\n".join([",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]), "utf-8")
-
-
-def json_lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
-
-
 def trace(run: Path) -> tuple[Any, ...]:
     """What came of a run: its weights, its tokenizer, its files and its log."""
     files = sorted(path.name for path in run.rglob("*") if "checkpoints" not in path.parts)
@@ -145,7 +94,7 @@ def trace(run: Path) -> tuple[Any, ...]:
 
 
 @pytest.fixture(scope="module")
-def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Any, ...]]:
+def trained(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Any, ...]]:
     """Train a case, once without more options; from a run of it where ``base``."""
     place, found = tmp_path_factory.mktemp("runs"), dict[Path, tuple[Any, ...]]()
 
@@ -161,7 +110,7 @@ def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..
             values |= {"from_model": str(place / f"{case} False"), "keep": "last"}  # the base may be the best
         for name in options:
             values = {other: value for other, value in values.items() if other not in INSTEAD.get(name, ())}
-        headway.train(data / file, out=out, quiet=True, **{**values, **options})
+        headway.train(files / file, out=out, quiet=True, **{**values, **options})
         found[out] = trace(out)
         return found[out]
 
@@ -234,35 +183,37 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("name", "options", "said"), REFUSED, ids=lambda value: str(value)[:40])
 def test_what_would_have_no_effect_is_refused_before_anything_is_written(
-    name: str, options: dict[str, Any], said: str, data: Path, tmp_path: Path
+    name: str, options: dict[str, Any], said: str, files: Path, tmp_path: Path
 ):
     with pytest.raises(InputError, match=said):
-        headway.train(data / name, out=tmp_path / "run", steps=2, quiet=True, **options)
+        headway.train(files / name, out=tmp_path / "run", steps=2, quiet=True, **options)
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("case", ["pairs", "dialogue"])
-def test_a_length_that_the_base_does_not_read_is_refused(case: str, data: Path, tmp_path: Path):
+def test_a_length_that_the_base_does_not_read_is_refused(case: str, files: Path, tmp_path: Path):
     file, own = CASES[case]
-    headway.train(data / file, out=tmp_path / "base", quiet=True, **{**COMMON, **own, "steps": 1})
+    headway.train(files / file, out=tmp_path / "base", quiet=True, **{**COMMON, **own, "steps": 1})
     own = {name: value for name, value in own.items() if name not in SHAPE}
     with pytest.raises(InputError, match=r"--length is 5,000, but .* reads .* tokens at most"):
-        headway.train(data / file, from_model=str(tmp_path / "base"), length=5000, out=tmp_path / "run", steps=1, **own)
+        headway.train(
+            files / file, from_model=str(tmp_path / "base"), length=5000, out=tmp_path / "run", steps=1, **own
+        )
 
 
-def test_bfloat16_is_refused_where_a_classifier_is_fitted(data: Path, tmp_path: Path):
-    headway.train(data / "text.txt", task="masked_lm", out=tmp_path / "base", quiet=True, **{**COMMON, **SHAPE})
+def test_bfloat16_is_refused_where_a_classifier_is_fitted(files: Path, tmp_path: Path):
+    headway.train(files / "text.txt", task="masked_lm", out=tmp_path / "base", quiet=True, **{**COMMON, **SHAPE})
     given = {"from_model": str(tmp_path / "base"), "threads": 1, "quiet": True}
     for way in ("frozen", "contrastive"):
         with pytest.raises(InputError, match=r"--precision is for training in steps: .* fitted in float32"):
-            headway.train(data / "rows.csv", out=tmp_path / "run", **given, **{way: True}, precision="bfloat16")
+            headway.train(files / "rows.csv", out=tmp_path / "run", **given, **{way: True}, precision="bfloat16")
     options = TrainOptions(from_model=given["from_model"], threads=1)
-    plans = [decided([data / "rows.csv"], options.but(precision=one)).plan for one in (None, "bfloat16")]
+    plans = [decided([files / "rows.csv"], options.but(precision=one)).plan for one in (None, "bfloat16")]
     frozen = [plan.fine_tuning.frozen for plan in plans]
     assert frozen == [True, False], "few rows are not fitted in another precision than the one that is given"
 
 
-def test_a_number_of_rows_is_that_of_the_largest_batches(data: Path):
+def test_a_number_of_rows_is_that_of_the_largest_batches(files: Path):
     """Whatever the tokens of a batch are otherwise; for tagged sentences as lines as for those as JSON."""
     found = {}
     for name, file, own in (
@@ -274,7 +225,7 @@ def test_a_number_of_rows_is_that_of_the_largest_batches(data: Path):
         ("images", "images.npz", {}),
     ):
         options = TrainOptions(**{**SHAPE, **own}, steps=1, threads=1, precision="float32", batch_size=37)
-        source = decided([data / file], options).batch_source
+        source = decided([files / file], options).batch_source
         found[name] = max(len(source.examples(at)) for at in positions(source))
     assert set(found.values()) == {37}, found
 
@@ -288,17 +239,17 @@ def positions(source: Any) -> list[Position]:
 
 
 @pytest.mark.parametrize("kind", ["bpe", "word", "char"])
-def test_the_vocabulary_of_conversations_has_at_most_the_tokens_that_are_given(kind: str, data: Path, tmp_path: Path):
+def test_the_vocabulary_of_conversations_has_at_most_the_tokens_that_are_given(kind: str, files: Path, tmp_path: Path):
     options: dict[str, Any] = {**COMMON, **SHAPE, "steps": 1, "tokenizer": kind, "vocab": 260 if kind == "bpe" else 12}
-    headway.train(data / "talk.jsonl", out=tmp_path, quiet=True, **options)
+    headway.train(files / "talk.jsonl", out=tmp_path, quiet=True, **options)
     assert headway.load(tmp_path).tokenizer.vocab_size == options["vocab"]
     if kind == "bpe":
         with pytest.raises(InputError, match="found 258, expected at least 259"):
-            headway.train(data / "talk.jsonl", out=tmp_path / "small", quiet=True, **{**options, "vocab": 258})
+            headway.train(files / "talk.jsonl", out=tmp_path / "small", quiet=True, **{**options, "vocab": 258})
 
 
 @pytest.mark.parametrize("words", [("--steps", 5), ("--time", "1h"), ("--epochs", 2)], ids=str)
-def test_a_plan_has_one_number_of_tokens(words: tuple[Any, ...], data: Path, in_process: Callable):
-    for what in (("--parameters", "1M"), (data / "text.txt",)):
+def test_a_plan_has_one_number_of_tokens(words: tuple[Any, ...], files: Path, in_process: Callable):
+    for what in (("--parameters", "1M"), (files / "text.txt",)):
         status, _, err = in_process("train", "--plan", *what, "--tokens", "1M", *words)
         assert status == 2 and f"--tokens and {words[0]} both say how long" in err

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from bases import BERT, V, tokenizer
+from bases import FAMILIES, tokenizer
 
 import headway
 from headway.errors import InputError
@@ -20,9 +20,6 @@ from headway.training.optimizers import optimizers
 from headway.training.store.facts import read_facts, write_facts
 from headway.workflows.evaluate import evaluate
 
-DISTIL = {"dim": 24, "hidden_dim": 17, "n_layers": 2, "n_heads": 3, "max_position_embeddings": 61, "vocab_size": V}
-MODERN = dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))
-FAMILIES = {"Bert": BERT, "Roberta": BERT, "XLMRoberta": BERT, "DistilBert": DISTIL, "ModernBert": {**BERT, **MODERN}}
 WAYS = {
     "all of it": {"steps": 5, "evaluations": 1, "learning_rate": 3e-3},
     "frozen": {"frozen": True},

@@ -1,10 +1,10 @@
 """The few-shot method of a classifier: what was done is recorded, and said wherever the run is described."""
 
-import json
 from pathlib import Path
 
 import pytest
 from bases import make_base
+from faults_harness import facts_of
 
 import headway
 from headway.hub.download import model_name
@@ -24,7 +24,7 @@ def test_what_was_done_is_recorded_and_on_the_card(way: str, steps: int | None, 
     few.write_text("".join(rows.read_text().splitlines(keepends=True)[:41]))
     given = {way: True, "threads": 1, "quiet": True, "steps": None, "time": "60s"}
     headway.train(few, from_model=str(base), out=tmp_path / "run", **given)
-    fitted = json.loads((tmp_path / "run" / "headway.json").read_text())["fitted"]
+    fitted = facts_of(tmp_path / "run")["fitted"]
     if steps is None:
         assert fitted["tuning"] is None
     else:

@@ -2,14 +2,15 @@
 
 import json
 import shutil
-import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers
-from bases import KINDS, make_base, tokenizer
+from bases import tokenizer
+from faults_harness import facts_of
 from safetensors.torch import load_file, save_file
 
 import headway
@@ -22,7 +23,6 @@ from headway.io.cache_directory import cache_directory
 from headway.tasks.running_text import encode_text, text_parts
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base
-from headway.training.loop import trainer
 from headway.training.optimizers import optimizers
 from headway.training.options import TrainOptions
 from headway.training.sizing.presets import MOST_LOGITS, fine_tune_text_plan
@@ -31,16 +31,6 @@ from headway.workflows.evaluate import evaluate
 
 OPTIONS = {"steps": 6, "batch_tokens": 128, "threads": 1, "precision": "float32", "evaluations": 1, "quiet": True}
 DECODERS = ["llama", "gpt2", "gpt2-bare", "qwen3", "nanochat"]
-
-
-@pytest.fixture(scope="module")
-def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    place = tmp_path_factory.mktemp("bases")
-    return {kind: make_base(kind, place / kind) for kind in KINDS}
-
-
-def facts(run: Path) -> dict[str, Any]:
-    return json.loads((run / "headway.json").read_text())
 
 
 @pytest.mark.parametrize("kind", DECODERS)
@@ -57,15 +47,15 @@ def test_every_family_goes_on_as_itself(kind: str, bases: dict[str, Path], corpu
     with torch.no_grad():
         assert (cls.from_pretrained(tmp_path)(ids).logits - load_model(tmp_path)(ids)).abs().max() <= 1e-4
     assert load_model(tmp_path).config.max_length == 61, "the context stays that of the base"
-    assert facts(tmp_path)["plan"]["length"] == 61
-    assert evaluate(tmp_path)["val_loss"] == pytest.approx(facts(tmp_path)["metrics"]["val_loss"], abs=1e-5)
+    assert facts_of(tmp_path)["plan"]["length"] == 61
+    assert evaluate(tmp_path)["val_loss"] == pytest.approx(facts_of(tmp_path)["metrics"]["val_loss"], abs=1e-5)
     assert isinstance(headway.load(tmp_path)("the cat", max_tokens=3), str)
 
 
 def test_a_shorter_length_is_that_of_training_alone(bases: dict[str, Path], corpus: Path, tmp_path: Path):
     headway.train(corpus, out=tmp_path, from_model=str(bases["llama"]), length=17, **OPTIONS)
     assert load_model(tmp_path).config.max_length == 61
-    assert evaluate(tmp_path)["val_loss"] == pytest.approx(facts(tmp_path)["metrics"]["val_loss"], abs=1e-5)
+    assert evaluate(tmp_path)["val_loss"] == pytest.approx(facts_of(tmp_path)["metrics"]["val_loss"], abs=1e-5)
     with pytest.raises(InputError, match=r"--length is 62, but .*llama reads 61 tokens at most"):
         headway.train(corpus, out=tmp_path / "other", from_model=str(bases["llama"]), length=62, **OPTIONS)
     assert not (tmp_path / "other").exists()
@@ -132,7 +122,7 @@ def test_layer_decay_and_freeze(kind: str, bases: dict[str, Path], corpus: Path,
     assert same == {name for name in after if name.startswith(frozen)}
     whole = sum(p.numel() for p in after.values())
     trained = sum(p.numel() for name, p in after.items() if name not in same)
-    assert (facts(tmp_path)["parameters"], facts(tmp_path)["trained_parameters"]) == (whole, trained)
+    assert (facts_of(tmp_path)["parameters"], facts_of(tmp_path)["trained_parameters"]) == (whole, trained)
     (tensors, _), _ = newest_checkpoint(tmp_path / "checkpoints")
     kept = [name for name in tensors if name.startswith(("model.", "best."))]
     assert kept and not any(part in name for name in kept for part in frozen)
@@ -146,33 +136,28 @@ def test_batches_fit_a_large_vocabulary(bases: dict[str, Path]):
     assert fine_tune_text_plan(options, base.config.but(max_length=2048), 10**6, None).batch_tokens == 4096
 
 
-def stop(corpus: Path, out: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, step: int = 4) -> None:
-    """A run that is stopped in that step."""
-    honest, seen = trainer.accumulation, []
-
-    def stopping(*given: Any) -> int:
-        seen.append(1)
-        if len(seen) == step:
-            signal.raise_signal(signal.SIGINT)
-        return honest(*given)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(trainer, "accumulation", stopping)
-        with pytest.raises(KeyboardInterrupt):
-            headway.train(corpus, out=out, **options)
+LIVELY = {"average": 0.9, "dropout": 0.1}
+RESUMED = {
+    "new tokens": ("qwen3", {"freeze": 0, "extend_vocab": 71, **LIVELY}),
+    "updates of low rank": ("gpt2", {"lora": 3, "steps": 8, "evaluations": 2}),
+    "such updates and new tokens": ("gpt2", {"lora": 3, "steps": 8, "evaluations": 2, "extend_vocab": 7, **LIVELY}),
+}
 
 
+@pytest.mark.parametrize("case", RESUMED)
 def test_stopped_and_taken_up_it_ends_as_the_run_left_alone(
-    bases: dict[str, Path], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: str, bases: dict[str, Path], corpus: Path, tmp_path: Path, stop_at: Callable
 ):
-    more = {"from_model": str(bases["qwen3"]), "freeze": 0, "extend_vocab": 71, "average": 0.9, "dropout": 0.1}
-    options = {**OPTIONS, **more}
+    kind, more = RESUMED[case]
+    options = {**OPTIONS, "from_model": str(bases[kind]), **more}
     headway.train(corpus, out=tmp_path / "alone", **options)
-    stop(corpus, tmp_path / "run", options, monkeypatch)
+    stop_at(4)
+    with pytest.raises(KeyboardInterrupt):
+        headway.train(corpus, out=tmp_path / "run", **options)
     headway.train(corpus, out=tmp_path / "run", **options)
-    one, other = (facts(tmp_path / name) for name in ("alone", "run"))
-    assert [one[key] for key in ("metrics", "train_loss")] == [other[key] for key in ("metrics", "train_loss")]
-    assert one["data"] == other["data"] and one["base"] == other["base"]
+    keys = ("metrics", "train_loss", "best_step", "tokens", "data", "base")
+    one, other = ({key: facts_of(tmp_path / name)[key] for key in keys} for name in ("alone", "run"))
+    assert one == other
     contents = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("alone", "run")]
     assert contents[0] == contents[1]
 
@@ -189,17 +174,19 @@ def other_config(base: Path) -> None:
 
 @pytest.mark.parametrize("change", [other_weights, other_config])
 def test_a_run_goes_on_from_its_own_base_alone(
-    change: Any, bases: dict[str, Path], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    change: Any, bases: dict[str, Path], corpus: Path, tmp_path: Path, stop_at: Callable
 ):
     base = shutil.copytree(bases["llama"], tmp_path / "base")
     options = {**OPTIONS, "from_model": str(base)}
-    stop(corpus, tmp_path / "run", options, monkeypatch)
-    before = facts(tmp_path / "run")["base"]
+    stop_at(4)
+    with pytest.raises(KeyboardInterrupt):
+        headway.train(corpus, out=tmp_path / "run", **options)
+    before = facts_of(tmp_path / "run")["base"]
     assert before == {"path": str(base), "fingerprint": fingerprint(bases["llama"])}
     change(base)
     with pytest.raises(InputError, match=r"base: has changed since the run in .*run began from it"):
         headway.train(corpus, out=tmp_path / "run", **options)
-    assert facts(tmp_path / "run")["finished"] is False
+    assert facts_of(tmp_path / "run")["finished"] is False
     shutil.rmtree(base)
     with pytest.raises(InputError, match="no such model directory"):
         headway.train(corpus, out=tmp_path / "run", **options)

@@ -2,20 +2,18 @@
 
 import json
 import shutil
-import signal
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from faults_harness import facts_of
 
 import headway
 from headway.errors import InputError
 from headway.hub.directory import load_model
-from headway.training.loop import trainer
 from headway.training.options import OPTIONS, TrainOptions
 from headway.training.store.contents import read_log
 from headway.training.store.facts import FILE, LEFT_BY_RUNS
@@ -26,27 +24,15 @@ LEFT = (FILE, *LEFT_BY_RUNS)
 SMALL: dict[str, Any] = {**QUICK, "d_model": 16, "layers": 1, "heads": 2, "length": 24, "evaluations": 1}
 
 
-def facts(run: Path) -> dict[str, Any]:
-    return json.loads((run / "headway.json").read_text(encoding="utf-8"))
-
-
 @pytest.fixture
-def stopped(rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+def stopped(rows: Path, tmp_path: Path, stop_at: Callable) -> Callable[..., Path]:
     """A run of a classifier that was stopped before its fifth step, or another one."""
 
     def make(at: int = 5, **options: Any) -> Path:
-        honest, seen = trainer.accumulation, []
-
-        def stopping(*given: Any) -> int:
-            seen.append(1)
-            if len(seen) == at:
-                signal.raise_signal(signal.SIGINT)
-            return honest(*given)
-
-        monkeypatch.setattr(trainer, "accumulation", stopping)
+        stop_at(at)
         with pytest.raises(KeyboardInterrupt):
             headway.train(rows, out=tmp_path / "run", **{**QUICK, "log_every": 1, **options})
-        monkeypatch.undo()
+        stop_at()
         return tmp_path / "run"
 
     return make
@@ -57,9 +43,9 @@ SHAPE = {"d_model": 16, "layers": 1, "heads": 2, "length": 24}
 
 def test_with_changes_allowed_the_number_of_rows_changes(stopped: Callable, rows: Path):
     run = stopped(**SHAPE, steps=8, batch_size=8)
-    assert facts(run)["plan"]["batch_tokens"] == 8 * 24
+    assert facts_of(run)["plan"]["batch_tokens"] == 8 * 24
     headway.train(rows, out=run, **QUICK, log_every=1, **SHAPE, steps=8, batch_size=2, allow_changes=True)
-    plan, options = facts(run)["plan"], facts(run)["options"]
+    plan, options = facts_of(run)["plan"], facts_of(run)["options"]
     assert (plan["batch_size"], plan["batch_tokens"], options["batch_size"]) == (2, 48, 2)
     tokens = [line["tokens"] for line in read_log(run, "step")]
     assert all(0 < after - before <= 48 for before, after in pairwise(tokens[4:]))
@@ -68,9 +54,9 @@ def test_with_changes_allowed_the_number_of_rows_changes(stopped: Callable, rows
 def test_what_is_left_out_with_changes_allowed_stays_and_is_recorded(stopped: Callable, rows: Path):
     run = stopped(**SHAPE, steps=8, learning_rate=0.0123, epochs=7, schedule="constant_then_decay", warmup=0.0)
     headway.train(rows, out=run, **QUICK, log_every=1, steps=12, allow_changes=True)
-    options, plan = facts(run)["options"], facts(run)["plan"]
+    options, plan = facts_of(run)["options"], facts_of(run)["plan"]
     assert (options["steps"], options["learning_rate"], options["epochs"], options["d_model"]) == (12, 0.0123, 7, 16)
-    assert (plan["learning_rate"], plan["epochs"], facts(run)["steps"]) == (0.0123, 7, 12)
+    assert (plan["learning_rate"], plan["epochs"], facts_of(run)["steps"]) == (0.0123, 7, 12)
     assert read_log(run, "changed")[0]["options"] == {"steps": 12}
     assert 0.011 < max(line["learning_rate"] for line in read_log(run, "step")[4:]) < 0.0123
     with pytest.raises(InputError, match=r"--learning-rate 0\.0123 \(now not given\)"):
@@ -91,7 +77,7 @@ def test_an_option_with_its_default_value_is_given(name: str, more: dict[str, in
         headway.train(rows, out=tmp_path, **SMALL, steps=3, **more, **{name: DEFAULTS[name]})
     given = {**(more or {"steps": 5}), name: DEFAULTS[name]}
     headway.train(rows, out=tmp_path, **QUICK, **given, allow_changes=True)
-    found, plan = facts(tmp_path), facts(tmp_path)["plan"]
+    found, plan = facts_of(tmp_path), facts_of(tmp_path)["plan"]
     assert found["options"][name] == DEFAULTS[name] and found["steps"] == 5
     assert plan.get(name, DEFAULTS[name]) == DEFAULTS[name]
     if name == "keep":
@@ -106,7 +92,7 @@ def test_the_command_tells_a_default_that_is_given_from_one_that_is_not(
     status, _, err = in_process("train", rows, "--out", tmp_path, "--more-steps", 2, "--accumulate", 1)
     assert status == 2 and "--accumulate 2 (now 1)" in err
     status, _, err = in_process("train", rows, "--out", tmp_path, "--more-steps", 2, "--quiet")
-    assert status == 0 and facts(tmp_path)["options"]["accumulate"] == 2, err
+    assert status == 0 and facts_of(tmp_path)["options"]["accumulate"] == 2, err
 
 
 @pytest.mark.parametrize("other", [{"epochs": 1}, {"steps": 9}, {"time": "9s"}], ids=str)
@@ -116,15 +102,15 @@ def test_a_continuation_has_one_bound(other: dict[str, Any], rows: Path, tmp_pat
     with pytest.raises(InputError, match=f"--more-steps bounds the continuation, --{name} a whole run; leave out"):
         headway.train(rows, out=tmp_path, **QUICK, more_steps=6, **other, allow_changes=True)
     found = headway.train(rows, out=tmp_path, **SMALL, steps=3, more_steps=6)  # as the run has it: nothing changes
-    assert found["steps"] == 9 and facts(tmp_path)["options"]["epochs"] is None
+    assert found["steps"] == 9 and facts_of(tmp_path)["options"]["epochs"] is None
 
 
 def test_steps_instead_of_a_time_have_no_epochs_of_its_own(stopped: Callable, rows: Path):
     run = stopped(**SHAPE, time="20s")
-    assert facts(run)["plan"]["epochs"] == 20 and facts(run)["plan"]["patience_passes"] == 4.0
+    assert facts_of(run)["plan"]["epochs"] == 20 and facts_of(run)["plan"]["patience_passes"] == 4.0
     headway.train(rows, out=run, **QUICK, steps=6, allow_changes=True)
-    plan = facts(run)["plan"]
-    assert (plan["epochs"], plan["patience_passes"], facts(run)["options"]["time"]) == (None, 0.0, None)
+    plan = facts_of(run)["plan"]
+    assert (plan["epochs"], plan["patience_passes"], facts_of(run)["options"]["time"]) == (None, 0.0, None)
     assert not [one for one in plan["decisions"] if one["what"] == "passes"], "which was announced for the time"
 
 
@@ -139,92 +125,74 @@ def encoder(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_run_that_adapts_goes_on_with_other_options(at: int, encoder: str, stopped: Callable, rows: Path):
     options = {"from_model": encoder, "adapt": True}
     run = stopped(at, **options, steps=3)
-    assert ("plan" in json.loads((run / "headway.json").read_text())) == (at == 5)
+    assert ("plan" in facts_of(run)) == (at == 5)
     again = {**QUICK, **options, "steps": 4, "max_grad_norm": 0.5}
     with pytest.raises(InputError, match=r"--steps 3 \(now 4\)"):
         headway.train(rows, out=run, **again)
     found = headway.train(rows, out=run, **again, allow_changes=True)
-    assert found["steps"] == 4 and facts(run)["plan"]["max_grad_norm"] == 0.5
-    assert facts(run / "adapted")["steps"] == (4 if at == 2 else 3), "what is complete is left as it is"
+    assert found["steps"] == 4 and facts_of(run)["plan"]["max_grad_norm"] == 0.5
+    assert facts_of(run / "adapted")["steps"] == (4 if at == 2 else 3), "what is complete is left as it is"
 
 
 def test_a_run_that_adapts_for_a_time_is_resumed_by_the_same_command(encoder: str, stopped: Callable, rows: Path):
     options = {"from_model": encoder, "adapt": True, "time": "8s", "max_grad_norm": 0.5}  # so that there are steps
     run = stopped(2, **options)
-    time = facts(run / "adapted")["options"]["time"]
+    time = facts_of(run / "adapted")["options"]["time"]
     found = headway.train(rows, out=run, **QUICK, **options)
-    assert found["steps"] > 0 and facts(run / "adapted")["options"]["time"] == time
+    assert found["steps"] > 0 and facts_of(run / "adapted")["options"]["time"] == time
 
 
-PAIRS = "source,target\n" + "".join(f"the old cat {i} sat,a mat {i} while dogs ran\n" for i in range(40))
-CONLL = "\n\n".join(f"Anna\tB-PER\nsat\tO\n{i}\tO" for i in range(40)) + "\n"
-SAID = [{"role": "user", "content": "the old cat sat"}, {"role": "assistant", "content": "on a mat"}]
-
-
-@pytest.fixture(scope="module")
-def data(corpus: Path, rows: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, dict[str, Any]]]:
-    """A small file for each task, and the options with which it is read."""
-    place = tmp_path_factory.mktemp("data")
-    (place / "pairs.csv").write_text(PAIRS)
-    (place / "tags.conll").write_text(CONLL)
-    talks = [[{**one, "content": f"{one['content']} {i}"} for one in SAID] for i in range(40)]
-    (place / "talk.jsonl").write_text("".join(json.dumps({"messages": talk}) + "\n" for talk in talks))
-    images = np.random.default_rng(3).integers(0, 255, (59, 8, 8, 3), dtype=np.uint8)
-    np.savez(place / "images.npz", images=images, labels=np.arange(59) % 2)
-    return {
-        "language_modeling": (corpus, {}),
-        "masked_lm": (corpus, {"task": "masked_lm"}),
-        "classification": (rows, {}),
-        "embedding": (place / "pairs.csv", {"task": "embedding"}),
-        "translation": (place / "pairs.csv", {"task": "translation"}),
-        "token_classification": (place / "tags.conll", {}),
-        "dialogue": (place / "talk.jsonl", {}),
-        "image_classification": (place / "images.npz", {}),
-    }
-
-
-TASKS = (
-    *("language_modeling", "masked_lm", "classification", "embedding", "translation", "token_classification"),
-    *("dialogue", "image_classification"),
-)
+TASKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "language_modeling": ("text.txt", {}),
+    "masked_lm": ("text.txt", {"task": "masked_lm"}),
+    "classification": ("rows.csv", {}),
+    "embedding": ("two.csv", {"task": "embedding"}),
+    "translation": ("two.csv", {"task": "translation"}),
+    "token_classification": ("tags.conll", {}),
+    "dialogue": ("talk.jsonl", {}),
+    "image_classification": ("images.npz", {}),
+}
+"""The file of each task, and the options with which it is read."""
 
 
 @pytest.fixture(scope="module")
-def bases(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+def bases(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     """A run of a task, with a dropout of 0.4, made when it is first asked for."""
     place = tmp_path_factory.mktemp("bases")
 
     def made(task: str) -> str:
         if not (place / task).exists():
-            file, options = data[task]
+            file, options = TASKS[task]
             sizes = {"d_model": 16, "layers": 1, "heads": 2, "dropout": 0.4}
-            headway.train(file, out=place / task, **QUICK, **options, **sizes, steps=1, evaluations=1)
+            headway.train(files / file, out=place / task, **QUICK, **options, **sizes, steps=1, evaluations=1)
         return str(place / task)
 
     return made
 
 
-def plan_of(data: Any, task: str, **options: Any) -> Any:
-    file, own = data[task]
-    return decided([file], TrainOptions(**{"steps": 2, "threads": 1, "precision": "float32", **own, **options})).plan
+def plan_of(files: Path, task: str, **options: Any) -> Any:
+    file, own = TASKS[task]
+    return decided(
+        [files / file], TrainOptions(**{"steps": 2, "threads": 1, "precision": "float32", **own, **options})
+    ).plan
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_warm_up_is_as_given(task: str, data: Any, bases: Callable):
+def test_warm_up_is_as_given(task: str, files: Path, bases: Callable):
     """The usual one is what the help says."""
     usual = 0.05 if task == "image_classification" else 0.02
     for options, by_itself in (({}, usual), ({"from_model": bases(task)}, 0.06)):
-        found = [plan_of(data, task, **options, warmup=warmup).warmup for warmup in (0.0, 0.01, 0.02, 0.2, None)]
+        found = [plan_of(files, task, **options, warmup=warmup).warmup for warmup in (0.0, 0.01, 0.02, 0.2, None)]
         assert found == [0.0, 0.01, 0.02, 0.2, by_itself]
     assert "0.02; of images 0.05; with --from 0.06" in OPTIONS["warmup"].metadata["help"]
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_adam_has_no_weight_decay_unless_it_is_given(task: str, data: Any, bases: Callable):
+def test_adam_has_no_weight_decay_unless_it_is_given(task: str, files: Path, bases: Callable):
     for options in ({}, {"from_model": bases(task)}):
-        found = [plan_of(data, task, **options, optimizer="adam", weight_decay=decay) for decay in (None, 0.3)]
+        found = [plan_of(files, task, **options, optimizer="adam", weight_decay=decay) for decay in (None, 0.3)]
         assert [plan.weight_decay for plan in found] == [0.0, 0.3]
-    images, rows = (plan_of(data, name, optimizer="adamw") for name in ("image_classification", "classification"))
+    images, rows = (plan_of(files, name, optimizer="adamw") for name in ("image_classification", "classification"))
     assert images.weight_decay == rows.weight_decay == 0.1, "of AdamW as before"
 
 
@@ -236,9 +204,9 @@ def test_the_help_says_what_adam_does_with_weight_decay(in_process: Callable):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_dropout_is_that_of_the_run_it_begins_from(task: str, data: Any, bases: Callable):
-    assert plan_of(data, task, from_model=bases(task)).config.dropout == 0.4
-    plan = plan_of(data, task, from_model=bases(task), dropout=0.0)
+def test_dropout_is_that_of_the_run_it_begins_from(task: str, files: Path, bases: Callable):
+    assert plan_of(files, task, from_model=bases(task)).config.dropout == 0.4
+    plan = plan_of(files, task, from_model=bases(task), dropout=0.0)
     assert plan.config.dropout == 0.0
     (model,) = (one for one in plan.decisions if one["what"] == "model")
     assert model["value"].endswith("dropout 0") and "--dropout" in model["option"]
@@ -246,10 +214,10 @@ def test_dropout_is_that_of_the_run_it_begins_from(task: str, data: Any, bases: 
 
 @pytest.mark.parametrize("task", ["classification", "token_classification", "image_classification"])
 def test_a_head_is_kept_by_the_names_of_its_classes(
-    task: str, data: Any, bases: Callable, tmp_path: Path, capsys: pytest.CaptureFixture
+    task: str, files: Path, bases: Callable, tmp_path: Path, capsys: pytest.CaptureFixture
 ):
     """Also where a base, not a run, has them in another order: it answers as before its first step."""
-    run, (file, own) = Path(bases(task)), data[task]
+    run, (file, own) = Path(bases(task)), TASKS[task]
     turned = tmp_path / "turned"
     shutil.copytree(run, turned, ignore=lambda *_: [*LEFT, "trained_texts"])
     labels, model = headway.load(run).labels[::-1], load_model(run)
@@ -264,9 +232,9 @@ def test_a_head_is_kept_by_the_names_of_its_classes(
     for place in (run, turned):
         out = tmp_path / f"from-{place.name}"
         options = {**own, "threads": 1, "precision": "float32", "steps": 1, "evaluations": 1, "known_to": str(run)}
-        headway.train(file, out=out, from_model=str(place), **options, learning_rate=1e-9, average=0.0)
+        headway.train(files / file, out=out, from_model=str(place), **options, learning_rate=1e-9, average=0.0)
         assert f"head: the one of {place}, with its {len(labels)} classes" in capsys.readouterr().err
-        found[place] = facts(out)
+        found[place] = facts_of(out)
         before = found[place]["baselines"][-1]
         assert before["name"] == "the model before training"
         rows = {label: load_model(out).head.out.weight[i] for i, label in enumerate(found[place]["labels"])}

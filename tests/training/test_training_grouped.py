@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults_harness import facts_of
 
 import headway
 from headway.errors import InputError
@@ -43,11 +44,6 @@ def test_a_plan_without_what_it_needs_is_none():
         Plan(model={})
 
 
-@pytest.mark.parametrize(("given", "meant"), [(15, "15s"), (0.5, "0.5s"), (90.0, "90s"), ("1m", "1m")])
-def test_a_number_of_seconds_is_a_time(given: Any, meant: str):
-    assert TrainOptions(time=given).run.time == meant
-
-
 def test_old_names_work_with_one_line_that_gives_the_new_one(
     corpus: Path, tmp_path: Path, in_process: Any, tiny_words: list[str]
 ):
@@ -56,7 +52,7 @@ def test_old_names_work_with_one_line_that_gives_the_new_one(
     assert status == 0, err
     assert err.count("--clip is now called --max-grad-norm") == 1
     assert err.count("--mask-share is now called --mlm-probability") == 1
-    facts = json.loads((tmp_path / "run" / "headway.json").read_text())
+    facts = facts_of(tmp_path / "run")
     assert facts["options"]["max_grad_norm"] == 0.5 and facts["plan"]["max_grad_norm"] == 0.5
     assert facts["options"]["mlm_probability"] == facts["plan"]["mlm_probability"] == 0.2
     with (

@@ -3,7 +3,7 @@
 import json
 import math
 import random
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -71,28 +71,25 @@ def test_a_loss_that_rose_above_its_start_and_has_not_come_far_since():
     ],
 )
 def test_what_is_known_of_the_data_is_a_fault_even_while_the_loss_falls(fact: dict[str, Any], expected: str):
-    known = DataProfile(**{**asdict(TEXT), **fact})
+    known = replace(TEXT, **fact)
     assert cause(signs(4.0, (3.2, 2.9), (2.5, 2.4)), known) == (h.FAULT, expected)
 
 
 def test_targets_that_neither_the_model_nor_a_simple_one_can_tell():
     flat = [(3.0, 3.0), (2.9, 3.01), (2.8, 3.05), (2.6, 3.1)]
-    nothing = DataProfile(**{**asdict(TEXT), "simple": 3.02})
+    nothing = replace(TEXT, simple=3.02)
     assert cause(signs(4.0, *flat), nothing) == (h.FAULT, h.UNRELATED)
     assert cause(signs(4.0, *flat), TEXT) == (h.STUCK, h.WEAK)
-    assert cause(signs(0.69, *[(0.69, 0.7)] * 4, accuracy=0.5), DataProfile(**{**asdict(ROWS), "linear": 0.55})) == (
-        h.FAULT,
-        h.UNRELATED,
-    )
-    few = DataProfile(**{**asdict(ROWS), "linear": 0.55, "examples": 20})
-    assert cause(signs(0.69, *[(0.69, 0.7)] * 4, accuracy=0.5), few) == (h.STUCK, h.WEAK)
+    unsure = signs(0.69, *[(0.69, 0.7)] * 4, accuracy=0.5)
+    assert cause(unsure, replace(ROWS, linear=0.55)) == (h.FAULT, h.UNRELATED)
+    assert cause(unsure, replace(ROWS, linear=0.55, examples=20)) == (h.STUCK, h.WEAK)
 
 
 def test_pairs_that_do_not_belong_together():
-    known = DataProfile(**{**asdict(TEXT), "paired": 0.51})
+    known = replace(TEXT, paired=0.51)
     run = signs(4.0, (3.2, 2.9), (2.6, 2.5), (2.3, 2.4))
     assert cause(run, known) == (h.FAULT, h.UNRELATED)
-    assert cause(run, DataProfile(**{**asdict(TEXT), "paired": 0.8})) == (h.LEARNING, "")
+    assert cause(run, replace(TEXT, paired=0.8)) == (h.LEARNING, "")
     better = signs(4.0, (3.2, 2.9), (2.0, 1.9), (1.0, 1.2))
     assert cause(better, known) == (h.LEARNING, ""), "it tells them apart, whatever words stand together"
 
@@ -101,16 +98,14 @@ def test_held_out_data_of_another_kind_are_known_in_the_first_pass():
     apart = [(3.0, 4.9), (2.4, 4.8), (2.1, 4.8)]
     assert cause(signs(4.5, *apart, passes=1.0), TEXT) == (h.FAULT, h.UNLIKE)
     assert cause(signs(4.5, *apart, passes=50.0), TEXT) != (h.FAULT, h.UNLIKE), "by then it may have learnt by heart"
-    exchanged = DataProfile(**{**asdict(ROWS), "linear": 0.1})
+    exchanged = replace(ROWS, linear=0.1)
     assert cause(signs(0.69, (0.3, 2.0), (0.1, 3.0), accuracy=0.1), exchanged) == (h.FAULT, h.UNLIKE)
 
 
 def test_learning_by_heart():
     falls_and_rises = [(3.0, 2.8), (2.2, 2.4), (1.7, 2.5), (1.2, 2.7), (0.8, 3.0)]
     assert cause(signs(4.0, *falls_and_rises), TEXT) == (h.OVERFITTING, h.BY_HEART)
-    assert cause(signs(4.0, *falls_and_rises), DataProfile(**{**asdict(TEXT), "examples": 15})) == (h.LEARNING, ""), (
-        "too few"
-    )
+    assert cause(signs(4.0, *falls_and_rises), replace(TEXT, examples=15)) == (h.LEARNING, ""), "too few"
     assert cause(signs(4.0, *falls_and_rises[:3]), TEXT) == (h.LEARNING, ""), "not at the first rise"
     unsure = [(3.0, 2.8), (2.9, 0.3), (2.2, 0.4), (1.2, 0.5), (0.8, 0.6)]
     assert cause(signs(4.0, *unsure), TEXT) == (h.LEARNING, ""), "no better in training than it was on held-out data"
@@ -118,7 +113,7 @@ def test_learning_by_heart():
 
 def test_a_run_that_does_not_move():
     still = [(4.0, 4.0)] * 4
-    slow = DataProfile(**{**asdict(TEXT), "learning_rate": 1e-6})
+    slow = replace(TEXT, learning_rate=1e-6)
     assert cause(signs(4.0, *still), slow) == (h.STUCK, h.LOW_RATE)
     short = signs(4.0, *still)
     short = replace(short, evaluations=[{**one, "step": number} for number, one in enumerate(short.evaluations)])

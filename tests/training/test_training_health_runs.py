@@ -8,7 +8,6 @@ threshold was changed for the sake of the tasks here.
 import json
 import random
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ import pytest
 
 import headway
 from headway.data.samples import copies, dates, documentation, source_code
-from headway.training.loop import trainer
 from headway.training.monitor import health as h
 
 SMALL = {
@@ -218,20 +216,11 @@ def test_of_ten_planted_faults_eight_are_named(tmp_path: Path):
     assert len(FAULTS) == 10 and len(named) >= 8, missed
 
 
-def test_a_run_taken_up_again_says_what_it_would_have_said(
-    corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_run_taken_up_again_says_what_it_would_have_said(corpus: Path, tmp_path: Path, tiny: dict, stop_at: Callable):
     """Stopped twice; the corpus is of words drawn at random, so there is something to say."""
-    options, seen, honest = {**tiny, "steps": 40, "evaluations": 8, "quiet": True}, [], trainer.accumulation
+    options = {**tiny, "steps": 40, "evaluations": 8, "quiet": True}
     headway.train(corpus, out=tmp_path / "alone", **options)
-
-    def stopping(*given: Any) -> int:
-        seen.append(1)
-        if len(seen) in (13, 27):
-            signal.raise_signal(signal.SIGINT)
-        return honest(*given)
-
-    monkeypatch.setattr(trainer, "accumulation", stopping)
+    stop_at(13, 27)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             headway.train(corpus, out=tmp_path / "run", **options)

@@ -9,6 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import transformers
+from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
+
 from headway.data.images.preprocessing import normalised
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -16,7 +19,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import numpy as np
 import pytest
 import torch
-from faults_harness import KILL, Forker, outcome, words
+from faults_harness import KILL, Forker, facts_of, lines_of, outcome, words
 from faults_hooks import AT_STEP
 
 import headway
@@ -81,7 +84,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def test_what_is_recorded(run: Path, folder: Path):
-    facts = json.loads((run / "headway.json").read_text())
+    facts = facts_of(run)
     assert facts["labels"] == ["columns", "rows"] and facts["data"]["classes"] == {"columns": 29, "rows": 29}
     assert facts["data"]["train"] == "52 images" and facts["data"]["held_in_memory"].endswith(" kB")
     assert {"images", "patches", "augmentation"} <= {line["what"] for line in facts["decisions"]}
@@ -93,9 +96,6 @@ def test_what_is_recorded(run: Path, folder: Path):
 
 @torch.no_grad()
 def test_transformers_reads_the_same_images_and_gives_the_same_logits(run: Path, clf: Any, folder: Path):
-    import transformers
-    from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
-
     theirs = transformers.ViTForImageClassification.from_pretrained(run).eval()
     processor = ViTImageProcessorPil.from_pretrained(run)
     images = [Image.open(path) for path in files(folder)]
@@ -129,7 +129,7 @@ def test_files_arrays_and_lists(clf: Any, folder: Path):
 
 
 def test_measured_again(run: Path, folder: Path, tmp_path: Path):
-    before = json.loads((run / "headway.json").read_text())["metrics"]
+    before = facts_of(run)["metrics"]
     for inputs in ([], [folder]):
         found = evaluate(run, inputs)
         assert found["on"].endswith("the held-out part") and found["examples"] == 6
@@ -156,7 +156,7 @@ def test_killed_in_the_middle_and_taken_up_again(folder: Path, tmp_path: Path, f
     killed = forker("train", folder, "--out", tmp_path / "killed", *words(options), script=script)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     headway.train(folder, out=tmp_path / "killed", quiet=True, **options)
-    log = [json.loads(line) for line in (tmp_path / "killed" / "log.jsonl").read_text().splitlines()]
+    log = lines_of(tmp_path / "killed")
     assert any(line["event"] == "resume" and 0 < line["step"] < 8 for line in log)
     assert outcome(tmp_path / "killed") == outcome(tmp_path / "alone")
 
@@ -187,15 +187,15 @@ def test_fine_tuned_for_other_classes(run: Path, tmp_path: Path):
         headway.load_model(place).stack.blocks[0].feedforward.layer.up.weight for place in (run, tmp_path / "tuned")
     )
     assert 0 < (before - after).abs().max() < 0.01, "it begins from the weights of the base"
-    facts = json.loads((tmp_path / "tuned" / "headway.json").read_text())
-    assert facts["plan"]["patches"] == json.loads((run / "headway.json").read_text())["plan"]["patches"]
+    facts = facts_of(tmp_path / "tuned")
+    assert facts["plan"]["patches"] == facts_of(run)["plan"]["patches"]
 
 
 def test_lora_and_frozen_blocks(run: Path, folder: Path, tmp_path: Path):
     common = {"steps": 1, "evaluations": 1, "quiet": True, "precision": "float32", "threads": 1, "from_model": str(run)}
     for name, options in (("lora", {"lora": 3}), ("freeze", {"freeze": 1})):
         headway.train(folder, out=tmp_path / name, **common, **options)
-        facts = json.loads((tmp_path / name / "headway.json").read_text())
+        facts = facts_of(tmp_path / name)
         assert facts["trained_parameters"] < facts["parameters"]
         assert headway.load(tmp_path / name)(files(folder)[0])["label"] in ("columns", "rows")
 
@@ -279,17 +279,11 @@ def test_its_promises(run: Path, tmp_path: Path):
 def test_arrays_from_python(tmp_path: Path):
     draw = np.random.default_rng(0)
     np.savez(tmp_path / "noise.npz", images=draw.random((41, 4, 4)), labels=np.arange(41) % 3)
-    out = tmp_path / "runs" / "noise"
-    found = headway.train(tmp_path / "noise.npz", out=out, quiet=True, **{**SMALL, "steps": 2, "evaluations": 1})
+    data, out = tmp_path / "noise.npz", tmp_path / "runs" / "noise"
+    found = headway.train(data, out=out, quiet=True, **{**SMALL, "steps": 2, "evaluations": 1})
     assert found["out"] == str(out) and found["steps"] == 2 and headway.load(out).labels == ["0", "1", "2"]
-    validated = headway.train(
-        tmp_path / "noise.npz",
-        validation=tmp_path / "noise.npz",
-        out=tmp_path / "v",
-        quiet=True,
-        **{**SMALL, "steps": 1},
-    )
-    warnings = json.loads((Path(validated["out"]) / "headway.json").read_text())["data"]["warnings"]
+    validated = headway.train(data, validation=data, out=tmp_path / "v", quiet=True, **{**SMALL, "steps": 1})
+    warnings = facts_of(Path(validated["out"]))["data"]["warnings"]
     assert any("41 of 41 validation rows (100%) also occur in training" in line for line in warnings)
 
 

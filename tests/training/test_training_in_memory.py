@@ -1,10 +1,10 @@
 """A frame trains what a file with the same rows trains, and the run says what it was trained on."""
 
-import json
 from pathlib import Path
 
 import pandas
 import pytest
+from faults_harness import facts_of
 
 import headway
 from headway.errors import InputError
@@ -24,7 +24,7 @@ def test_a_frame_trains_as_its_file_does(tmp_path: Path):
     assert one["val_loss"] == other["val_loss"]
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("file", "frame")]
     assert weights[0] == weights[1]
-    data = json.loads((tmp_path / "frame" / "headway.json").read_text())["data"]
+    data = facts_of(tmp_path / "frame")["data"]
     assert data["inputs"] == ["a pandas frame of 120 rows"] and data["in_memory"] is True
     assert headway.train(frame, out=tmp_path / "frame", **asked)["val_loss"] == one["val_loss"]  # it is complete
     with pytest.raises(InputError, match="holds a run on other data than a pandas frame of 119 rows"):
@@ -48,5 +48,5 @@ def test_lists_of_texts_without_blanks_train(tmp_path: Path):
     assert headway.train(sums, out=tmp_path / "text", **asked)["task"] == "language_modeling"
     labels = ["even" if int(one.split("=")[1]) % 2 == 0 else "odd" for one in sums]
     assert headway.train(sums, labels, out=tmp_path / "labels", **asked)["task"] == "classification"
-    data = json.loads((tmp_path / "labels" / "headway.json").read_text())["data"]
+    data = facts_of(tmp_path / "labels")["data"]
     assert data["inputs"] == ["texts with labels of 279 rows"]

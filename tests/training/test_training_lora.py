@@ -1,33 +1,25 @@
 """Low-rank updates: nothing at first, merged exactly, the only thing that is trained, kept and taken up again."""
 
-import json
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers
-from bases import KINDS, make_base
+from bases import KINDS
+from faults_harness import facts_of, lines_of
 from safetensors.torch import load_file
 
 import headway
-from headway.errors import InputError
 from headway.hub.directory import load_model
 from headway.models.adapt.lora import SCALE, LowRankLinear, add_lora, count_parameters, merged
 from headway.models.heads import ClassificationHead
 from headway.models.transformer import Encoder
-from headway.training.loop import trainer
 from headway.training.store.checkpoint import newest_checkpoint
+from headway.workflows.evaluate import evaluate
 
 R, B, T = 3, 5, 13
 LORA = {"lora": R, "steps": 8, "batch_tokens": 128, "threads": 1, "precision": "float32", "evaluations": 2}
-
-
-@pytest.fixture(scope="module")
-def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    place = tmp_path_factory.mktemp("bases")
-    return {kind: make_base(kind, place / kind) for kind in KINDS}
 
 
 def ids() -> torch.Tensor:
@@ -106,10 +98,6 @@ def test_ranks_and_blocks_that_cannot_be(bases: dict[str, Path]):
         add_lora(load_model(bases["llama"]), 18)
     with pytest.raises(ValueError, match="5 blocks cannot be frozen: the model has 3"):
         add_lora(load_model(bases["llama"]), R, first=5)
-    with pytest.raises(InputError, match="--lora is for fine-tuning"):
-        headway.train("x.txt", lora=3)
-    with pytest.raises(InputError, match="adam or adamw"):
-        headway.train("x.txt", lora=3, from_model="y", optimizer="muon")
 
 
 def test_a_run_is_a_plain_model_and_its_checkpoint_holds_what_is_trained(
@@ -117,7 +105,7 @@ def test_a_run_is_a_plain_model_and_its_checkpoint_holds_what_is_trained(
 ):
     headway.train(corpus, out=tmp_path / "run", from_model=str(bases["llama"]), **LORA)
     shown = capfd.readouterr().err
-    facts = json.loads((tmp_path / "run" / "headway.json").read_text())
+    facts = facts_of(tmp_path / "run")
     base = load_file(bases["llama"] / "model.safetensors")
     after = load_file(tmp_path / "run" / "model.safetensors")
     assert {name: p.shape for name, p in after.items()} == {name: p.shape for name, p in base.items()}
@@ -134,20 +122,9 @@ def test_a_run_is_a_plain_model_and_its_checkpoint_holds_what_is_trained(
     theirs = transformers.LlamaForCausalLM.from_pretrained(tmp_path / "run")
     with torch.no_grad():
         assert (theirs(ids()).logits - load_model(tmp_path / "run")(ids())).abs().max() <= 1e-4
-    losses = [line["val_loss"] for line in evaluations(tmp_path / "run")]
+    losses = [line["val_loss"] for line in lines_of(tmp_path / "run") if line["event"] == "evaluation"]
     assert losses[-1] < losses[0]
-    assert facts["metrics"]["val_loss"] == pytest.approx(headway_evaluate(tmp_path / "run"), abs=1e-5)
-
-
-def headway_evaluate(run: Path) -> float:
-    from headway.workflows.evaluate import evaluate
-
-    return evaluate(run)["val_loss"]
-
-
-def evaluations(run: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    return [line for line in lines if line["event"] == "evaluation"]
+    assert facts["metrics"]["val_loss"] == pytest.approx(evaluate(tmp_path / "run")["val_loss"], abs=1e-5)
 
 
 def test_classifiers_too(bases: dict[str, Path], rows: Path, tmp_path: Path):
@@ -157,32 +134,3 @@ def test_classifiers_too(bases: dict[str, Path], rows: Path, tmp_path: Path):
     frozen = "bert.embeddings.word_embeddings.weight"
     assert torch.equal(base[frozen], after[frozen])
     assert headway.load(tmp_path)("the cat sat")["label"] in ("pos", "neg")
-
-
-accumulation = trainer.accumulation
-
-
-@pytest.mark.parametrize("more", [{}, {"average": 0.9, "dropout": 0.1, "extend_vocab": 7}], ids=["plain", "lively"])
-def test_stopped_and_taken_up_it_ends_as_the_run_left_alone(
-    more: dict[str, Any], bases: dict[str, Path], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    options = {**LORA, **more, "from_model": str(bases["gpt2"]), "quiet": True}
-    headway.train(corpus, out=tmp_path / "alone", **options)
-    seen = []
-
-    def stopping(*given: Any) -> int:
-        seen.append(1)
-        if len(seen) == 5:
-            signal.raise_signal(signal.SIGINT)
-        return accumulation(*given)
-
-    monkeypatch.setattr(trainer, "accumulation", stopping)
-    with pytest.raises(KeyboardInterrupt):
-        headway.train(corpus, out=tmp_path / "run", **options)
-    monkeypatch.setattr(trainer, "accumulation", accumulation)
-    headway.train(corpus, out=tmp_path / "run", **options)
-    one, other = (json.loads((tmp_path / name / "headway.json").read_text()) for name in ("alone", "run"))
-    for key in ("metrics", "best_step", "train_loss", "tokens"):
-        assert one[key] == other[key]
-    contents = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("alone", "run")]
-    assert contents[0] == contents[1]

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from faults_harness import facts_of, lines_of
 
 import headway
 from headway.data.batches.batch_source import Position, RowBatches, TextBatches
@@ -32,10 +33,6 @@ TOPICS = {
     "music": ["song", "tune", "band", "choir"],
     "sea": ["ship", "sail", "wave", "port"],
 }
-
-
-def facts(run: Path) -> dict:
-    return json.loads((run / "headway.json").read_text(encoding="utf-8"))
 
 
 def write_pairs(path: Path, *, scored: bool = False, n: int = 160) -> Path:
@@ -62,7 +59,7 @@ def masked_run(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_masked_language_model_learns_and_is_measured_again(masked_run: Path, corpus: Path):
-    found = facts(masked_run)
+    found = facts_of(masked_run)
     metrics, baselines = found["metrics"], {entry["name"]: entry for entry in found["baselines"]}
     assert found["task"] == "masked_lm" and found["plan"]["mlm_probability"] == 0.3
     assert metrics["val_loss"] < baselines["uniform (ln V)"]["val_loss"]
@@ -95,8 +92,8 @@ def test_the_loss_is_that_of_fill_where_every_token_to_predict_is_masked(
     unigram = {line["name"]: line for line in trained["baselines"]}["unigram"]
     assert trained["val_loss"] > unigram["val_loss"] - 0.005
     assert trained["accuracy"] < unigram["accuracy"] + 0.01
-    assert facts(Path("run"))["data"]["measured"] == "tokens that are masked"
-    assert facts(Path("run"))["verdict"]["result"] != "better"
+    assert facts_of(Path("run"))["data"]["measured"] == "tokens that are masked"
+    assert facts_of(Path("run"))["verdict"]["result"] != "better"
 
     fill = headway.load("run")
     tokens = encode_text(held_out_part(read(["text.txt"], as_text=True)), fill.tokenizer, framed=True)
@@ -129,7 +126,7 @@ def test_a_run_that_counted_other_tokens_is_measured_anew_and_goes_on_as_it_bega
     write_facts(run, found)
     status, out, err = in_process("evaluate", run, "--json")
     assert status == 0 and "only masked tokens are counted now" in err
-    assert json.loads(out)["val_loss"] == pytest.approx(facts(masked_run)["metrics"]["val_loss"], abs=1e-6)
+    assert json.loads(out)["val_loss"] == pytest.approx(facts_of(masked_run)["metrics"]["val_loss"], abs=1e-6)
     status, out, err = in_process("evaluate", masked_run, "--json")
     assert "only masked tokens" not in err
     status, out, err = in_process("train", corpus, "--out", run, "--more-steps", "1")
@@ -149,9 +146,9 @@ def test_it_fills_in_words_with_both_spellings(masked_run: Path):
 def test_whole_words_and_other_shares(tokenizer: str, corpus: Path, tmp_path: Path, tiny: dict):
     options = {**tiny, "steps": 2, "tokenizer": tokenizer, "mlm_probability": 0.2, "whole_words": True}
     headway.train(corpus, task="masked_lm", out=tmp_path / "run", quiet=True, **options)
-    plan = facts(tmp_path / "run")["plan"]
+    plan = facts_of(tmp_path / "run")["plan"]
     assert plan["mlm_probability"] == 0.2 and plan["whole_words"]
-    metrics = facts(tmp_path / "run")["metrics"]
+    metrics = facts_of(tmp_path / "run")["metrics"]
     again = evaluate(tmp_path / "run")
     assert again["val_loss"] == pytest.approx(metrics["val_loss"], abs=1e-6)
 
@@ -169,7 +166,7 @@ def test_a_run_taken_up_again_draws_what_it_would_have_drawn(
     shutil.rmtree(names[-1])
     write_facts(run, {**read_facts(run), "finished": False})
     assert in_process(*words, "--out", run)[0] == 0
-    assert facts(run)["metrics"] == facts(tmp_path / "whole")["metrics"]
+    assert facts_of(run)["metrics"] == facts_of(tmp_path / "whole")["metrics"]
     assert (run / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
 
 
@@ -178,7 +175,7 @@ def test_a_masked_language_model_goes_on_from_a_base(masked_run: Path, corpus: P
         corpus, task="masked_lm", from_model=str(masked_run), steps=2, length=16, out=tmp_path / "run", quiet=True,
         threads=1, precision="float32",
     )  # fmt: skip
-    assert facts(tmp_path / "run")["metrics"]["val_loss"] < 1.2 * facts(masked_run)["metrics"]["val_loss"]
+    assert facts_of(tmp_path / "run")["metrics"]["val_loss"] < 1.2 * facts_of(masked_run)["metrics"]["val_loss"]
     assert "head" not in decided(tmp_path / "run")
 
 
@@ -189,7 +186,7 @@ def test_a_decoder_is_no_base(lm_run: Path, corpus: Path, tmp_path: Path):
 
 def test_a_tables_text_column_is_running_text(rows: Path, tmp_path: Path, tiny: dict):
     headway.train(rows, task="masked_lm", out=tmp_path / "run", quiet=True, **{**tiny, "steps": 2})
-    assert facts(tmp_path / "run")["task"] == "masked_lm"
+    assert facts_of(tmp_path / "run")["task"] == "masked_lm"
 
 
 def test_windows_are_framed_and_every_token_is_in_one():
@@ -228,13 +225,13 @@ def test_of_many_pairs_few_are_held_out_but_runs_from_before_keep_theirs(tmp_pat
     found = headway.train(source, out=tmp_path / "run", **options)
     few = evaluate(tmp_path / "run")
     assert few["examples"] == 5 and few["val_loss"] == pytest.approx(found["val_loss"], rel=1e-5)
-    assert facts(tmp_path / "run")["data"]["validation"].startswith("5 pairs (10 %, 5 at most, ")
+    assert facts_of(tmp_path / "run")["data"]["validation"].startswith("5 pairs (10 %, 5 at most, ")
     del before["data"]["most_held_out"]
     write_facts(tmp_path / "whole", before)
     again = evaluate(tmp_path / "whole")
     assert again["examples"] > 5 and again["val_loss"] == pytest.approx(whole["val_loss"], rel=1e-5)
     headway.train(source, out=tmp_path / "whole", **{**options, "steps": 4, "allow_changes": True})
-    assert facts(tmp_path / "whole")["data"]["validation"] == before["data"]["validation"]
+    assert facts_of(tmp_path / "whole")["data"]["validation"] == before["data"]["validation"]
 
 
 @pytest.mark.parametrize("scored", [False, True])
@@ -242,9 +239,9 @@ def test_training_on_pairs_improves_the_ranking_of_held_out_pairs(scored: bool, 
     source = write_pairs(tmp_path / "pairs.csv", scored=scored)
     options = {**tiny, "steps": 40, "batch_tokens": 512, "learning_rate": 5e-3, "evaluations": 10}
     headway.train(source, task="embedding", out=tmp_path / "run", quiet=True, **options)
-    found = facts(tmp_path / "run")
+    found = facts_of(tmp_path / "run")
     metric = "spearman" if scored else "mrr"
-    events = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    events = lines_of(tmp_path / "run")
     first = next(event for event in events if event["event"] == "evaluation")
     assert found["metrics"][metric] > first[metric]
     assert found["metrics"][metric] > found["baselines"][0][metric]
@@ -264,7 +261,7 @@ def test_an_embedding_goes_on_from_a_base_of_another_task(masked_run: Path, tmp_
         source, task="embedding", from_model=str(masked_run), steps=10, out=tmp_path / "run", quiet=True, threads=1,
         precision="float32", learning_rate=3e-3,
     )  # fmt: skip
-    found = facts(tmp_path / "run")
+    found = facts_of(tmp_path / "run")
     before = next(entry for entry in found["baselines"] if entry["name"] == "the model before training")
     assert found["metrics"]["val_loss"] < before["val_loss"]
     assert (tmp_path / "run" / "modules.json").exists()
@@ -278,7 +275,7 @@ def test_a_base_without_a_head_for_tokens_is_told(masked_run: Path, corpus: Path
 
 
 def decided(run: Path) -> dict[str, str]:
-    return {decision["what"]: decision["value"] for decision in facts(run)["plan"]["decisions"]}
+    return {decision["what"]: decision["value"] for decision in facts_of(run)["plan"]["decisions"]}
 
 
 BAD: dict[str, tuple[str, dict[str, object], str]] = {
@@ -327,19 +324,6 @@ def test_options_of_other_tasks(corpus: Path, rows: Path, tmp_path: Path, tiny: 
 
 def test_unknown_words_are_neither_masked_nor_measured(in_process: Callable, tmp_path: Path):
     (tmp_path / "a.txt").write_text("".join(f"the cat sat on mat {n}\n" for n in range(400)))
-    options = (
-        "--task",
-        "masked_lm",
-        "--tokenizer",
-        "word",
-        "--vocab",
-        12,
-        "--length",
-        16,
-        "--steps",
-        2,
-        "--threads",
-        1,
-    )
-    status, _, err = in_process("train", tmp_path / "a.txt", "--out", tmp_path / "run", *options)
+    words = "--task masked_lm --tokenizer word --vocab 12 --length 16 --steps 2 --threads 1"
+    status, _, err = in_process("train", tmp_path / "a.txt", "--out", tmp_path / "run", *words.split())
     assert status == 0 and "held-out tokens are unknown text, which is neither masked nor measured" in err

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from faults_harness import lines_of
 
 from headway.training.monitor.health import BY_HEART
 
@@ -53,7 +54,7 @@ def test_both_losses_are_measured_alike(task: str, tmp_path: Path, in_process: C
     status, out, err = in_process("train", path, *given, "--quiet", "--json")
     assert status == 0, err
     found = json.loads(out.splitlines()[-1])
-    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    lines = lines_of(tmp_path / "run")
     (last,) = [line for line in lines if line["event"] == "evaluation"][-1:]
     assert found["train_loss"] == [line for line in lines if line["event"] == "step"][-1]["loss"] < 0.8 * smoothed
     assert last["train_loss"] == pytest.approx(last["val_loss"], abs=0.05)

@@ -1,6 +1,5 @@
 """Where a run may be: a place that is absent, empty or a run; nothing that is not its own is taken or removed."""
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 import pytest
 from bases import make_base
-from faults_harness import ENDED, Forker, outcome, words
+from faults_harness import ENDED, Forker, content, facts_of, outcome, words
 
 import headway
 from headway.errors import InputError
@@ -16,23 +15,17 @@ from headway.training.store.run_directory import RunDirectory
 
 KILLING = """
 import os, signal
-from headway.{module} import {owner}
-def killing(*given, **more):
-    os.kill(os.getpid(), signal.SIGKILL)
-{owner}.{name} = killing
+from headway.training.store.run_directory import RunDirectory
+RunDirectory.{} = lambda *given, **more: os.kill(os.getpid(), signal.SIGKILL)
 """
 ROWS = {"steps": 4, "evaluations": 1}
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize(
     "held", ["notes.txt", ".notes.tmp", ".env", "model.safetensors", "checkpoints/x", ".a.notes.tmp", "tokenizer.json"]
 )
 def test_a_folder_with_anything_else_is_refused_and_left_as_it_was(
-    held: str, corpus: Path, tmp_path: Path, tiny: dict[str, Any], in_process: Callable
+    held: str, corpus: Path, tmp_path: Path, tiny: dict, in_process: Callable
 ):
     place = tmp_path / "mine"
     (place / held).parent.mkdir(parents=True)
@@ -45,13 +38,13 @@ def test_a_folder_with_anything_else_is_refused_and_left_as_it_was(
     assert content(place) == before
 
 
-def test_the_root_of_the_machine_is_no_run(corpus: Path, tiny: dict[str, Any]):
+def test_the_root_of_the_machine_is_no_run(corpus: Path, tiny: dict):
     with pytest.raises(InputError, match=r"^/: holds .* but no headway\.json, so it is not a run of headway"):
         headway.train(corpus, out="/", quiet=True, **tiny)
 
 
 def test_a_folder_of_our_own_temporary_files_is_empty_and_only_those_of_ended_processes_go(
-    corpus: Path, tmp_path: Path, tiny: dict[str, Any]
+    corpus: Path, tmp_path: Path, tiny: dict
 ):
     run = tmp_path / "run"
     left = [run / f".model.safetensors.{ENDED}.tmp", run / f".checked.{ENDED}.tmp" / "config.json"]
@@ -63,7 +56,7 @@ def test_a_folder_of_our_own_temporary_files_is_empty_and_only_those_of_ended_pr
     assert [path.name for path in (tmp_path / "run").rglob(".*")] == [kept.name]
 
 
-def test_a_run_keeps_hidden_files_of_the_users(corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
+def test_a_run_keeps_hidden_files_of_the_users(corpus: Path, tmp_path: Path, tiny: dict):
     run = tmp_path / "run"
     headway.train(corpus, out=run, quiet=True, **{**tiny, "steps": 2})
     mine = [run / ".mine.tmp", run / ".a.b.tmp", run / "checkpoints" / ".step-mine.tmp"]
@@ -74,34 +67,21 @@ def test_a_run_keeps_hidden_files_of_the_users(corpus: Path, tmp_path: Path, tin
 
 
 @pytest.mark.parametrize(
-    ("where", "options"),
+    ("name", "options"),
     [
-        pytest.param(
-            ("training.store.run_directory", "RunDirectory", "save_processor"), {}, marks=pytest.mark.thorough
-        ),
-        (("training.store.run_directory", "RunDirectory", "save_model"), {}),
-        pytest.param(
-            *(("training.store.run_directory", "RunDirectory", "save_processor"), {"seeds": 2}),
-            marks=pytest.mark.thorough,
-        ),
+        pytest.param("save_processor", {}, marks=pytest.mark.thorough),
+        ("save_model", {}),
+        pytest.param("save_processor", {"seeds": 2}, marks=pytest.mark.thorough),
     ],
     ids=["before the tokenizer", "while saving is tried", "the first of several seeds"],
 )
 def test_a_run_that_was_killed_at_its_beginning_is_a_run(
-    where: tuple[str, str, str],
-    options: dict[str, Any],
-    rows: Path,
-    tmp_path: Path,
-    tiny: dict[str, Any],
-    forker: Forker,
+    name: str, options: dict[str, Any], rows: Path, tmp_path: Path, tiny: dict, forker: Forker
 ):
-    module, owner, name = where
     run, chosen = tmp_path / "run", {**tiny, **ROWS, **options}
-    killed = forker(
-        "train", rows, "--out", run, *words(chosen), script=KILLING.format(module=module, owner=owner, name=name)
-    )
+    killed = forker("train", rows, "--out", run, *words(chosen), script=KILLING.format(name))
     assert killed.returncode < 0, killed.stderr
-    facts = json.loads((run / "headway.json").read_text())
+    facts = facts_of(run)
     assert facts["task"] == "classification" and "plan" not in facts
     done = forker("train", rows, "--out", run, *words(chosen))
     assert done.returncode == 0, done.stderr
@@ -123,26 +103,14 @@ RunDirectory.save_processor = killing
 
 
 def test_a_run_that_was_killed_while_it_adapted_its_base_is_a_run(rows: Path, tmp_path: Path, forker: Forker):
-    make_base("bert", tmp_path / "base")
-    given = (
-        "train",
-        rows,
-        "--out",
-        tmp_path / "run",
-        "--from",
-        tmp_path / "base",
-        "--adapt",
-        "--threads",
-        1,
-        "--steps",
-        3,
-    )
+    base = make_base("bert", tmp_path / "base")
+    given = ("train", rows, "--out", tmp_path / "run", "--from", base, "--adapt", "--threads", 1, "--steps", 3)
     assert forker(*given, script=IN_ADAPTED).returncode < 0
     done = forker(*given)
     assert done.returncode == 0 and (tmp_path / "run" / "config.json").exists(), done.stderr
 
 
-def test_what_is_refused_before_it_begins_leaves_nothing(rows: Path, tmp_path: Path, tiny: dict[str, Any]):
+def test_what_is_refused_before_it_begins_leaves_nothing(rows: Path, tmp_path: Path, tiny: dict):
     (tmp_path / "empty").mkdir()
     for out in (tmp_path / "new" / "run", tmp_path / "empty"):
         with pytest.raises(InputError):

@@ -1,11 +1,11 @@
 """What is timed before a run by time, what a run by steps decides without timing, and that both are recorded."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from faults_harness import facts_of
 
 import headway
 from headway.training.hardware import measure
@@ -30,7 +30,7 @@ def text(tmp_path: Path) -> Path:
 
 
 def plan_of(run: Path) -> dict[str, Any]:
-    return json.loads((run / "headway.json").read_text(encoding="utf-8"))["plan"]
+    return facts_of(run)["plan"]
 
 
 def options(**more: Any) -> dict[str, Any]:

@@ -2,17 +2,19 @@
 
 import json
 import math
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from faults_harness import facts_of
 from safetensors.torch import load_file, save_file
+from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 import headway
 from headway.cli.explain import explain
+from headway.data.batches import encoded
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
 from headway.hub.fine_tune import for_classification
@@ -23,11 +25,24 @@ from headway.models.heads import Pooler, PoolingHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.tasks import fitting
-from headway.tasks.fitting import STEPS, TEMPLATES, kept_blocks, label_texts, pair_loss, tune_vectors
+from headway.tasks import fitting as frozen
+from headway.tasks.fitting import (
+    STEPS,
+    TEMPLATES,
+    fit_frozen,
+    kept_blocks,
+    label_texts,
+    pair_loss,
+    tune_vectors,
+    vectors,
+    with_label_rows,
+)
+from headway.tasks.labels import balanced_weights
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.optimizers import RowAdam, optimizers
 from headway.training.sizing import presets
+from headway.workflows.evaluate import evaluate
 from headway.workflows.export import export
 
 QUICK = {"threads": 1, "precision": "float32", "quiet": True}
@@ -147,14 +162,12 @@ def few(rows: Path, path: Path, n: int = 24) -> Path:
 def test_few_rows_become_a_linear_classifier_by_itself(way: dict, base: Path, rows: Path, tmp_path: Path):
     data, out = few(rows, tmp_path / "few.csv"), tmp_path / "run"
     found = headway.train(data, from_model=str(base), out=out, **way, **QUICK)
-    facts = json.loads((out / "headway.json").read_text(encoding="utf-8"))
+    facts = facts_of(out)
     assert facts["plan"]["frozen"] and facts["plan"]["contrastive"] is not bool(way)
     assert found["steps"] == 0 and any("linear classifier" in entry["value"] for entry in facts["decisions"])
     again = headway.load(out)
     assert set(again("a lovely mat")["scores"]) == {"negative", "positive"}
     assert load_model(out).config.n_layers == kept_blocks(3) + 1 == 3, "the last takes the mean"
-    from headway.workflows.evaluate import evaluate
-
     assert evaluate(out)["val_loss"] == pytest.approx(found["val_loss"], abs=1e-6)
     assert json.loads((out / "config.json").read_text())["architectures"] == ["BertForSequenceClassification"]
     assert not (out / "modules.json").exists()
@@ -176,17 +189,13 @@ def test_many_rows_and_little_time_become_one_too(
     data = tmp_path / "many.csv"
     data.write_text("text,label\n" + "".join(f"the {'cat' if i % 2 else 'dog'} {i} ran,{i % 2}\n" for i in range(250)))
     headway.train(data, from_model=str(base), time="30s", out=tmp_path / "run", **QUICK)
-    facts = json.loads((tmp_path / "run" / "headway.json").read_text())
+    facts = facts_of(tmp_path / "run")
     assert facts["plan"]["frozen"] == frozen == facts["plan"]["contrastive"]
     way = [decision["why"] for decision in facts["decisions"] if decision["what"] == "way"]
     assert bool(way) == frozen and all("s are too short to train on 2" in why for why in way)
 
 
 def test_the_fitted_classifier_is_logistic_regression(base: Path, rows: Path, tmp_path: Path):
-    from sklearn.linear_model import LogisticRegression
-
-    from headway.tasks.fitting import fit_frozen, vectors
-
     model, words = for_classification(load_model(base), 3, mean=True), Tokenizer.load(base)
     ids = words.encode_batch(["the cat sat", "old dogs ran", "red doors", "a mat and a cat", "dogs sang", "doors"])
     targets = [0, 1, 2, 0, 1, 2]
@@ -200,9 +209,6 @@ def test_the_fitted_classifier_is_logistic_regression(base: Path, rows: Path, tm
 
 
 def test_rows_in_the_cache_are_fitted_as_lists_are(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from headway.data.batches import encoded
-    from headway.tasks.fitting import fit_frozen, label_texts, with_label_rows
-
     monkeypatch.setattr(encoded, "IN_MEMORY", 0)
     words, labels = Tokenizer.load(base), ["good", "poor"]
     ids = words.encode_batch(["the cat sat", "old dogs ran", "a mat", "dogs sang", "red doors"], special=True)
@@ -222,8 +228,6 @@ def test_rows_in_the_cache_are_fitted_as_lists_are(base: Path, tmp_path: Path, m
 
 
 def test_a_fit_out_of_time_reads_one_row_of_each_class_at_least(base: Path, monkeypatch: pytest.MonkeyPatch):
-    from headway.tasks import fitting as frozen
-
     monkeypatch.setattr(frozen, "TOGETHER", 1)
     model, words = for_classification(load_model(base), 3, mean=True), Tokenizer.load(base)
     ids = words.encode_batch(["the cat sat", "old dogs ran", "red doors", "a mat and a cat", "dogs sang", "doors"])
@@ -232,9 +236,6 @@ def test_a_fit_out_of_time_reads_one_row_of_each_class_at_least(base: Path, monk
 
 
 def test_balanced_classes_count_the_same_in_a_fitted_classifier(base: Path):
-    from headway.tasks.fitting import fit_frozen
-    from headway.tasks.labels import balanced_weights
-
     words = Tokenizer.load(base)
     ids = words.encode_batch([*["the cat sat"] * 30, "old dogs ran", "the cat ran"])
     targets = [*[0] * 30, 1, 1]
@@ -255,51 +256,41 @@ def test_options_of_the_loop_are_refused_with_frozen_and_train_the_whole_model_e
 ):
     with pytest.raises(InputError, match="for training the whole model"):
         headway.train(rows, from_model=str(base), frozen=True, out=tmp_path / "no", quiet=True, **{name: value})
-    words = {"time": "6s", "quiet": True, "threads": 1, "precision": "float32", name: value}
-    headway.train(rows, from_model=str(base), out=tmp_path / "run", **words)
-    assert not json.loads((tmp_path / "run" / "headway.json").read_text())["plan"]["frozen"]
+    headway.train(rows, from_model=str(base), out=tmp_path / "run", time="6s", **QUICK, **{name: value})
+    assert not facts_of(tmp_path / "run")["plan"]["frozen"]
 
 
 def test_only_what_is_fitted_counts_as_trained(base: Path, rows: Path, tmp_path: Path):
     for way in ("frozen", "contrastive"):
         headway.train(rows, from_model=str(base), out=tmp_path / way, quiet=True, threads=1, **{way: True})
-    facts = [json.loads((tmp_path / way / "headway.json").read_text()) for way in ("frozen", "contrastive")]
+    facts = [facts_of(tmp_path / way) for way in ("frozen", "contrastive")]
     frozen, contrastive = (one["trained_parameters"] for one in facts)
     head = load_model(tmp_path / "frozen").head
     assert frozen == sum(p.numel() for p in head.out.parameters()) < contrastive < facts[1]["parameters"]
 
 
-def test_options_that_say_nothing(rows: Path, tmp_path: Path):
-    with pytest.raises(InputError, match="--from is empty"):
-        headway.train(rows, from_model=" ", out=tmp_path / "run")
-    with pytest.raises(InputError, match="all --seeds would give the same classifier"):
-        headway.train(rows, from_model="x", frozen=True, seeds=2, out=tmp_path / "run")
-
-
 def test_a_whole_model_is_tuned_from_a_base_and_saved_as_its_familys_classifier(base: Path, rows: Path, tmp_path: Path):
     found = headway.train(rows, from_model=str(base), steps=12, out=tmp_path, **QUICK)
-    plan = json.loads((tmp_path / "headway.json").read_text(encoding="utf-8"))["plan"]
+    plan = facts_of(tmp_path)["plan"]
     assert plan["base"] == str(base) and plan["layer_decay"] == 0.9 and not plan["frozen"]
     ours, theirs = load_model(tmp_path), load_model(base)
     assert json.loads((tmp_path / "config.json").read_text())["architectures"] == ["BertForSequenceClassification"]
     assert plan["model"]["n_layers"] == ours.config.n_layers == theirs.config.n_layers + 1
     moved = [not torch.equal(a, b) for a, b in zip(ours.stack.parameters(), theirs.stack.parameters(), strict=False)]
     assert sum(moved) > len(moved) / 2
-    from headway.workflows.evaluate import evaluate
-
     assert evaluate(tmp_path)["val_loss"] == pytest.approx(found["val_loss"], abs=1e-6)
 
 
 def test_texts_are_learnt_before_their_labels(base: Path, rows: Path, tmp_path: Path):
     headway.train(rows, from_model=str(base), steps=3, adapt=True, out=tmp_path, **QUICK)
-    first = json.loads((tmp_path / "adapted" / "headway.json").read_text(encoding="utf-8"))
+    first = facts_of(tmp_path / "adapted")
     assert first["task"] == "masked_lm" and first["finished"]
     assert load_model(tmp_path).config.n_layers == 4, "the head is that of the base, not of what was learnt between"
 
 
 def test_several_seeds_answer_together(rows: Path, tmp_path: Path, tiny: dict):
     found = headway.train(rows, **{**tiny, "steps": 8}, seeds=2, out=tmp_path, quiet=True)
-    facts = json.loads((tmp_path / "headway.json").read_text(encoding="utf-8"))
+    facts = facts_of(tmp_path)
     assert facts["members"] == ["seed-0", "seed-1"]
     values = facts["seeds"]["val_loss"]["values"]
     assert facts["seeds"]["val_loss"]["mean"] == pytest.approx(sum(values) / 2) and values[0] != values[1]
@@ -323,7 +314,7 @@ def test_where_one_model_is_wanted_of_several_the_best_is_taken_and_told(
 ):
     headway.train(rows, **{**tiny, "steps": 2}, seeds=2, out=tmp_path / "both", quiet=True)
     found = export(tmp_path / "both", tmp_path / "out")
-    assert found.member == json.loads((tmp_path / "both" / "headway.json").read_text())["best_member"]
+    assert found.member == facts_of(tmp_path / "both")["best_member"]
     assert export(tmp_path / "both" / "seed-0", tmp_path / "alone").member is None
     assert explain(headway.load(tmp_path / "both"))["members"] == 2
     assert "members" not in explain(headway.load(tmp_path / "both" / "seed-0"))
@@ -342,6 +333,11 @@ REFUSED = {
     "both": ({"adapt": True, "frozen": True, "from_model": "x"}, "choose one"),
     "a size": ({"d_model": 8, "from_model": "x"}, "--d-model cannot be chosen with --from"),
     "a rate that grows": ({"layer_decay": 1.5, "from_model": "x"}, "--layer-decay is 1.5"),
+    "an empty name": ({"from_model": " "}, "--from is empty"),
+    "seeds of one result": (
+        {"from_model": "x", "frozen": True, "seeds": 2, "steps": None},
+        "all --seeds would give the same classifier",
+    ),
     "nothing there": ({"from_model": "no/such/place/here"}, "--from no/such/place/here"),
 }
 
@@ -352,23 +348,17 @@ def test_what_cannot_be_is_refused(what: str, rows: Path, tmp_path: Path):
     with pytest.raises(InputError, match=said):
         headway.train(rows, out=tmp_path / "run", **{"steps": 1, **options}, **QUICK)
     assert not (tmp_path / "run").exists()
-    shutil.rmtree(tmp_path / "run", ignore_errors=True)
 
 
-NOT_FOR = {
-    "frozen": {"frozen": True},
-    "contrastive": {"contrastive": True},
-    "adapt": {"adapt": True},
-    "balance": {"balance": True},
-    "token-dropout": {"token_dropout": 0.1},
-    "mlm-probability": {"mlm_probability": 0.2},
-}
+NOT_FOR = {**dict.fromkeys(("frozen", "contrastive", "adapt", "balance"), True), "token_dropout": 0.1}
 
 
-@pytest.mark.parametrize("flag", NOT_FOR)
-def test_an_option_that_the_task_does_not_read_is_refused(flag: str, base: Path, corpus: Path, tmp_path: Path):
-    with pytest.raises(InputError, match=f"--{flag} is for .*, but this is language_modeling"):
-        headway.train(corpus, from_model=str(base), out=tmp_path / "run", **NOT_FOR[flag], **QUICK)
+@pytest.mark.parametrize(("name", "value"), {**NOT_FOR, "mlm_probability": 0.2}.items())
+def test_an_option_that_the_task_does_not_read_is_refused(
+    name: str, value: object, base: Path, corpus: Path, tmp_path: Path
+):
+    with pytest.raises(InputError, match=f"--{name.replace('_', '-')} is for .*, but this is language_modeling"):
+        headway.train(corpus, from_model=str(base), out=tmp_path / "run", **{name: value}, **QUICK)
     assert not (tmp_path / "run").exists()
 
 
@@ -433,12 +423,11 @@ def test_problem_type_says_how_many_labels_a_text_has(rows: Path, base: Path, tm
 def test_from_a_classifier_of_the_same_classes_its_head_is_kept_and_it_never_ends_worse(
     base: Path, rows: Path, tmp_path: Path
 ):
-    options = {"threads": 1, "precision": "float32", "quiet": True}
-    first = headway.train(rows, from_model=str(base), out=tmp_path / "a", steps=25, learning_rate=3e-3, **options)
+    first = headway.train(rows, from_model=str(base), out=tmp_path / "a", steps=25, learning_rate=3e-3, **QUICK)
     assert [line["name"] for line in first["baselines"]][:1] == ["majority class"] and len(first["baselines"]) == 2
-    harmful = {"steps": 6, "learning_rate": 5.0, "evaluations": 3, **options}
+    harmful = {"steps": 6, "learning_rate": 5.0, "evaluations": 3, **QUICK}
     second = headway.train(rows, from_model=str(tmp_path / "a"), out=tmp_path / "b", **harmful)
     before = second["baselines"][-1]
-    kept = json.loads((tmp_path / "b" / "headway.json").read_text())["kept"]
+    kept = facts_of(tmp_path / "b")["kept"]
     assert before["name"] == "the model before training" and before["accuracy"] == pytest.approx(first["accuracy"])
     assert second["accuracy"] >= first["accuracy"] and kept["before"] == pytest.approx(first["val_loss"], abs=1e-5)

@@ -12,6 +12,7 @@ from torch import nn
 
 import headway
 from headway.errors import InputError
+from headway.hub import directory as hub
 from headway.models.own import OwnConfig
 from headway.tasks.checks import own_model
 from headway.tasks.language_modeling.data import LanguageModelData
@@ -55,7 +56,7 @@ def test_a_token_of_the_limit_is_read_and_a_longer_one_is_neither_read_nor_writt
 
 
 def test_a_line_of_one_character_trains_to_a_run_that_every_verb_loads(
-    corpus: Path, tmp_path: Path, tiny: dict[str, Any], in_process: Callable
+    corpus: Path, tmp_path: Path, tiny: dict, in_process: Callable
 ):
     (tmp_path / "text.txt").write_text(f"{RULER}\n{corpus.read_text()}{RULER}\n")
     status, _, err = in_process("train", tmp_path / "text.txt", "--out", tmp_path / "run", *words(tiny))
@@ -65,7 +66,7 @@ def test_a_line_of_one_character_trains_to_a_run_that_every_verb_loads(
         assert status == 0, err
 
 
-def test_learnt_tokens_are_no_longer_than_those_that_are_read(lm_run: Path, tmp_path: Path, tiny: dict[str, Any]):
+def test_learnt_tokens_are_no_longer_than_those_that_are_read(lm_run: Path, tmp_path: Path, tiny: dict):
     (tmp_path / "text.txt").write_text(f"{RULER}\nthe cat sat\n" * 40)
     given = {key: value for key, value in tiny.items() if key not in ("d_model", "layers", "heads")}
     run = tmp_path / "run"
@@ -89,9 +90,7 @@ def labelled(sizes: list[int]) -> tuple[list[str], list[str]]:
     return [f"{label[:1]} text {row}" for row in range(4) for label in labels], labels * 4
 
 
-def test_labels_that_are_too_long_to_be_read_again_are_refused_before_training(
-    tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-):
+def test_labels_that_are_too_long_to_be_read_again_are_refused_before_training(tmp_path: Path, tiny: dict, monkeypatch):
     texts, labels = labelled([3000, 5000, 7000])
     bound = sum(2 * (len(label) + 2 + store.LINE) for label in set(labels))
     for most, whole in ((bound - 1, False), (bound, True)):
@@ -149,9 +148,7 @@ class Summed(nn.Module):
         return self.out(torch.tril(q @ k.transpose(1, 2)) @ v)
 
 
-def test_a_run_of_a_changed_model_is_refused_before_it_trains(
-    corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_run_of_a_changed_model_is_refused_before_it_trains(corpus: Path, tmp_path: Path, tiny: dict, monkeypatch):
     build = LanguageModelData.build
 
     def changed(self: Any, plan: Any) -> Any:
@@ -197,11 +194,7 @@ def test_the_model_of_a_task_is_built_again_by_its_task(kind: type, tmp_path: Pa
         assert not (tmp_path / "a").exists()
 
 
-def test_a_saved_snapshot_and_a_resumed_run_are_compared_too(
-    corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-):
-    from headway.hub import directory as hub
-
+def test_a_saved_snapshot_and_a_resumed_run_are_compared_too(corpus: Path, tmp_path: Path, tiny: dict, monkeypatch):
     compared = []
     honest = hub._check_same
     monkeypatch.setattr(hub, "_check_same", lambda *given: (compared.append(1), honest(*given)))

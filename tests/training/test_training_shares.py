@@ -1,7 +1,6 @@
 """A batch in shares, each computed by a thread of its own: the same gradient, and the same run every time."""
 
 import itertools
-import json
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from faults_harness import facts_of
 from torch import Tensor, nn
 
 import headway
@@ -177,14 +177,12 @@ def test_shares_are_for_large_steps_of_tasks_whose_rows_are_apart(monkeypatch: p
     assert share_count(model, task, 10**7) == 1
 
 
-def test_a_run_in_shares_is_the_same_every_time(
-    rows: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_run_in_shares_is_the_same_every_time(rows: Path, tmp_path: Path, tiny: dict, monkeypatch):
     monkeypatch.setattr(shares, "LEAST_WORK", 0)
     options = {**tiny, "threads": 2, "dropout": 0.2, "token_dropout": 0.2, "quiet": True}
     for name in ("one", "other"):
         headway.train(rows, out=tmp_path / name, **options)
-    plan = json.loads((tmp_path / "one" / "headway.json").read_text(encoding="utf-8"))["plan"]
+    plan = facts_of(tmp_path / "one")["plan"]
     assert plan["shares"] == 2
     one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "other"))
     assert one == other

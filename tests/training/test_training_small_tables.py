@@ -1,7 +1,6 @@
 """Of a small table so few rows are held out that they say nothing: it is judged by cross-validation, or not at all."""
 
 import csv
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bases import WORDS, make_base
+from faults_harness import facts_of
 
 import headway
 from headway.cli.main import main
@@ -58,7 +58,7 @@ def test_from_scratch_it_is_not_judged_and_nothing_is_advised(told: bool, tmp_pa
     assert "accuracy" in out and "(95 % interval 0." in out.splitlines()[0], "the figure itself has its interval"
     assert "-fold cross-validation over all 16 rows, accuracy: majority class 0.50" in out
     assert ("linear model beats the majority class" in out) == told
-    facts = json.loads((tmp_path / "run" / "headway.json").read_text())
+    facts = facts_of(tmp_path / "run")
     assert facts["verdict"]["result"] == "too few" and facts["cross_validation"]["rows"] == 16
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Not judged: 2 held-out rows" in page, "the report says what the terminal says"
@@ -67,7 +67,7 @@ def test_from_scratch_it_is_not_judged_and_nothing_is_advised(told: bool, tmp_pa
 def test_with_a_base_the_classifier_of_its_vectors_is_repeated(base: Path, tmp_path: Path):
     data = table(tmp_path / "few.csv", 24, told=True)
     headway.train(data, out=tmp_path / "run", from_model=str(base), threads=1, quiet=True)
-    found = json.loads((tmp_path / "run" / "headway.json").read_text())
+    found = facts_of(tmp_path / "run")
     assert found["verdict"]["result"] == "too few"
     cross = found["cross_validation"]
     assert [line["name"] for line in cross["models"]] == [
@@ -83,7 +83,7 @@ def test_with_a_base_the_classifier_of_its_vectors_is_repeated(base: Path, tmp_p
 
 def test_a_larger_table_is_judged_by_what_it_holds_out(tmp_path: Path):
     headway.train(table(tmp_path / "more.csv", 400, told=True), out=tmp_path / "run", quiet=True, **TINY)
-    found = json.loads((tmp_path / "run" / "headway.json").read_text())
+    found = facts_of(tmp_path / "run")
     assert found["cross_validation"] is None
     assert found["verdict"]["units"] == 40 and found["verdict"]["unit"] == "rows" and found["verdict"]["paired"]
 

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from faults_harness import TINY, facts_of
 
 import headway
 from headway.data.stream.streamed import Shard
@@ -34,14 +35,8 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run; look, but do not write."""
     out = tmp_path_factory.mktemp("runs") / "run"
-    options = {"d_model": 16, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 20, "threads": 1}
-    options["evaluations"] = 2
-    headway.train(shards, out=out, quiet=True, stream=True, precision="float32", **options)
+    headway.train(shards, out=out, quiet=True, stream=True, **TINY)
     return out
-
-
-def facts_of(run: Path) -> dict[str, Any]:
-    return json.loads((run / "headway.json").read_text(encoding="utf-8"))
 
 
 def test_what_was_read_and_set_aside_is_recorded(run: Path, shards: Path):
@@ -80,9 +75,7 @@ def test_a_file_for_validation_leaves_all_rows_for_training(shards: Path, corpus
     assert evaluate(tmp_path / "run")["val_loss"] == pytest.approx(found["val_loss"], rel=1e-6)
 
 
-def test_the_text_is_not_tokenised_before_training(
-    shards: Path, tmp_path: Path, tiny: dict, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_text_is_not_tokenised_before_training(shards: Path, tmp_path: Path, tiny: dict, monkeypatch):
     """Rows of a sample are, which is all of so small a text; here it is made smaller."""
     monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("headway.tasks.running_text.MOST_CHARACTERS", 1000)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from faults_harness import facts_of, lines_of
 
 import headway
 from headway.training.loop.schedule import ENDING, MOST_LOAD, Load
@@ -44,10 +45,10 @@ def test_evaluation_keeps_to_its_share_of_the_tokens(kind: str, tmp_path: Path):
     rows = ["text,label", *(f"{line},{'yes' if 'cat' in line else 'no'}" for line in some)]
     file.write_text("\n".join(some if kind == "text" else rows))
     headway.train(file, out=out, steps=20, batch_tokens=256, **SMALL)
-    facts = json.loads((out / "headway.json").read_text())
+    facts = facts_of(out)
     part = facts["plan"]["validation_part"]
     assert part > 1 and any(f"one of every {part} batches" in one["value"] for one in facts["decisions"])
-    logged = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    logged = lines_of(out)
     losses = {one["step"]: one["val_loss"] for one in logged if one["event"] == "evaluation"}
     assert len(losses) == 10 and facts["metrics"]["val_loss"] != losses[facts["best_step"]]
     again = headway.evaluate(out)
@@ -55,11 +56,11 @@ def test_evaluation_keeps_to_its_share_of_the_tokens(kind: str, tmp_path: Path):
     assert facts["kept"]["val_loss"] == facts["metrics"]["val_loss"]
     assert facts["kept"]["evaluated_loss"] == losses[facts["best_step"]]
     headway.train(file, out=tmp_path / "asked", steps=20, batch_tokens=256, evaluations=10, **SMALL)
-    assert json.loads((tmp_path / "asked" / "headway.json").read_text())["plan"]["validation_part"] == 1
+    assert facts_of(tmp_path / "asked")["plan"]["validation_part"] == 1
     few = tmp_path / ("few.txt" if kind == "text" else "few.csv")
     few.write_text("\n".join(some[:99] if kind == "text" else rows[:100]))
     headway.train(few, out=tmp_path / "few", steps=20, batch_tokens=256, **SMALL)
-    assert json.loads((tmp_path / "few" / "headway.json").read_text())["plan"]["validation_part"] == 1
+    assert facts_of(tmp_path / "few")["plan"]["validation_part"] == 1
 
 
 @pytest.mark.parametrize(("share", "looked_at"), [(0.0, 16), (1.0, 21)])
@@ -69,4 +70,4 @@ def test_a_report_looks_at_as_many_rows_as_there_is_time_for(
     monkeypatch.setattr("headway.tasks.rows_data.LOOKING", share)
     options = {"d_model": 16, "layers": 1, "heads": 2, "threads": 1, "precision": "float32", "quiet": True}
     headway.train(rows, out=tmp_path / "run", time="12s", epochs=1, **options)
-    assert json.loads((tmp_path / "run" / "headway.json").read_text())["shown"]["looked_at"] == looked_at
+    assert facts_of(tmp_path / "run")["shown"]["looked_at"] == looked_at

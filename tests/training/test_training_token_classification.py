@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from bases import BERT, V, tokenizer
+from bases import FAMILIES, V, tokenizer
 
 import headway
 from headway.errors import InputError
@@ -19,9 +19,6 @@ from headway.workflows.evaluate import evaluate
 
 QUICK = {"threads": 1, "precision": "float32", "quiet": True, "evaluations": 2}
 TINY = {**QUICK, "d_model": 32, "layers": 1}
-DISTIL = {"dim": 24, "hidden_dim": 17, "n_layers": 2, "n_heads": 3, "max_position_embeddings": 61, "vocab_size": V}
-MODERN = dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))
-FAMILIES = {"Bert": BERT, "Roberta": BERT, "XLMRoberta": BERT, "DistilBert": DISTIL, "ModernBert": {**BERT, **MODERN}}
 PEOPLE, PLACES = ["Anna", "Ben Smith", "Clara", "Ida Novak"], ["Rome", "New York", "Oslo", "San Juan"]
 FRAMES = ["{P} lives in {L} .", "Yesterday {P} met {P} .", "The train to {L} was late .", "It rained all day in {L} ."]
 TEXT = "Clara met Ben Smith in New York. It rained in Rome, and Ida Novak was late."
@@ -112,17 +109,13 @@ def test_from_every_family(family: str, trained: Path, tmp_path: Path):
     assert isinstance(model.head, TokenClassificationHead)
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["architectures"] == [f"{family}ForTokenClassification"]
-    assert config["id2label"] == dict(enumerate_labels(["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]))
+    assert config["id2label"] == {str(i): label for i, label in enumerate(["O", "B-LOC", "I-LOC", "B-PER", "I-PER"])}
     text = "the cat met anna in rome"
     theirs = transformers.pipeline("token-classification", str(tmp_path / "run"), aggregation_strategy="first")(text)
     found = headway.load(tmp_path / "run")(text)
     assert [(one["entity_group"], one["start"], one["end"]) for one in theirs] == [
         (one["label"], one["start"], one["end"]) for one in found
     ]
-
-
-def enumerate_labels(labels: list[str]) -> list[tuple[str, str]]:
-    return [(str(i), label) for i, label in enumerate(labels)]
 
 
 def test_a_base_that_knows_the_tags_goes_on_with_its_head(trained: Path, tmp_path: Path):

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import tokenizers
 
 import headway
+from headway.data.records.label_typing import Merging
 from headway.text.train import KINDS, train_tokenizer
 
 OPTIONS = {"threads": 1, "precision": "float32", "quiet": True, "evaluations": 1, "d_model": 16, "layers": 1}
@@ -22,8 +24,6 @@ def apart(text: str) -> str:
 @pytest.mark.parametrize("role", ["decoder", "encoder", "translator"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_tokenizer_reads_both_forms_alike(kind: str, role: str, tmp_path: Path):
-    import tokenizers
-
     text = " ".join(WORDS)
     for trained_on in (text, apart(text)):
         made = train_tokenizer([trained_on] * 9, kind, 300, role=role)
@@ -73,8 +73,6 @@ def test_classes_and_answers_in_both_forms(in_process: Callable, tmp_path: Path)
 
 def test_a_run_of_before_keeps_its_labels(tmp_path: Path):
     """Labels that an earlier version stored decomposed are found by composed ones."""
-    from headway.data.records.label_typing import Merging
-
     assert Merging().merged(["été", apart("été")], [apart("été")]) == [apart("été")] * 2
     assert Merging().merged(["été", apart("été")], ["été", apart("été")]) == ["été", apart("été")]
 

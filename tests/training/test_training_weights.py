@@ -1,12 +1,12 @@
 """Rows that count more or less than others in training (``--weight-column``)."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from faults_harness import facts_of
 from torch import Tensor, nn
 
 import headway
@@ -16,6 +16,7 @@ from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
+from headway.tasks.fitting import _logistic, pair_loss
 from headway.tasks.labels import Classification, balanced_weights
 from headway.tasks.multi_column.task import ColumnLosses, side_by_side
 from headway.tasks.multi_label.task import LabelSets
@@ -104,7 +105,7 @@ QUICK: dict[str, Any] = {"steps": 3, "d_model": 16, "layers": 1, "heads": 2, "qu
 def trained(out: Path, weights: list[Any], **options: Any) -> dict[str, Any]:
     data = {"text": ROWS, "label": KINDS, "weight": weights}
     headway.train(data, out=out, weight_column="weight", **{**QUICK, **options})
-    return json.loads((out / "headway.json").read_text())
+    return facts_of(out)
 
 
 def test_rows_of_weight_0_are_left_out(tmp_path: Path):
@@ -119,7 +120,7 @@ def test_the_run_is_measured_again_on_the_same_rows(tmp_path: Path):
     lines = [f"{text},{label},{at % 2}" for at, (text, label) in enumerate(zip(ROWS, KINDS, strict=True))]
     (tmp_path / "rows.csv").write_text("\n".join(["text,label,much", *lines]))
     headway.train(tmp_path / "rows.csv", weight_column="much", out=tmp_path / "run", **QUICK)
-    facts = json.loads((tmp_path / "run" / "headway.json").read_text())
+    facts = facts_of(tmp_path / "run")
     again = headway.evaluate(tmp_path / "run")
     assert again["examples"] == facts["data"]["rows"]["measured"]
     assert again["val_loss"] == pytest.approx(facts["metrics"]["val_loss"], rel=1e-6)
@@ -141,8 +142,6 @@ def test_weights_that_are_not_there_or_all_0_are_refused(tmp_path: Path):
 
 
 def test_a_weight_teaches_a_linear_classifier_as_the_row_twice_does():
-    from headway.tasks.fitting import _logistic, pair_loss
-
     x = torch.randn(5, 4, generator=torch.Generator().manual_seed(1))
     twice = [0, 1, 1, 2, 3, 4]
     data = np.ones(5, dtype=bool)

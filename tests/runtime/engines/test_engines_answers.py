@@ -18,6 +18,8 @@ import headway
 from headway.formats.exports import place_of
 from headway.formats.registry import SPECS
 from headway.generation.sampling import Sampling
+from headway.runtime import runtime as module
+from headway.runtime.engine import Lacks
 from headway.tasks.checks import apart
 from headway.workflows.export import export
 from headway.workflows.verify.check import Subject, read
@@ -185,9 +187,6 @@ def test_rows_that_are_over_are_left_out(exported: Callable):
 
 
 def test_an_encoder_of_images(tmp_path: Path):
-    from headway.formats.exports import place_of
-    from headway.workflows.export import export
-
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(3)
     settings = {"hidden_size": 42, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 17}
@@ -202,8 +201,6 @@ def test_an_encoder_of_images(tmp_path: Path):
 
 def test_a_model_that_is_moved_computes_itself(exported: Callable, monkeypatch: pytest.MonkeyPatch):
     """A runtime follows its model: an engine is for the CPU."""
-    from headway.runtime import runtime as module
-
     pipe = headway.load(exported("classification"), engine="onnxruntime")
     real = module.model_device
     monkeypatch.setattr(
@@ -224,8 +221,6 @@ def test_few_and_many_inputs_may_have_different_engines(exported: Callable):
 
 
 def test_what_an_engine_lacks_torch_does_and_says_so_once(exported: Callable, monkeypatch: pytest.MonkeyPatch):
-    from headway.runtime.engine import Lacks
-
     own, pipe = (headway.load(exported("language_modeling"), engine=name) for name in ("torch", "onnxruntime"))
 
     def lacks(*_: object) -> None:

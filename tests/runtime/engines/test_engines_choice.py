@@ -10,11 +10,13 @@ import torch
 
 import headway
 from headway.errors import InputError
-from headway.formats import registry
-from headway.formats.exports import place_of
+from headway.formats import exports, registry
+from headway.formats.exports import open_engine, place_of
 from headway.formats.registry import ENGINES, SPECS, check_engine
 from headway.hub.directory import load_model, save_model
 from headway.hub.fingerprint import RECORD
+from headway.io.digest import sha256
+from headway.models.adapt.ensemble import Ensemble
 
 SAID = r"it can be auto, torch, ctranslate2, onnxruntime, openvino or llama\.cpp\."
 
@@ -100,8 +102,6 @@ def no_graph(place: Path) -> None:
 
 def unusable_graph(place: Path) -> None:
     """A file that the record vouches for, and the library cannot read."""
-    from headway.io.digest import sha256
-
     (place / "model.onnx").write_bytes(b"no graph")
     record = json.loads((place / RECORD).read_text())
     record["files"]["model.onnx"] = sha256(place / "model.onnx")
@@ -128,8 +128,6 @@ def test_a_damaged_export_is_one_message(spoil: Callable, said: str, copied: Cal
 
 
 def test_an_engine_is_for_the_cpu(exported: Callable, monkeypatch: pytest.MonkeyPatch):
-    from headway.formats import exports
-
     run = exported("classification")
     monkeypatch.setattr(exports, "device_of", lambda asked: torch.device("cuda", 0))
     with pytest.raises(
@@ -166,9 +164,6 @@ def test_auto_says_how_to_measure_where_nothing_was(exported: Callable):
 
 
 def test_several_models_together_have_no_engine(exported: Callable):
-    from headway.formats.exports import open_engine
-    from headway.models.adapt.ensemble import Ensemble
-
     run = exported("classification")
     with pytest.raises(InputError, match="answers by several models together; name one of them, or torch"):
         open_engine("onnxruntime", run, Ensemble([load_model(run)]), "float32")
