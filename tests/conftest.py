@@ -1,8 +1,10 @@
 """A cache of the tests' own, two tiny files, and runs trained on them once for all tests that only look at them."""
 
 import itertools
+import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -190,23 +192,47 @@ def stop_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return stop
 
 
-@pytest.fixture
-def in_process(capsys: pytest.CaptureFixture) -> Callable[..., tuple[int, str, str]]:
-    """Run ``headway`` in this process: (exit status, standard output, standard error)."""
+class InProcess:
+    """Runs ``headway`` in this process: (exit status, standard output, standard error)."""
 
-    def run(*words: object) -> tuple[int, str, str]:
+    def __init__(self, capsys: pytest.CaptureFixture):
+        self.capsys = capsys
+
+    def __call__(self, *words: object) -> tuple[int, str, str]:
         from headway.cli import main
 
-        capsys.readouterr()
+        self.capsys.readouterr()
         status = 0
         try:
             main.main([str(word) for word in words])
         except SystemExit as leaving:
             status = int(leaving.code or 0)
-        out, err = capsys.readouterr()
-        return status, out, err
+        return status, *self.capsys.readouterr()
 
-    return run
+    def passed(self, *words: object) -> tuple[str, str]:
+        """What a command says that ends well."""
+        status, out, err = self(*words)
+        assert status == 0, err
+        return out, err
+
+    def json(self, *words: object) -> dict:
+        """The object that a command writes to standard output with ``--json``, and nothing else."""
+        (line,) = self.passed(*words, *() if "--json" in words else ("--json",))[0].splitlines()
+        return json.loads(line)
+
+    def refused(self, *words: object, said: str | tuple[str, ...] = (), lines: int | None = None) -> str:
+        """The one message of a command that is refused, which has these words."""
+        status, out, err = self(*words)
+        assert (status, out) == (2, "") and "Traceback" not in err, err
+        assert all(word in err for word in ((said,) if isinstance(said, str) else said)), err
+        assert len([line for line in err.splitlines() if re.match("headway: (?!warning)|Error: ", line)]) == 1, err
+        assert lines is None or err.count("\n") == lines, err
+        return err
+
+
+@pytest.fixture
+def in_process(capsys: pytest.CaptureFixture) -> InProcess:
+    return InProcess(capsys)
 
 
 def as_words(options: dict[str, object]) -> list[str]:

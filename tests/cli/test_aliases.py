@@ -17,8 +17,7 @@ from headway.training.option_fields import HINTS
 
 def test_lr_is_the_learning_rate(rows: Path, tmp_path: Path, tiny_words: list[str], in_process: Callable):
     words = ["train", rows, *tiny_words, "--lr", "0.0123", "--batch=7", "--output_dir", tmp_path / "run"]
-    status, _, err = in_process(*words)
-    assert status == 0, err
+    in_process.passed(*words)
     options = json.loads((tmp_path / "run" / "headway.json").read_text())["options"]
     assert options["learning_rate"] == 0.0123 and options["batch_size"] == 7
     headway.train(rows, out=tmp_path / "python", lr=0.0123, max_steps=1, preset="tiny", quiet=True)
@@ -52,8 +51,7 @@ def test_what_follows_two_dashes_and_values_stay(in_process: Callable):
 
 @pytest.mark.parametrize("name", HINTS)
 def test_what_has_no_equal_is_answered(name: str, rows: Path, in_process: Callable):
-    status, out, err = in_process("train", rows, f"--{name}", "3")
-    assert status == 2 and out == "" and HINTS[name] in err
+    in_process.refused("train", rows, f"--{name}", "3", said=HINTS[name])
     for word in HINTS[name].split():
         if word.startswith("--"):
             assert word.strip(",.") in {name for one in train_options() for name in one}
@@ -64,5 +62,4 @@ def train_options() -> list[list[str]]:
 
 
 def test_a_slip_is_answered_with_what_was_meant(rows: Path, in_process: Callable):
-    status, _, err = in_process("train", rows, "--learning-rat", "3")
-    assert status == 2 and "--learning-rate" in err
+    in_process.refused("train", rows, "--learning-rat", "3", said="--learning-rate")

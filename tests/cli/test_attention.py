@@ -53,10 +53,8 @@ def data_of(path: str | Path) -> dict:
 
 @pytest.mark.parametrize(("run", "kind"), [("lm_run", "language_modeling"), ("classifier_run", "classification")])
 def test_a_decoder_and_an_encoder(run, kind, request, in_process):
-    status, out, err = in_process("attention", request.getfixturevalue(run), "the old cat sat", "--json")
-    assert status == 0, err
-    found = json.loads(out.splitlines()[-1])
-    assert set(found) == KEYS and out.count("\n") == 1
+    found = in_process.json("attention", request.getfixturevalue(run), "the old cat sat")
+    assert set(found) == KEYS
     assert found["task"] == kind and found["out"] == "attention.html" and found["kinds"] == {"self": [2, 2]}
     assert found["difference"] < 1e-5 and found["bytes"] == Path("attention.html").stat().st_size
     data = data_of("attention.html")
@@ -70,8 +68,7 @@ def test_a_translator_shows_its_own_translation_or_the_one_that_is_given(runs, i
     assert status == 0 and not [line for line in err.splitlines() if "cut off" not in line]
     pipe = load(runs / "both")
     assert look_inside(pipe, "word 7").target == pipe("word 7", beam=1)
-    status, out, _ = in_process("attention", runs / "both", "word 7", "--target", "viele", "--out", "t.html", "--json")
-    found = json.loads(out.splitlines()[-1])
+    found = in_process.json("attention", runs / "both", "word 7", "--target", "viele", "--out", "t.html")
     assert found["kinds"] == {"encoder": [3, 2], "decoder": [3, 2], "cross": [3, 2]} and found["target"] == "viele"
     data = data_of("t.html")
     assert [kind["shape"] for kind in data["kinds"]] == [[7, 7], [6, 6], [6, 7]]  # with an end, and a start
@@ -80,8 +77,7 @@ def test_a_translator_shows_its_own_translation_or_the_one_that_is_given(runs, i
 
 
 def test_a_decoder_that_translates(runs, in_process):
-    status, _, err = in_process("attention", runs / "alone", "word 7", "--target", "viele")
-    assert status == 0, err
+    in_process.passed("attention", runs / "alone", "word 7", "--target", "viele")
     data = data_of("attention.html")
     assert data["tokens"]["text"][-5:] == list("viele") and data["next"][:-1] == data["tokens"]["text"][1:]
     assert data["kinds"][0]["causal"]
@@ -102,17 +98,17 @@ def test_maps_and_statistics_are_the_models(runs):
 
 def test_texts_from_files_and_pipes(lm_run, in_process, monkeypatch):
     Path("text.txt").write_text("the old cat\nsat")
+    Path("utf16.txt").write_text("the old cat\nsat", encoding="utf-16")
     assert in_process("attention", lm_run, "text.txt", "--out", "a.html")[0] == 0
+    assert in_process("attention", lm_run, "utf16.txt", "--encoding", "utf-16", "--out", "c.html")[0] == 0
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the old cat\nsat")))
     assert in_process("attention", lm_run, "-", "--out", "b.html")[0] == 0
-    assert data_of("a.html")["tokens"] == data_of("b.html")["tokens"]
+    assert data_of("a.html")["tokens"] == data_of("b.html")["tokens"] == data_of("c.html")["tokens"]
 
 
 def test_a_model_of_images(runs, in_process):
     Image.fromarray(np.full((9, 11, 3), 200, np.uint8)).save("grey.png")
-    status, out, err = in_process("attention", runs / "images", "grey.png", "--json")
-    assert status == 0, err
-    found = json.loads(out.splitlines()[-1])
+    found = in_process.json("attention", runs / "images", "grey.png")
     assert set(found) == KEYS and found["kinds"] == {"self": [3, 2]} and found["tokens"] == {"picture": 17}
     assert found["difference"] < 1e-5 and data_of("attention.html")["patches"]["columns"] == 4
 
@@ -121,8 +117,7 @@ def test_only_pages_of_this_command_are_overwritten(lm_run, in_process):
     for _ in range(2):
         assert in_process("attention", lm_run, "the cat")[0] == 0
     Path("mine.html").write_text("<p>mine</p>")
-    status, _, err = in_process("attention", lm_run, "the cat", "--out", "mine.html")
-    assert status == 2 and "was not written by this command; use another name" in err
+    in_process.refused("attention", lm_run, "the cat", "--out", "mine.html", said="was not written by this command")
     assert Path("mine.html").read_text() == "<p>mine</p>"
     assert MARK in Path("attention.html").read_text()[:500]
 
@@ -152,16 +147,8 @@ def test_what_cannot_be_shown(run, words, said, runs, request, in_process):
     Path("rows.csv").write_text("text,label\na,b\n")
     Path("utf16.txt").write_text("the old cat sat\n" * 9, encoding="utf-16")
     place = request.getfixturevalue(run) if run == "lm_run" else runs / run
-    status, out, err = in_process("attention", place, *words)
-    assert status == 2 and out == "" and said in err and "Traceback" not in err
+    in_process.refused("attention", place, *words, said=said)
     assert not list(Path().glob("*.html"))
-
-
-def test_a_file_in_another_encoding(lm_run, in_process):
-    Path("utf16.txt").write_text("the old cat", encoding="utf-16")
-    assert in_process("attention", lm_run, "utf16.txt", "--encoding", "utf-16", "--out", "file.html")[0] == 0
-    assert in_process("attention", lm_run, "the old cat")[0] == 0
-    assert data_of("file.html")["tokens"] == data_of("attention.html")["tokens"]
 
 
 def test_the_first_of_several_models(runs, in_process):

@@ -27,9 +27,8 @@ def test_sizes():
 
 def test_curves_of_a_small_model(in_process: Callable, tmp_path: Path):
     words = ["--lengths", "8..32", "--widths", "32,64", "--kinds", "full,windowed", "--out", tmp_path / "curves"]
-    status, out, err = in_process("bench", *words, "--json", "--quiet")
-    found = json.loads(out.splitlines()[-1])
-    assert (status, err) == (0, "") and {"task", "seconds", "rows", "fits", "left_out", "out"} <= set(found)
+    found = in_process.json("bench", *words, "--quiet")
+    assert {"task", "seconds", "rows", "fits", "left_out", "out"} <= set(found)
     assert len(found["rows"]) == 2 * (3 + 2)
     keys = {"kind", "length", "width", "seconds", "spread", "bytes", "tokens_per_second"}
     assert all(keys <= set(row) for row in found["rows"])
@@ -37,7 +36,7 @@ def test_curves_of_a_small_model(in_process: Callable, tmp_path: Path):
         (axis, kind) for axis in ("length", "width") for kind in ("full", "windowed")
     }
     assert {path.name for path in (tmp_path / "curves").iterdir()} == {
-        *("cost.json", "cost-length.png", "cost-length.svg", "cost-width.png", "cost-width.svg"),
+        *("cost.json", "cost-length.png", "cost-length.svg", "cost-width.png", "cost-width.svg")
     }
     assert json.loads((tmp_path / "curves" / "cost.json").read_text())["rows"] == found["rows"]
     assert ">length T (tokens)<" in (tmp_path / "curves" / "cost-length.svg").read_text()
@@ -55,9 +54,8 @@ def test_curves_of_a_runs_sizes_as_a_table(classifier_run: Path, in_process: Cal
 
 
 def test_speed_of_a_run(lm_run: Path, in_process: Callable):
-    status, out, err = in_process("bench", lm_run, "--json", "--quiet")
-    found = json.loads(out.splitlines()[-1])
-    assert (status, err) == (0, "") and found["task"] == "language_modeling"
+    found = in_process.json("bench", lm_run, "--quiet")
+    assert found["task"] == "language_modeling"
     assert {row["kind"] for row in found["rows"]} == {"read", "write"}
     status, out, _ = in_process("bench", lm_run, "--quiet", "--time", "12s")
     lines = out.splitlines()
@@ -83,29 +81,22 @@ def test_an_exponent_in_words():
     (["--lengths", "8", "--time", "soon"], "--time is 'soon'"),
     (["nowhere", "--out", "x"], "--out is for the plots"),
     (["nowhere"], "no such model directory"),
+    (["--lengths", "8", "--out", "taken"], "cannot be written"),
 ])  # fmt: skip
 def test_wrong_input_is_one_message(in_process: Callable, tmp_path: Path, words: list[str], said: str, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    status, _, err = in_process("bench", *words, "--quiet")
-    assert status == 2 and said in err and "Traceback" not in err
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_folder_that_cannot_be_written(in_process: Callable, tmp_path: Path):
     (tmp_path / "taken").write_text("")
-    status, _, err = in_process("bench", "--lengths", "8", "--out", tmp_path / "taken", "--quiet")
-    assert status == 2 and "cannot be written" in err
-
-
-FIRST = """
-from headway.workflows.bench import SMALL, cost_curves
-curves = cost_curves(SMALL.but(n_layers=1), lengths=[32, 64, 128], kinds=["full"])
-print(*(row["bytes"] for row in curves["rows"]))
-"""
+    in_process.refused("bench", *words, "--quiet", said=said)
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
 def test_the_memory_of_the_first_size_is_its_own(headway_command: Callable):
     """What a process allocates once, such as to time its products, belongs to no size."""
-    done = headway_command("--version", script=FIRST)
+    script = """
+from headway.workflows.bench import SMALL, cost_curves
+curves = cost_curves(SMALL.but(n_layers=1), lengths=[32, 64, 128], kinds=["full"])
+print(*(row["bytes"] for row in curves["rows"]))
+"""
+    done = headway_command("--version", script=script)
     first, second, third = map(int, done.stdout.splitlines()[0].split())
     assert abs(third / first - 4) < 0.1 and abs(second / first - 2) < 0.1, done.stderr

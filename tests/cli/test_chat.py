@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,9 +29,6 @@ from headway.text.train import train_tokenizer
 
 TEXTS = ["the cat sat on a mat while old dogs ran past red doors and sang\n"] * 7
 GREEDY = {"temperature": 0.0}
-KEYS = {"task", "precision", "engine", "seconds", "results"}
-DEAF = "{% for m in messages %}{{ m.role }}: {{ m.contents }}\n{% endfor %}assistant:"
-"""A template with a misspelt name, which renders as nothing."""
 STRICT = (
     "{% if messages[-1].role != 'user' and add_generation_prompt %}{{ raise_exception('say something') }}{% endif %}"
     + DEFAULT_TEMPLATE.replace("message['content'] ", "(message['content'] | upper) ")
@@ -100,28 +98,28 @@ def test_any_of_the_ends_that_the_directory_names(tokenizer: Tokenizer):
         assert pipe("the", max_tokens=9, **GREEDY) == "old dogs", "a text ends there too"
 
 
+def with_template(template: str, **tokens: str) -> tuple[Tokenizer, Generator]:
+    """A tokenizer with another template, and a model that says "old dogs" in it."""
+    made = train_tokenizer(TEXTS, "bpe", 300).with_template(template, tokens, [START, END])
+    return made, scripted(made, "old dogs", made.tokens.index(END))[0]
+
+
 def test_the_end_of_turn_is_found_in_the_template():
-    plain = train_tokenizer(TEXTS, "bpe", 300)
-    other = plain.with_template(DEFAULT_TEMPLATE, {}, [START, END])  # the end of a text is another token
+    other, pipe = with_template(DEFAULT_TEMPLATE)  # the end of a text is another token
     end = other.tokens.index(END)
     assert other.end_of_text != end and end_of_turn(other) == {end}
-    pipe, _ = scripted(other, "old dogs", end)
     assert pipe.chat(said("the"), **GREEDY) == "old dogs"
 
 
-def test_a_template_that_shows_replies_in_another_way():
-    strict = train_tokenizer(TEXTS, "bpe", 300).with_template(STRICT, {"eos_token": END}, [START, END])
-    pipe, _ = scripted(strict, "old dogs", strict.tokens.index(END))
-    assert pipe.chat(said("the", "cat", "sat"), **GREEDY) == "old dogs"
+def test_templates_that_show_or_leave_out_what_was_said():
+    _, strict = with_template(STRICT, eos_token=END)
+    assert strict.chat(said("the", "cat", "sat"), **GREEDY) == "old dogs"
     with pytest.raises(InputError, match="say something"):
-        pipe.chat(said("the", "cat"))
-
-
-def test_a_template_that_leaves_out_what_is_said_is_named():
-    deaf = train_tokenizer(TEXTS, "bpe", 300).with_template(DEAF, {"eos_token": END}, [START, END])
-    pipe, _ = scripted(deaf, "old dogs", deaf.tokens.index(END))
-    with pytest.warns(UserWarning, match="the chat template leaves out, or changes, what the last message says"):
-        pipe.chat(said("the"), **GREEDY)
+        strict.chat(said("the", "cat"))
+    misspelt = "{% for m in messages %}{{ m.role }}: {{ m.contents }}\n{% endfor %}assistant:"
+    _, deaf = with_template(misspelt, eos_token=END)
+    with pytest.warns(UserWarning, match="leaves out, or changes, what the last message says"):
+        deaf.chat(said("the"), **GREEDY)
 
 
 def test_the_oldest_turns_are_forgotten_and_never_the_system_message(tokenizer: Tokenizer):
@@ -211,7 +209,8 @@ def test_lines_of_standard_input(directory: Path, hold: Callable):
     assert status == 0 and err == "" and out == "".join(reply + "\n" for reply in replies)
     status, out, err = hold(directory, lines, "--system", "be kind", "--json")
     found = json.loads(out)
-    assert status == 0 and out.count("\n") == 1 and set(found) == KEYS and found["results"] == messages
+    assert status == 0 and out.count("\n") == 1 and found["results"] == messages
+    assert set(found) == {"task", "precision", "engine", "seconds", "results"}
     assert err == "".join(reply + "\n" for reply in replies)
     assert hold(directory, lines, "--system", "be kind", "--json", "--quiet")[2] == ""
     status, out, _ = hold(directory, "  old dogs", "the cat é 🙂", "--system", "be kind", "--json")
@@ -244,15 +243,12 @@ def test_what_is_wrong_is_status_two(directory: Path, lm_run: Path, hold: Callab
         status, _, err = hold(words[0], given, *words[1:])
         assert status == 2 and message in err.splitlines()[-1] and "Traceback" not in err
     for words in (["generate", lm_run], ["generate", lm_run, "the", "--system", "be kind"]):
-        status, out, err = in_process(*words)
-        assert status == 2 and out == "" and "Error: " in err
+        in_process.refused(*words, said="Error: ")
 
 
 def test_who_continues_a_text_with_a_model_that_talks_is_told(directory: Path, lm_run: Path, in_process: Callable):
     asked = ("the cat", "--max-tokens", "3", "--seed", "1")
-    assert (
-        f"`headway generate {directory} --chat` starts a conversation" in in_process("generate", directory, *asked)[2]
-    )
+    assert f"`headway generate {directory} --chat` starts" in in_process("generate", directory, *asked)[2]
     assert "--chat" not in in_process("generate", directory, *asked, "--quiet")[2]
     assert "--chat" not in in_process("generate", lm_run, *asked)[2]
 
@@ -291,14 +287,9 @@ def test_at_a_terminal(directory: Path):
     os.close(other)
     os.write(main, b"the cat\n" + b"the cat " * 99 + b"\n/exit\n")
     shown, until = b"", time.monotonic() + 60
-    while time.monotonic() < until:
-        try:
-            piece = os.read(main, 4096)
-        except OSError:  # the other end is closed
-            break
-        if not piece:
-            break
-        shown += piece
+    with suppress(OSError):  # the other end is closed
+        while time.monotonic() < until and (piece := os.read(main, 4096)):
+            shown += piece
     os.close(main)
     assert running.wait(30) == 0
     reply = headway.load(directory).chat(said("the cat"), max_tokens=9, **GREEDY)

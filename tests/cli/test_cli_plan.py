@@ -22,8 +22,7 @@ def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_file_is_planned_and_nothing_written(corpus: Path, nothing: Path, in_process: Callable):
-    status, out, err = in_process("train", corpus, "--plan", *TINY, "--steps", 20, "--threads", 1)
-    assert status == 0, err
+    out, err = in_process.passed("train", corpus, "--plan", *TINY, "--steps", 20, "--threads", 1)
     assert "model: 15,760 parameters" in out and "(--preset, --d-model, --layers, --heads, --length to change)" in out
     assert "together, of" in out and "training takes" in out
     assert out.splitlines()[-1].endswith(" --batch-tokens 256 --precision float32 --accumulate 1")
@@ -32,11 +31,7 @@ def test_a_file_is_planned_and_nothing_written(corpus: Path, nothing: Path, in_p
 
 
 def test_the_plan_is_that_of_the_run(corpus: Path, lm_run: Path, nothing: Path, in_process: Callable):
-    given = (*TINY, "--steps", 20, "--threads", 1, "--json", "--quiet")
-    status, out, err = in_process("train", corpus, "--plan", *given)
-    assert status == 0, err
-    (line,) = out.splitlines()
-    found = json.loads(line)
+    found = in_process.json("train", corpus, "--plan", *TINY, "--steps", 20, "--threads", 1, "--quiet")
     facts = json.loads((lm_run / "headway.json").read_text())
     assert found["parameters"] == facts["parameters"] and found["decisions"] == facts["decisions"]
     assert found["tokens"] == facts["tokens"] and found["layout"]["steps"] == facts["steps"] == 20
@@ -60,9 +55,7 @@ def test_other_tasks_are_planned(
     pairs.write_text("source\ttarget\n" + "".join(f"the old cat {i}\tred dogs ran {i}\n" for i in range(60)))
     file = {"classification": rows, "masked_lm": corpus, "translation": pairs}[task]
     wide = (*more, "--d-model", 16, "--layers", 2, "--steps", 3, "--threads", 1, "--json", "--quiet")
-    status, out, err = in_process("train", file, "--task", task, *wide, "--plan", "--gpus", 2)
-    assert status == 0, err
-    found = json.loads(out)
+    found = in_process.json("train", file, "--task", task, *wide, "--plan", "--gpus", 2)
     assert found["task"] == task and found["parameters"] > 0 and found["layout"]["memory"]["total"] > 0
     assert [path.name for path in nothing.iterdir()] == ["pairs.tsv"]
     said = [one["value"] for one in found["decisions"] if one["what"] == "model"]
@@ -70,56 +63,31 @@ def test_other_tasks_are_planned(
 
 
 @pytest.mark.parametrize("more", [(), ("--model", "cnn"), ("--model", "bow")])
-def test_a_run_announces_the_parameters_that_it_has(
-    more: tuple[str, ...], rows: Path, nothing: Path, in_process: Callable
-):
+def test_a_run_announces_the_parameters_that_it_has(more: tuple[str, ...], rows: Path, nothing: Path, in_process):
     given = ("--d-model", 16, "--steps", 2, "--threads", 1, "--json", "--out", nothing / "run")
     status, out, err = in_process("train", rows, *more, *given)
     assert status == 0 and f"model: {json.loads(out.splitlines()[-1])['parameters']:,} parameters: " in err, err
 
 
-def test_a_pretrained_model_is_planned(corpus: Path, lm_run: Path, nothing: Path, in_process: Callable):
-    words = (
-        "train",
-        corpus,
-        "--from",
-        lm_run,
-        "--lora",
-        2,
-        "--steps",
-        3,
-        "--threads",
-        1,
-        "--json",
-        "--quiet",
-        "--plan",
-    )
-    status, out, err = in_process(*words)
-    assert status == 0, err
-    held = json.loads(out)["layout"]["memory"]
-    assert 0 < held["gradients"] < held["weights"] and held["optimizer"] == 2 * held["gradients"]
-    assert list(nothing.iterdir()) == []
-
-
-def test_a_classifier_that_is_fitted_at_once_has_no_layout(
-    rows: Path, classifier_run: Path, nothing: Path, in_process: Callable
+def test_a_pretrained_model_is_planned_unless_it_is_fitted_at_once(
+    corpus: Path, lm_run: Path, rows: Path, classifier_run: Path, nothing: Path, in_process: Callable
 ):
-    status, out, err = in_process("train", rows, "--from", classifier_run, "--frozen", "--plan", "--quiet")
-    assert status == 2 and out == "" and "--frozen" in err
+    words = ("--lora", 2, "--steps", 3, "--threads", 1, "--quiet", "--plan")
+    held = in_process.json("train", corpus, "--from", lm_run, *words)["layout"]["memory"]
+    assert 0 < held["gradients"] < held["weights"] and held["optimizer"] == 2 * held["gradients"]
+    in_process.refused("train", rows, "--from", classifier_run, "--frozen", "--plan", "--quiet", said="--frozen")
     assert list(nothing.iterdir()) == []
 
 
 def test_a_model_without_data(nothing: Path, in_process: Callable):
     words = ("--parameters", "1B", "--tokens", "20B", "--gpus", 16, "--gpu-memory", "24G", "--gpu-flops", "165T")
-    status, out, err = in_process("train", "--plan", *words)
-    assert status == 0, err
+    out, _ = in_process.passed("train", "--plan", *words)
     assert out.startswith("1,024,180,416 parameters: 1,728 wide, 27 layers") and "on 16 GPUs: bfloat16" in out
     command = out.splitlines()[-1]
     assert command.startswith("torchrun --nnodes 2 ") and " --nproc_per_node 8 -m headway train FILE " in command
     assert "--d-model 1728 --layers 27 --heads 27" in command and "--shard" in command
     assert list(nothing.iterdir()) == []
-    status, out, err = in_process("train", "--plan", *words, "--json")
-    found = json.loads(out)
+    found = in_process.json("train", "--plan", *words)
     assert found["hardware"]["processes"] == 16 and found["hardware"]["memory"] == 24e9 and found["tokens"] == 20e9
     assert found["layout"]["sharded"] and found["layout"]["tokens_per_second"] > 0
 
@@ -170,9 +138,7 @@ SAME_TOKENS = {
 
 
 @pytest.mark.parametrize("task", ["language_modeling", "masked_lm", "conversations", "translation"])
-def test_the_tokens_that_are_seen_decide_the_regularisation(
-    task: str, corpus: Path, nothing: Path, in_process: Callable
-):
+def test_the_tokens_that_are_seen_decide_the_regularisation(task: str, corpus: Path, nothing: Path, in_process):
     lines = [f"the old cat {i} sat on a mat" for i in range(60)]
     (nothing / "pairs.tsv").write_text("source\ttarget\n" + "".join(f"{one}\t{one} too\n" for one in lines))
     talks = [[{"role": "user", "content": one}, {"role": "assistant", "content": f"{one} too"}] for one in lines]
@@ -183,11 +149,9 @@ def test_the_tokens_that_are_seen_decide_the_regularisation(
     found = {}
     for name, words in SAME_TOKENS.items():
         given = ("--length", 32, "--layers", 1, "--precision", "float32", "--threads", 1, "--json", "--quiet")
-        status, out, err = in_process("train", file, *named, *given, *words, "--plan")
-        assert status == 0, err
-        decisions = {one["what"]: (one["value"], one["why"]) for one in json.loads(out)["decisions"]}
-        found[name] = [decisions.get(what) for what in ("dropout", "decay")]
-        found[name].append(json.loads(out)["parameters"])
+        planned = in_process.json("train", file, *named, *given, *words, "--plan")
+        decisions = {one["what"]: (one["value"], one["why"]) for one in planned["decisions"]}
+        found[name] = [*(decisions.get(what) for what in ("dropout", "decay")), planned["parameters"]]
     assert all(one == found["in one batch"] for one in found.values()), found
 
 
@@ -198,7 +162,9 @@ def test_processes_that_train_together_see_as_many_times_the_tokens(
     monkeypatch.setattr("headway.workflows.train.setup.batch_seconds", lambda *given: 0.0)
     for processes in (1, 4):
         monkeypatch.setattr(Ranks, "joined", lambda count=processes: Ranks(0, count))
-        status, out, err = in_process("train", corpus, "--plan", *TINY, "--time", "9s", "--threads", 1, "--json")
-        assert status == 0, err
-        (dropout,) = (one for one in json.loads(out)["decisions"] if one["what"] == "dropout")
+        (dropout,) = (
+            one
+            for one in in_process.json("train", corpus, "--plan", *TINY, "--time", "9s", "--threads", 1)["decisions"]
+            if one["what"] == "dropout"
+        )
         assert dropout["why"].endswith(f"at {1000 * processes:,} tokens a second")

@@ -1,6 +1,6 @@
 """--precision of the verbs that answer, and what ``headway bench RUN`` says of it."""
 
-import json
+import shutil
 
 import pytest
 import torch
@@ -11,27 +11,20 @@ pytestmark = pytest.mark.skipif("int8" not in available(torch.device("cpu")), re
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    import headway
-
-    folder = tmp_path_factory.mktemp("precision")
-    (folder / "text.txt").write_text("the quick brown fox jumps over the lazy dog.\n" * 400)
-    headway.train(folder / "text.txt", steps=4, d_model=32, layers=1, heads=2, out=folder / "run", evaluations=1)
-    return folder / "run"
+def run(lm_run, tmp_path_factory):
+    """A run to which the precision of its answers may be written."""
+    return shutil.copytree(lm_run, tmp_path_factory.mktemp("precision") / "run")
 
 
 def test_bench_measures_each_precision_and_stores_the_one_named(run, in_process):
-    status, out, err = in_process("bench", run, "--time", "12s", "--store", "int8", "--json")
-    assert status == 0, err
-    found = json.loads(out.splitlines()[-1])
+    found = in_process.json("bench", run, "--time", "12s", "--store", "int8")
     assert {row["kind"] for row in found["rows"]} == {"read", "write"} and found["best"] in available(
         torch.device("cpu")
     )
     assert [row["precision"] for row in found["precisions"]] == list(available(torch.device("cpu")))
-    status, out, _ = in_process("generate", run, "the quick", "--json", "--max-tokens", "3", "--precision", "auto")
-    assert status == 0 and json.loads(out)["results"]
-    status, out, err = in_process("bench", run, "--time", "6s", "--store")
-    assert status == 0 and "float32" in out and "best" in out and "from now on" in out
+    assert in_process.json("generate", run, "the quick", "--max-tokens", "3", "--precision", "auto")["results"]
+    out, _ = in_process.passed("bench", run, "--time", "6s", "--store")
+    assert "float32" in out and "best" in out and "from now on" in out
 
 
 def test_naming_one_says_what_it_costs(run, in_process):
@@ -41,15 +34,8 @@ def test_naming_one_says_what_it_costs(run, in_process):
     assert "int8" not in err
 
 
-@pytest.mark.parametrize("verb", ["generate", "predict", "evaluate"])
-def test_an_unknown_precision_is_one_message(run, in_process, verb):
-    words = [] if verb == "evaluate" else ["the quick"]
-    status, out, err = in_process(verb, run, *words, "--precision", "int3")
-    assert status == 2 and not out and "--precision is 'int3'; it can be float32" in err and "Traceback" not in err
-
-
-def test_store_names_a_precision(run, in_process):
-    status, _, err = in_process("bench", run, "--time", "3s", "--store", "int3")
-    assert status == 2 and "--store int3: it can be best, float32" in err
-    status, _, err = in_process("bench", "--lengths", "8", "--store", "int8")
-    assert status == 2 and "--store is for the precisions of a RUN" in err
+def test_an_unknown_precision_is_one_message(run, in_process):
+    for words in (("generate", run, "the quick"), ("predict", run, "the quick"), ("evaluate", run)):
+        in_process.refused(*words, "--precision", "int3", said="--precision is 'int3'; it can be float32")
+    in_process.refused("bench", run, "--time", "3s", "--store", "int3", said="--store int3: it can be best, float32")
+    in_process.refused("bench", "--lengths", "8", "--store", "int8", said="--store is for the precisions of a RUN")

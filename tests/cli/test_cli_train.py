@@ -32,9 +32,10 @@ def test_two_files_to_validate_on(tmp_path: Path, in_process: Callable):
             (tmp_path / f"{name}.{side}").write_text("".join(lines).upper() if side == "de" else "".join(lines))
     train, held_out = ([tmp_path / f"{name}.{side}" for side in ("en", "de")] for name in ("t", "v"))
     tiny = ("--d-model", 16, "--layers", 1, "--steps", 2, "--vocab", 280, "--threads", 1, "--quiet", "--json")
-    status, out, err = in_process("train", *train, "--validation", *held_out, "--out", tmp_path / "run", *tiny)
-    assert status == 0, err
-    assert json.loads(out.splitlines()[-1])["task"] == "translation"
+    assert (
+        in_process.json("train", *train, "--validation", *held_out, "--out", tmp_path / "run", *tiny)["task"]
+        == "translation"
+    )
     facts = json.loads((tmp_path / "run" / "headway.json").read_text())
     assert facts["validation"] == [str(path) for path in held_out]
     assert facts["data"]["inputs"] == [str(path) for path in train]
@@ -45,15 +46,13 @@ def test_the_input_may_follow_what_to_validate_on(rows: Path, tmp_path: Path, in
     other = tmp_path / "other.csv"
     other.write_text("text,label\n" + "".join(f"great {i},pos\nbad {i},neg\n" for i in range(7)))
     tiny = ("--d-model", 16, "--layers", 1, "--steps", 2, "--threads", 1, "--quiet", "--json")
-    status, _, err = in_process("train", "--out", tmp_path / "run", *tiny, "--validation", other, rows)
-    assert status == 0, err
+    in_process.passed("train", "--out", tmp_path / "run", *tiny, "--validation", other, rows)
     facts = json.loads((tmp_path / "run" / "headway.json").read_text())
     assert (facts["validation"], facts["data"]["inputs"]) == ([str(other)], [str(rows)])
 
 
 def test_what_to_train_on_stands_before_several_files_to_validate_on(rows: Path, in_process: Callable):
-    status, out, err = in_process("train", "--validation", rows, rows, rows, rows)
-    assert status == 2 and out == "" and "--validation takes every word after it" in err
+    in_process.refused("train", "--validation", rows, rows, rows, rows, said="--validation takes every word after it")
 
 
 def test_quiet_keeps_what_looks_wrong(tmp_path: Path, in_process: Callable):
@@ -87,7 +86,6 @@ def test_balanced_classes_are_both_right_with_the_default_smoothing(tmp_path: Pa
     (tmp_path / "rare.csv").write_text(rows(400, 10))
     (tmp_path / "new.csv").write_text(rows(50, 50))
     words = ("--steps", 80, "--balance", "--threads", 1, "--quiet", "--json")
-    status, _, err = in_process("train", tmp_path / "rare.csv", "--out", tmp_path / "run", *words)
-    assert status == 0, err
+    in_process.passed("train", tmp_path / "rare.csv", "--out", tmp_path / "run", *words)
     _, out, _ = in_process("evaluate", tmp_path / "run", tmp_path / "new.csv", "--json")
     assert json.loads(out.splitlines()[-1])["accuracy"] > 0.95

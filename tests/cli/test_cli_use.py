@@ -7,13 +7,18 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 import headway
+from headway.training.loop.trainer import Diverged
+from headway.training.option_fields import flag
+from headway.training.options import OPTIONS
 
 METRICS = ["val_loss", "bits_per_byte", "perplexity", "accuracy", "macro_f1", "bleu", "chrf"]
 TRAIN = ["task", "seconds", "out", "parameters", "steps", "tokens", "train_loss", *METRICS, "tokens_per_second"]
+ANSWERED = {"task", "precision", "engine", "seconds", "results"}
 TEXTS = ["the cat sat, lovely", "", 'she said "old dogs"', "two\nlines, one text", "  spaces  ", "é 日本 🙂", "awful"]
 
 
@@ -39,9 +44,7 @@ def test_train_ends_with_one_object_and_says_everything_else_elsewhere(
     assert last_line(again[1]) == found
 
 
-def test_without_json_a_person_reads_what_came_out(
-    corpus: Path, tmp_path: Path, tiny_words: list[str], in_process: Callable
-):
+def test_without_json_a_person_reads_what_came_out(corpus: Path, tmp_path: Path, tiny_words: list[str], in_process):
     status, out, err = in_process("train", corpus, "--out", tmp_path / "run", "--quiet", *tiny_words)
     assert status == 0 and err == ""
     assert "val_loss" in out and str(tmp_path / "run") in out and "headway generate" in out
@@ -49,38 +52,31 @@ def test_without_json_a_person_reads_what_came_out(
 
 def test_evaluate(lm_run: Path, classifier_run: Path, in_process: Callable):
     for run, task in ((lm_run, "language_modeling"), (classifier_run, "classification")):
-        status, out, _ = in_process("evaluate", run, "--json")
-        found = last_line(out)
-        assert status == 0 and set(found) == {"task", "precision", "engine", "seconds", "examples", *METRICS}
+        found = in_process.json("evaluate", run)
+        assert set(found) == {"task", "precision", "engine", "seconds", "examples", *METRICS}
         assert found["task"] == task and found["examples"] > 0
     status, out, err = in_process("evaluate", classifier_run)
     assert status == 0 and "precision" in out and err == ""
 
 
 def test_generate(lm_run: Path, in_process: Callable):
-    status, out, _ = in_process("generate", lm_run, "the cat", "--json", "--temperature", "0", "--max-tokens", "11")
-    found = last_line(out)
+    options = ["--temperature", "0", "--max-tokens", "11"]
+    found = in_process.json("generate", lm_run, "the cat", *options)
     expected = headway.load(lm_run)("the cat", temperature=0, max_tokens=11)
-    assert (
-        status == 0
-        and set(found) == {"task", "precision", "engine", "seconds", "results"}
-        and found["results"] == [expected]
-    )
-    status, out, _ = in_process("generate", lm_run, "the cat", "--temperature", "0", "--max-tokens", "11")
-    assert status == 0 and out == f"the cat{expected}\n"
+    assert found.keys() == ANSWERED and found["results"] == [expected]
+    assert in_process.passed("generate", lm_run, "the cat", *options)[0] == f"the cat{expected}\n"
 
 
 def test_generate_stops_where_it_is_told(lm_run: Path, in_process: Callable):
-    options = ["--seed", "3", "--stop", "a", "--stop", "e", "--json"]
-    assert not {"a", "e"} & set(last_line(in_process("generate", lm_run, "the cat", *options)[1])["results"][0])
+    options = ["--seed", "3", "--stop", "a", "--stop", "e"]
+    assert not {"a", "e"} & set(in_process.json("generate", lm_run, "the cat", *options)["results"][0])
 
 
 def test_classify_a_text(classifier_run: Path, in_process: Callable):
-    status, out, _ = in_process("classify", classifier_run, TEXTS[0], "--json")
-    found = last_line(out)
-    assert status == 0 and set(found) == {"task", "precision", "engine", "seconds", "results"}
+    found = in_process.json("classify", classifier_run, TEXTS[0])
+    assert found.keys() == ANSWERED
     assert found["results"] == [headway.load(classifier_run)(TEXTS[0])]
-    status, out, _ = in_process("classify", classifier_run, TEXTS[0])
+    out, _ = in_process.passed("classify", classifier_run, TEXTS[0])
     assert out.split("\t")[0] == found["results"][0]["label"]
 
 
@@ -94,26 +90,22 @@ def test_standard_input(classifier_run: Path, lm_run: Path, headway_command: Cal
     assert found.stdout == "the cat" + headway.load(lm_run)("the cat", temperature=0, max_tokens=5) + "\n"
 
 
-def table(path: Path) -> Path:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerows([["id", "text"], *([str(i), text] for i, text in enumerate(TEXTS))])
-    return path
-
-
-def json_lines(path: Path) -> Path:
-    path.write_text("".join(json.dumps({"text": text, "id": i}) + "\n" for i, text in enumerate(TEXTS)))
-    return path
+def results(path: Path) -> list[dict]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file)) if path.suffix == ".csv" else [json.loads(line) for line in file]
 
 
 @pytest.mark.parametrize("source", ["texts.csv", "texts.jsonl"])
 @pytest.mark.parametrize("to", ["out.csv", "out.jsonl"])
 def test_classify_a_file_in_order(source: str, to: str, classifier_run: Path, tmp_path: Path, in_process: Callable):
-    given = (table if source.endswith("csv") else json_lines)(tmp_path / source)
-    status, out, err = in_process("classify", classifier_run, given, "--to", tmp_path / to)
-    assert status == 0 and "7 results" in out, err
-    with (tmp_path / to).open(encoding="utf-8", newline="") as file:
-        found = list(csv.DictReader(file)) if to.endswith("csv") else [json.loads(line) for line in file]
+    given = tmp_path / source
+    with given.open("w", encoding="utf-8", newline="") as file:
+        if source.endswith("csv"):
+            csv.writer(file).writerows([["id", "text"], *([str(i), text] for i, text in enumerate(TEXTS))])
+        else:
+            file.writelines(json.dumps({"text": text, "id": i}) + "\n" for i, text in enumerate(TEXTS))
+    assert "7 results" in in_process.passed("classify", classifier_run, given, "--to", tmp_path / to)[0]
+    found = results(tmp_path / to)
     expected = headway.load(classifier_run)(TEXTS)
     assert [row["text"] for row in found] == TEXTS
     assert [row["label"] or None for row in found] == [one["label"] for one in expected]
@@ -123,19 +115,15 @@ def test_classify_a_file_in_order(source: str, to: str, classifier_run: Path, tm
 
 
 @pytest.mark.parametrize("to", ["out.csv", "out.jsonl"])
-def test_what_else_a_table_says_stays_beside_the_answer(
-    to: str, classifier_run: Path, tmp_path: Path, in_process: Callable
-):
+def test_what_else_a_table_says_stays_beside_the_answer(to: str, classifier_run: Path, tmp_path: Path, in_process):
     given = tmp_path / "given.csv"
     given.write_text("id,text,label\n7,great dogs,unsure\n8,awful cats,pos\n", encoding="utf-8")
     assert in_process("classify", classifier_run, given, "--to", tmp_path / to)[0] == 0
-    with (tmp_path / to).open(encoding="utf-8", newline="") as file:
-        found = list(csv.DictReader(file)) if to.endswith("csv") else [json.loads(line) for line in file]
+    found = results(tmp_path / to)
     expected = headway.load(classifier_run)(["great dogs", "awful cats"])
     assert [row["label"] for row in found] == [one["label"] for one in expected]
     assert [(row["id"], row["text"], row["given: label"]) for row in found] == [
-        ("7", "great dogs", "unsure"),
-        ("8", "awful cats", "pos"),
+        *(("7", "great dogs", "unsure"), ("8", "awful cats", "pos")),
     ]
 
 
@@ -146,17 +134,16 @@ def test_a_second_column_of_texts_that_is_the_same_in_some_rows_stays_in_its_pla
     given.write_text("text,body,score: pos\ngreat dogs,great dogs,1\nold,awful cats,2\n", encoding="utf-8")
     to = tmp_path / "out.csv"
     assert in_process("classify", classifier_run, given, "--text-column", "body", "--to", to)[0] == 0
-    with to.open(encoding="utf-8", newline="") as file:
-        found = list(csv.DictReader(file))
+    found = results(to)
     assert [(row["text"], row["given: text"]) for row in found] == [("great dogs", "great dogs"), ("awful cats", "old")]
     assert [row["given: score: pos"] for row in found] == ["1", "2"]
 
 
 def test_classify_plain_lines(classifier_run: Path, tmp_path: Path, in_process: Callable):
     (tmp_path / "lines.txt").write_text("great\n\nawful\u2028dogs\r\nold", encoding="utf-8", newline="")
-    _, out, _ = in_process("classify", classifier_run, tmp_path / "lines.txt", "--json")
+    found = in_process.json("classify", classifier_run, tmp_path / "lines.txt")["results"]
     expected = headway.load(classifier_run)(["great", "", "awful\u2028dogs", "old"])
-    assert [one["label"] for one in last_line(out)["results"]] == [one["label"] for one in expected]
+    assert [one["label"] for one in found] == [one["label"] for one in expected]
 
 
 def test_results_replace_an_older_file_whole(classifier_run: Path, tmp_path: Path, in_process: Callable):
@@ -177,8 +164,8 @@ def test_missing_folders_of_results_are_made(classifier_run: Path, tmp_path: Pat
 def test_a_byte_order_mark_changes_nothing(rows: Path, tmp_path: Path, tiny_words: list[str], in_process: Callable):
     marked = tmp_path / "marked.csv"
     marked.write_bytes(b"\xef\xbb\xbf" + rows.read_bytes())
-    status, out, _ = in_process("train", marked, "--out", tmp_path / "run", "--json", *tiny_words)
-    assert status == 0 and last_line(out)["task"] == "classification"
+    found = in_process.json("train", marked, "--out", tmp_path / "run", *tiny_words)
+    assert found["task"] == "classification"
 
 
 def test_another_encoding(tmp_path: Path, tiny_words: list[str], in_process: Callable):
@@ -200,13 +187,12 @@ def test_a_run_reads_each_file_in_its_own_encoding(
     words = ("train", "old.csv", "--encoding", "utf-16", "--validation", "new.csv", "--out", "run", *tiny_words)
     status, _, said = in_process(*words)
     assert status == 0 and "new.csv: this file is UTF-8 and is read as UTF-8" in said
-    measured = [json.loads(in_process("evaluate", "run", name, "--json")[1]) for name in ("old.csv", "new.csv")]
-    assert measured[0]["val_loss"] == measured[1]["val_loss"]
-    answers = [in_process("classify", "run", name, "--json")[1] for name in ("old.csv", "new.csv")]
-    assert json.loads(answers[0])["results"] == json.loads(answers[1])["results"]
+    measured, again = (in_process.json("evaluate", "run", name) for name in ("old.csv", "new.csv"))
+    assert measured["val_loss"] == again["val_loss"]
+    answers, again = (in_process.json("classify", "run", name) for name in ("old.csv", "new.csv"))
+    assert answers["results"] == again["results"]
     for verb in ("evaluate", "classify"):
-        status, _, said = in_process(verb, "run", "other.csv")
-        assert status == 2 and said.count("\n") == 1 and "other.csv: this file is not UTF-16" in said
+        in_process.refused(verb, "run", "other.csv", said="other.csv: this file is not UTF-16", lines=1)
 
 
 def test_rows_that_are_left_out_are_said(
@@ -230,14 +216,9 @@ def test_a_few_rows_are_measured_by_the_columns_of_the_run(
     classifier_run: Path, rows: Path, tmp_path: Path, in_process: Callable, count: int
 ):
     head, *lines = rows.read_text().splitlines()
-    (tmp_path / "few.csv").write_text("\n".join([head, *lines[:count]]))
-    status, out, said = in_process("evaluate", classifier_run, tmp_path / "few.csv", "--json")
-    assert status == 0, said
-    assert json.loads(out)["examples"] == count
-    (tmp_path / "named.csv").write_text("\n".join(["What was said,Sentiment", *lines[:count]]))
-    status, out, said = in_process("evaluate", classifier_run, tmp_path / "named.csv", "--json")
-    assert status == 0, said
-    assert json.loads(out)["examples"] == count
+    for first in (head, "What was said,Sentiment"):
+        (tmp_path / "few.csv").write_text("\n".join([first, *lines[:count]]))
+        assert in_process.json("evaluate", classifier_run, tmp_path / "few.csv")["examples"] == count
 
 
 def test_paths_with_spaces_and_letters_of_all_kinds_from_any_directory(
@@ -252,8 +233,7 @@ def test_paths_with_spaces_and_letters_of_all_kinds_from_any_directory(
     monkeypatch.chdir(place / "runs")
     assert in_process("generate", "le café", "the", "--max-tokens", "3")[0] == 0
     assert in_process("evaluate", "le café", "../le café.txt", "--json")[0] == 0
-    status, _, err = in_process("evaluate", "le café")
-    assert status == 2 and "le café.txt: the training data of this run no longer exist" in err
+    in_process.refused("evaluate", "le café", said="le café.txt: the training data of this run no longer exist")
 
 
 def test_a_reader_that_leaves_is_no_error(lm_run: Path):
@@ -275,24 +255,17 @@ def test_training_goes_on_when_nobody_reads_along(corpus: Path, tmp_path: Path, 
     assert json.loads((tmp_path / "run" / "headway.json").read_text())["finished"]
 
 
-def test_what_went_wrong_inside_is_status_one(in_process: Callable, lm_run: Path, monkeypatch: pytest.MonkeyPatch):
-    from headway.training.loop.trainer import Diverged
-
-    def diverging(*given: object, **more: object) -> None:
-        raise Diverged("the gradient was not finite")
-
-    monkeypatch.setattr("headway.cli.train.train_run", diverging)
-    status, out, err = in_process("train", "any.txt")
-    assert (status, out, err) == (1, "", "headway: the gradient was not finite\n")
-
-
-def test_ctrl_c_before_training_is_status_130(in_process: Callable, corpus: Path, monkeypatch: pytest.MonkeyPatch):
-    def pressed(*given: object, **more: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("headway.workflows.train.check.read_input", pressed)
+@pytest.mark.parametrize(
+    ("where", "error", "expected"),
+    [
+        ("headway.cli.train.train_run", Diverged("the gradient was not finite"), (1, "the gradient was not finite")),
+        ("headway.workflows.train.check.read_input", KeyboardInterrupt(), (130, "interrupted")),
+    ],
+)
+def test_what_goes_wrong_is_a_status_and_one_line(where, error, expected, corpus: Path, in_process, monkeypatch):
+    monkeypatch.setattr(where, Mock(side_effect=error))
     status, out, err = in_process("train", corpus, "--steps", "2", "--quiet")
-    assert status == 130 and out == "" and err.strip() == "headway: interrupted"
+    assert (status, out, err.strip()) == (expected[0], "", f"headway: {expected[1]}")
 
 
 @pytest.mark.parametrize("words", [["--help"], ["-h"], ["train", "--help"], ["classify", "--help"], ["--version"]])
@@ -302,9 +275,6 @@ def test_help_is_status_zero(words: list[str], in_process: Callable):
 
 
 def test_every_option_of_train_has_help(in_process: Callable):
-    from headway.training.option_fields import flag
-    from headway.training.options import OPTIONS
-
     short, out = (in_process("train", word)[1] for word in ("--help", "--help-all"))
     for name, field in OPTIONS.items():
         assert f"--{flag(name)} " in out and field.metadata["help"]
@@ -340,9 +310,7 @@ def test_what_is_counted_is_named(classifier_run: Path, rows: Path, lm_run: Path
     assert " tokens, in float32\n" in out.splitlines(keepends=True)[0]
 
 
-def test_options_of_a_model_that_cannot_be_are_named_as_they_were_given(
-    corpus: Path, tmp_path: Path, in_process: Callable
-):
+def test_options_of_a_model_that_cannot_be_are_named_as_they_were_given(corpus: Path, tmp_path: Path, in_process):
     asked = ("train", corpus, "--steps", "2", "--out", tmp_path / "run")
     said = in_process(*asked, "--heads", "3", "--d-model", "64")[2]
     assert "--heads is 3, but must be a divisor of --d-model = 64" in said
@@ -356,5 +324,4 @@ def test_a_pipe_named_by_a_bare_word_is_no_text(
     os.mkfifo(tmp_path / "pipe")
     monkeypatch.chdir(tmp_path)
     for verb in ("classify", "predict"):
-        status, out, err = in_process(verb, classifier_run, *words)
-        assert status == 2 and out == "" and "pipe" in err and err.count("\n") == 1, err
+        in_process.refused(verb, classifier_run, *words, said="pipe", lines=1)

@@ -21,14 +21,21 @@ def name_{i}(self, other):
 '''
 
 
+ASKED = {"made_by": module.MADE_BY, "time": "5s", "seed": 0, "finished": False}
+
+
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    place = tmp_path_factory.mktemp("demo")
-    (place / "source").mkdir()
+def source(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("source")
     for i in range(61):
-        (place / "source" / f"m{i}.py").write_text(MODULE.format(i=i))
-    found = demo(place / "out", "5s", quiet=True, folder=place / "source")
-    return place, found
+        (folder / f"m{i}.py").write_text(MODULE.format(i=i))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(source, tmp_path_factory):
+    place = tmp_path_factory.mktemp("demo")
+    return place, demo(place / "out", "5s", quiet=True, folder=source)
 
 
 def test_every_part_is_trained_and_shown(made):
@@ -60,11 +67,11 @@ def test_the_report_is_short_and_names_what_was_measured(made):
     assert f"headway explain {place}/out/code" in text
 
 
-def test_parts_that_are_complete_are_not_made_again(made):
+def test_parts_that_are_complete_are_not_made_again(made, source):
     place, found = made
-    write_json(place / "out" / MARKER, {"made_by": module.MADE_BY, "time": "5s", "seed": 0, "finished": False})
+    write_json(place / "out" / MARKER, ASKED)
     before = (place / "out" / "code" / "log.jsonl").read_text()
-    assert demo(place / "out", "5s", quiet=True, folder=place / "source") == found
+    assert demo(place / "out", "5s", quiet=True, folder=source) == found
     assert (place / "out" / "code" / "log.jsonl").read_text() == before
 
 
@@ -72,19 +79,18 @@ def test_a_finished_demo_starts_over_and_touches_nothing_else(made):
     place, _ = made
     out = place / "out"
     (out / "mine.txt").write_text("mine")
-    module._make_room(out, {"made_by": module.MADE_BY, "time": "5s", "seed": 0, "finished": False}, str)
+    module._make_room(out, ASKED, str)
     assert sorted(path.name for path in out.iterdir()) == [MARKER, "mine.txt"]
     assert json.loads((out / MARKER).read_text())["finished"] is False
 
 
 def test_a_stopped_demo_goes_on(tmp_path):
-    asked = {"made_by": module.MADE_BY, "time": "5s", "seed": 0, "finished": False}
     said = []
-    module._make_room(tmp_path / "new", asked, said.append)
+    module._make_room(tmp_path / "new", ASKED, said.append)
     (tmp_path / "new" / "docs.txt").write_text("kept")
-    module._make_room(tmp_path / "new", asked, said.append)
+    module._make_room(tmp_path / "new", ASKED, said.append)
     assert (tmp_path / "new" / "docs.txt").exists() and "resuming" in said[0]
-    module._make_room(tmp_path / "new", {**asked, "seed": 1}, said.append)
+    module._make_room(tmp_path / "new", {**ASKED, "seed": 1}, said.append)
     assert not (tmp_path / "new" / "docs.txt").exists() and "starting over" in said[1]
 
 
@@ -106,13 +112,9 @@ def test_a_link_is_removed_and_not_what_it_points_to(tmp_path):
     assert (tmp_path / "kept").is_dir() and not (tmp_path / "link").exists()
 
 
-def test_no_line_says_how_a_line_ends(tmp_path, capsys):
+def test_no_line_says_how_a_line_ends(source, tmp_path, capsys, monkeypatch):
     """A line break within what is said would be shown as its escape."""
-    (tmp_path / "source").mkdir()
-    for i in range(61):
-        (tmp_path / "source" / f"m{i}.py").write_text(MODULE.format(i=i))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "PARTS", PARTS[2:3])
-        demo(tmp_path / "out", "2s", folder=tmp_path / "source")
+    monkeypatch.setattr(module, "PARTS", PARTS[2:3])
+    demo(tmp_path / "out", "2s", folder=source)
     lines = capsys.readouterr().err.splitlines()
     assert lines[:2] == ["", f"1/1  {PARTS[2].says}"] and not [line for line in lines if "\\n" in line]

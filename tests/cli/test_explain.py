@@ -1,14 +1,12 @@
 """A model part by part: the parts add up, and are those of the model that was loaded."""
 
-import json
 from types import SimpleNamespace
 
 import pytest
-from click.testing import CliRunner
 
 from headway.api import train
 from headway.cli import explain as module
-from headway.cli.explain import command, explain
+from headway.cli.explain import explain
 from headway.models.config import Positions, TransformerConfig
 from headway.models.heads import MaskedTokenHead, PoolingHead
 from headway.models.size import forward_flops
@@ -60,22 +58,19 @@ def test_the_way_of_a_text(runs):
 
 
 @pytest.mark.parametrize("kind", ["decoder", "encoder"])
-def test_what_a_person_sees(runs, kind):
-    done = CliRunner().invoke(command, [str(runs / kind)])
-    assert done.exit_code == 0, done.output
-    lines = done.output.split("\n")
+def test_what_a_person_sees(runs, kind, in_process):
+    out, _ = in_process.passed("explain", runs / kind)
+    lines = out.split("\n")
     assert max(len(line) for line in lines[1:] if "Tensor" not in line and '"""' not in line) <= 100
     for part in ("qkv 78 x 26", "blocks 1-3 feedforward", "all other blocks", "class Residual", "def forward"):
-        assert part in done.output
-    assert ("KV cache" in done.output) == (kind == "decoder")
+        assert part in out
+    assert ("KV cache" in out) == (kind == "decoder")
 
 
-def test_json(runs):
-    done = CliRunner().invoke(command, [str(runs / "decoder"), "--json"])
-    found = json.loads(done.stdout.splitlines()[-1])
+def test_json(runs, in_process):
+    found = in_process.json("explain", runs / "decoder")
     assert found["task"] == "language_modeling" and found["seconds"] > 0
     assert sum(row["parameters"] for row in found["blocks"]) == found["parameters"]
-    assert done.stdout.count("\n") == 1
 
 
 SMALL = TransformerConfig(31, d_model=13, n_heads=6, n_kv_heads=3, d_head=10, d_ff=17, n_layers=3, max_length=19)
@@ -92,16 +87,15 @@ SMALL = TransformerConfig(31, d_model=13, n_heads=6, n_kv_heads=3, d_head=10, d_
 )
 @pytest.mark.parametrize("wiring", ["decoder", "vectors", "masked", "pooled", "both"])
 def test_every_wiring_and_configuration(config, wiring):
+    model = Encoder(config)
     if wiring == "decoder":
         model = Decoder(config)
     elif wiring == "both":
         model = EncoderDecoder(config, config.but(d_model=17))
-    else:
-        model = Encoder(config)
-        if wiring == "masked":
-            model.head = MaskedTokenHead(config, model.stack.embedding.tokens)
-        elif wiring == "pooled":
-            model.head = PoolingHead()
+    elif wiring == "masked":
+        model.head = MaskedTokenHead(config, model.stack.embedding.tokens)
+    elif wiring == "pooled":
+        model.head = PoolingHead()
     reader = SimpleNamespace(encode=lambda text, special: [1, 2, 3, 5, 7], decode=lambda ids, skip_special: "x")
     found = explain(SimpleNamespace(model=model.eval(), tokenizer=reader), "five tokens")
     counted = sum(p.numel() for p in model.parameters())

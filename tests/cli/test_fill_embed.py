@@ -55,20 +55,16 @@ def lines(tmp_path: Path) -> Path:
     return path
 
 
-def last_line(out: str) -> dict:
-    return json.loads(out.splitlines()[-1])
+def results(path: Path) -> list[dict]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file)) if path.suffix == ".csv" else [json.loads(line) for line in file]
 
 
 def test_fill_a_text(masked: Path, in_process: Callable):
-    status, out, _ = in_process("fill", masked, OPEN, "--json", "--k", "3")
-    found = last_line(out)
-    assert (
-        status == 0
-        and set(found) == {"task", "precision", "engine", "seconds", "results"}
-        and found["task"] == "masked_lm"
-    )
+    found = in_process.json("fill", masked, OPEN, "--k", "3")
+    assert set(found) == {"task", "precision", "engine", "seconds", "results"} and found["task"] == "masked_lm"
     assert found["results"] == [headway.load(masked)(OPEN, k=3)]
-    status, out, _ = in_process("fill", masked, OPEN, "--k", "3")
+    out, _ = in_process.passed("fill", masked, OPEN, "--k", "3")
     assert [line.split("\t")[1] for line in out.splitlines()] == [a["token"] for a in found["results"][0]]
 
 
@@ -76,45 +72,40 @@ def test_fill_a_file_into_files(masked: Path, tmp_path: Path, in_process: Callab
     texts = [OPEN, "a [MASK] and <mask>"]
     (tmp_path / "open.txt").write_text("\n".join(texts))
     expected = headway.load(masked)(texts, k=2)
-    assert in_process("fill", masked, tmp_path / "open.txt", "--k", "2", "--to", tmp_path / "out.jsonl")[0] == 0
-    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert found == [{"text": text, "result": result} for text, result in zip(texts, expected, strict=True)]
-    assert in_process("fill", masked, tmp_path / "open.txt", "--k", "2", "--to", tmp_path / "out.csv")[0] == 0
-    rows = list(csv.DictReader((tmp_path / "out.csv").open()))
+    for to in ("out.jsonl", "out.csv"):
+        in_process.passed("fill", masked, tmp_path / "open.txt", "--k", "2", "--to", tmp_path / to)
+    assert results(tmp_path / "out.jsonl") == [
+        {"text": text, "result": result} for text, result in zip(texts, expected, strict=True)
+    ]
+    rows = results(tmp_path / "out.csv")
     assert [row["token"] for row in rows] == [a["token"] for p in [expected[0], *expected[1]] for a in p]
     assert [row["place"] for row in rows] == ["1", "1", "1", "1", "2", "2"]
-    out = in_process("fill", masked, tmp_path / "open.txt")[1]
-    assert "(place 2 of 2)" in out
+    assert "(place 2 of 2)" in in_process("fill", masked, tmp_path / "open.txt")[1]
 
 
 def test_blank_lines_stay_blank(masked: Path, tmp_path: Path, in_process: Callable):
     path = tmp_path / "open.txt"
     path.write_text(f"{OPEN}\n\n \n<mask> dogs\n")
     first, last = headway.load(masked)([OPEN, "<mask> dogs"], k=2)
-    assert last_line(in_process("fill", masked, path, "--k", 2, "--json")[1])["results"] == [first, [], [], last]
+    assert in_process.json("fill", masked, path, "--k", 2)["results"] == [first, [], [], last]
     lines = in_process("fill", masked, path, "--k", 2)[1].split("\n")
     assert lines[0] == OPEN and lines[3:6] == ["", "", "<mask> dogs"] and len(lines) == 9
-    assert in_process("fill", masked, path, "--to", tmp_path / "out.jsonl")[0] == 0
-    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert [(row["text"], bool(row["result"])) for row in rows] == [
-        (OPEN, True), ("", False), (" ", False), ("<mask> dogs", True),
-    ]  # fmt: skip
-    assert in_process("fill", masked, path, "--to", tmp_path / "out.csv")[0] == 0
-    assert len(list(csv.DictReader((tmp_path / "out.csv").open()))) == 10
+    for to in ("out.jsonl", "out.csv"):
+        in_process.passed("fill", masked, path, "--to", tmp_path / to)
+    rows = [(row["text"], bool(row["result"])) for row in results(tmp_path / "out.jsonl")]
+    assert rows == [(OPEN, True), ("", False), (" ", False), ("<mask> dogs", True)]
+    assert len(results(tmp_path / "out.csv")) == 10
     path.write_text("\n\n")
-    assert last_line(in_process("fill", masked, path, "--json")[1])["results"] == [[], []]
+    assert in_process.json("fill", masked, path)["results"] == [[], []]
 
 
-def test_a_line_without_an_open_place_is_named(
-    masked: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_line_without_an_open_place_is_named(masked: Path, tmp_path: Path, in_process, monkeypatch):
     path, table = tmp_path / "open.txt", tmp_path / "open.csv"
     path.write_text(f"{OPEN}\n\nthe cat\n")
     table.write_text(f"text,n\n{OPEN},1\nthe cat,2\n")
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(b"the cat\n")))
     for place, said in ((path, f"{path}, line 3"), (table, f"{table}, row 3"), ("-", "standard input, line 1")):
-        status, out, err = in_process("fill", masked, place)
-        assert (status, out) == (2, "")
+        err = in_process.refused("fill", masked, place)
         assert err.startswith(f"headway: {said}: 'the cat': the text has no [MASK]; write [MASK]"), err
     for text in ("", " "):
         assert "the text has no [MASK]" in in_process("fill", masked, text)[2]
@@ -122,13 +113,8 @@ def test_a_line_without_an_open_place_is_named(
 
 def test_embed_to_standard_output(encoder: Path, lines: Path, in_process: Callable):
     vectors = headway.load(encoder)(TEXTS)
-    status, out, _ = in_process("embed", encoder, lines, "--json")
-    found = last_line(out)
-    assert (
-        status == 0
-        and set(found) == {"task", "precision", "engine", "seconds", "results"}
-        and found["task"] == "embedding"
-    )
+    found = in_process.json("embed", encoder, lines)
+    assert set(found) == {"task", "precision", "engine", "seconds", "results"} and found["task"] == "embedding"
     np.testing.assert_allclose(found["results"], vectors, atol=1e-6)
     out = in_process("embed", encoder, lines)[1]
     np.testing.assert_allclose([list(map(float, row.split("\t"))) for row in out.splitlines()], vectors, atol=1e-5)
@@ -137,35 +123,29 @@ def test_embed_to_standard_output(encoder: Path, lines: Path, in_process: Callab
 @pytest.mark.parametrize("ending", ["npy", "jsonl", "csv"])
 def test_embed_to_a_file(encoder: Path, lines: Path, tmp_path: Path, in_process: Callable, ending: str):
     to = tmp_path / f"out.{ending}"
-    status, out, _ = in_process("embed", encoder, lines, "--to", to)
-    assert status == 0 and out == f"4 results in {to}\n"
+    assert in_process.passed("embed", encoder, lines, "--to", to)[0] == f"4 results in {to}\n"
     if ending == "npy":
         vectors = np.load(to, allow_pickle=False)
         assert vectors.dtype == np.float32
-    elif ending == "jsonl":
-        rows = [json.loads(line) for line in to.read_text().splitlines()]
-        assert [row["text"] for row in rows] == TEXTS
-        vectors = np.array([row["vector"] for row in rows])
     else:
-        table = list(csv.reader(to.open()))
-        assert [row[0] for row in table] == ["text", *TEXTS]
-        vectors = np.array([row[1:] for row in table[1:]], dtype=float)
+        rows = results(to)
+        assert [row.pop("text") for row in rows] == TEXTS
+        vectors = np.array([row.get("vector") or list(row.values()) for row in rows], dtype=float)
     np.testing.assert_allclose(vectors, headway.load(encoder)(TEXTS), atol=1e-6)
 
 
 def test_a_table_by_its_column(encoder: Path, tmp_path: Path, in_process: Callable):
     path = tmp_path / "table.csv"
     path.write_text("id,body\n1,the cat\n2,old dogs\n")
-    assert len(last_line(in_process("embed", encoder, path, "--text-column", "body", "--json")[1])["results"]) == 2
+    assert len(in_process.json("embed", encoder, path, "--text-column", "body")["results"]) == 2
     assert in_process("embed", encoder, path)[0] == 0, "a column with a usual name is found, as in training"
     notes = "".join(f"{i},{'the cat ' * 9}{i},{'old dogs ' * 9}{i}\n" for i in range(3))
     path.write_text("id,note,remark\n" + notes)
-    status, _, err = in_process("embed", encoder, path)
-    assert status == 2 and "could each be the text; choose one with --text-column" in err
+    in_process.refused("embed", encoder, path, said="could each be the text; choose one with --text-column")
 
 
 def test_a_masked_language_model_gives_the_mean_of_its_vectors(masked: Path, in_process: Callable):
-    found = last_line(in_process("embed", masked, "the cat", "--json")[1])["results"]
+    found = in_process.json("embed", masked, "the cat")["results"]
     model, words = headway.load_model(masked), headway.load(masked).tokenizer
     model.head = None
     mean = model(torch.tensor([words.encode("the cat", special=True)]))[0].mean(dim=0)
@@ -174,24 +154,23 @@ def test_a_masked_language_model_gives_the_mean_of_its_vectors(masked: Path, in_
 
 def test_similarity_and_nearest(encoder: Path, lines: Path, in_process: Callable, tmp_path: Path):
     emb = headway.load(encoder)
-    found = last_line(in_process("embed", encoder, lines, "--similarity", "--json")[1])
+    found = in_process.json("embed", encoder, lines, "--similarity")
     np.testing.assert_allclose(found["results"], emb.similarity(TEXTS), atol=1e-6)
     out = in_process("embed", encoder, lines, "--similarity")[1]
     assert [row.split("\t")[i] for i, row in enumerate(out.splitlines())] == ["1.000"] * 4
     words = ("embed", encoder, lines, "--nearest", "the cat", "--k", "2")
-    found = last_line(in_process(*words, "--json")[1])
+    found = in_process.json(*words)
     assert found["results"] == emb.nearest("the cat", TEXTS, k=2)
     assert [line.split("\t")[1] for line in in_process(*words)[1].splitlines()] == [a["text"] for a in found["results"]]
-    assert in_process(*words, "--to", tmp_path / "near.csv")[0] == 0
-    rows = list(csv.DictReader((tmp_path / "near.csv").open()))
+    in_process.passed(*words, "--to", tmp_path / "near.csv")
+    rows = results(tmp_path / "near.csv")
     assert [(row["text"], int(row["index"])) for row in rows] == [(a["text"], a["index"]) for a in found["results"]]
 
 
 def test_standard_input(encoder: Path, masked: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(b"the cat\nold dogs\n")))
-    assert len(last_line(in_process("embed", encoder, "-", "--json")[1])["results"]) == 2
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(b"the [MASK]\n")))
-    assert len(last_line(in_process("fill", masked, "-", "--json")[1])["results"]) == 1
+    for verb, run, given in (("embed", encoder, b"the cat\nold dogs\n"), ("fill", masked, b"the [MASK]\n")):
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(given)))
+        assert len(in_process.json(verb, run, "-")["results"]) == given.count(b"\n")
 
 
 @pytest.mark.parametrize(
@@ -214,5 +193,4 @@ def test_what_cannot_be_done_is_one_plain_line(
     words: list[str], said: str, masked: Path, encoder: Path, lines: Path, in_process: Callable
 ):
     places = {"masked": masked, "encoder": encoder, "lines": lines}
-    status, out, err = in_process(*(word.format(**places) if word.startswith("{") else word for word in words))
-    assert status == 2 and out == "" and said in err and err.count("\n") == 1
+    in_process.refused(*(word.format(**places) if word.startswith("{") else word for word in words), said=said, lines=1)

@@ -17,16 +17,9 @@ from headway.tasks.command import Command, Option
 from headway.tasks.spec import TaskSpec
 
 SPEC = TaskSpec(
-    name="length",
-    title="Measure of lengths",
-    verb="measure",
-    help="Say how long a text is.",
-    answers="number",
-    argument='"..."',
-    unit="text",
-    loss_unit="",
-    logits=0.0,
-)
+    name="length", title="Measure of lengths", verb="measure", help="Say how long a text is.", answers="number",
+    argument='"..."', unit="text", loss_unit="", logits=0.0,
+)  # fmt: skip
 
 
 class Measure(Command):
@@ -75,9 +68,8 @@ def made_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_a_task_that_is_made_up_has_a_working_verb(made_up: Path, in_process: Callable):
-    status, out, err = in_process("predict", made_up, "the cat", "old", "--times", "2")
-    assert (status, out) == (0, "14\n6\n"), err
-    found = json.loads(in_process("predict", "--json", made_up, "the cat")[1])
+    assert in_process.passed("predict", made_up, "the cat", "old", "--times", "2")[0] == "14\n6\n"
+    found = in_process.json("predict", made_up, "the cat")
     assert found["task"] == "length" and found["results"] == [7]
     lines = made_up / "lines.txt"
     lines.write_text("a\n\nab\n")
@@ -88,11 +80,9 @@ def test_a_task_that_is_made_up_has_a_working_verb(made_up: Path, in_process: Ca
     assert json.loads((made_up / "out.jsonl").read_text().splitlines()[2]) == {"text": "ab", "length": 2}
     status, out, _ = in_process("predict", made_up, "--help")
     assert status == 0 and "--times" in out and "Say how long TEXT is." in out
-    status, _, err = in_process("predict", made_up, "a", "--beam", "3")
-    assert status == 2 and "--beam" in err
-    status, _, err = in_process("classify", made_up, "a")
-    assert status == 2 and "holds a model for length; classify needs a classifier" in err
-    assert f"Use `headway measure {made_up} " in err
+    in_process.refused("predict", made_up, "a", "--beam", "3", said="--beam")
+    said = ("holds a model for length; classify needs a classifier", f"Use `headway measure {made_up} ")
+    in_process.refused("classify", made_up, "a", said=said)
 
 
 def test_predict_is_the_verb_of_the_task(classifier_run: Path, lm_run: Path, tmp_path: Path, in_process: Callable):
@@ -101,23 +91,20 @@ def test_predict_is_the_verb_of_the_task(classifier_run: Path, lm_run: Path, tmp
         ("generate", lm_run, ["the cat", "--max-tokens", "5", "--temperature", "0"]),
     ):
         assert in_process("predict", run, *words)[:2] == in_process(verb, run, *words)[:2]
-        one, other = (json.loads(in_process(name, run, *words, "--json")[1]) for name in ("predict", verb))
+        one, other = (in_process.json(name, run, *words) for name in ("predict", verb))
         assert one["results"] == other["results"] and one["task"] == other["task"]
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("the cat\nold dogs\n")
     ways = ["--temperature", "0", "--max-new-tokens", "5"]  # as other tools call it
     to = tmp_path / "out.jsonl"
-    status, out, err = in_process("predict", *ways, lm_run, prompts, "--to", to)
-    assert status == 0 and out == f"2 results in {to}\n", err
+    assert in_process.passed("predict", *ways, lm_run, prompts, "--to", to)[0] == f"2 results in {to}\n"
     expected = headway.load(lm_run)(["the cat", "old dogs"], temperature=0, max_tokens=5)
     assert [json.loads(line)["continuation"] for line in to.read_text().splitlines()] == expected
     status, out, _ = in_process("predict", lm_run, prompts, *ways)
     assert status == 0 and out.splitlines() == ["the cat" + expected[0], "old dogs" + expected[1]]
 
 
-def test_generate_and_predict_read_prompts_by_one_rule(
-    lm_run: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
-):
+def test_generate_and_predict_read_prompts_by_one_rule(lm_run: Path, tmp_path: Path, in_process, monkeypatch):
     """A file has a prompt in each row, and all of standard input is one prompt, whichever verb is used."""
     prompts, table = tmp_path / "prompts.txt", tmp_path / "prompts.csv"
     prompts.write_text("the cat\nold dogs\n")
@@ -133,17 +120,16 @@ def test_generate_and_predict_read_prompts_by_one_rule(
         found = []
         for verb in ("generate", "predict"):
             monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(whole.encode())))
-            status, out, err = in_process(verb, lm_run, *words, *ways)
-            assert status == 0, err
+            out, _ = in_process.passed(verb, lm_run, *words, *ways)
             monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(whole.encode())))
             found.append((out, json.loads(in_process(verb, lm_run, *words, *ways, "--json")[1])["results"]))
         assert found[0] == found[1] and found[0][1] == pipe(expected, temperature=0, max_tokens=5)
     for verb in ("generate", "predict"):
-        assert "there is no such file" in in_process(verb, lm_run, "none.txt")[2]
+        in_process.refused(verb, lm_run, "none.txt", said="there is no such file")
         assert "all of standard input as one text" in " ".join(in_process(verb, lm_run, "--help")[1].split())
     assert "the file" in in_process("generate", lm_run, "a", prompts)[2]
-    status, out, err = in_process("generate", lm_run, "a", "--chat", "--to", tmp_path / "x.txt")
-    assert (status, out) == (2, "") and "leave out --to, or --chat" in err and not (tmp_path / "x.txt").exists()
+    in_process.refused("generate", lm_run, "a", "--chat", "--to", tmp_path / "x.txt", said="leave out --to, or --chat")
+    assert not (tmp_path / "x.txt").exists()
     for option in ("--text-column", "--encoding"):
         assert "a conversation reads none" in in_process("generate", lm_run, "--chat", option, "utf-8")[2]
 
@@ -158,25 +144,21 @@ def test_what_predict_refuses(classifier_run: Path, tmp_path: Path, in_process: 
         ([classifier_run, "a", "--beam", "2"], "No such option"),
         ([classifier_run, "a", "--to", tmp_path / "x.txt"], ".csv, .jsonl, .tsv"),
     ):
-        status, out, err = in_process("predict", *words)
-        assert status == 2 and out == "" and said in err and "Traceback" not in err, (words, err)
+        in_process.refused("predict", *words, said=said)
     assert in_process("predict", "--help")[0] == 0
 
 
 @pytest.mark.parametrize("task", registry.NAMES)
 @pytest.mark.parametrize("verb", sorted({registry.spec(name).verb for name in registry.NAMES} - {registry.ANY}))
-def test_a_verb_for_another_task_names_the_verb_that_fits(
-    verb: str, task: str, monkeypatch: pytest.MonkeyPatch, in_process: Callable
-):
+def test_a_verb_for_another_task_names_the_verb_that_fits(verb: str, task: str, monkeypatch, in_process):
     """For every verb and every task whose models it does not run."""
     fits = registry.spec(task).verb
     if fits == verb:
         return
     model = SimpleNamespace(task=task, model=None)
     monkeypatch.setattr("headway.workflows.load.load", lambda run, **options: model)
-    status, out, err = in_process(verb, "runs/mine", "a text")
-    assert (status, out) == (2, "") and f"runs/mine: holds a model for {task}; {verb} needs a" in err
-    assert f"Use `headway {fits} runs/mine {registry.spec(task).argument}`." in err and err.count("headway: ") == 1
+    use = f"Use `headway {fits} runs/mine {registry.spec(task).argument}`."
+    in_process.refused(verb, "runs/mine", "a text", said=(f"holds a model for {task}; {verb} needs a", use))
 
 
 def test_other_columns_keep_their_types(classifier_run: Path, tmp_path: Path, in_process: Callable):
@@ -189,8 +171,7 @@ def test_other_columns_keep_their_types(classifier_run: Path, tmp_path: Path, in
 
     def answered(ending: str) -> Path:
         to = tmp_path / f"out.{ending}"
-        status, _, err = in_process("predict", classifier_run, tmp_path / "in.parquet", "--to", to, "--quiet")
-        assert status == 0, err
+        in_process.passed("predict", classifier_run, tmp_path / "in.parquet", "--to", to, "--quiet")
         return to
 
     table = parquet.read_table(answered("parquet"))

@@ -29,9 +29,7 @@ def points(tmp_path: Path) -> Path:
 
 def test_runs_of_others_are_fitted_foretold_and_drawn(points: Path, tmp_path: Path, in_process):
     out = tmp_path / "out"
-    status, said, _ = in_process("scale", "--points", points, "--predict", "1e18", "--out", out, "--json", "--quiet")
-    assert status == 0
-    found = json.loads(said.splitlines()[-1])
+    found = in_process.json("scale", "--points", points, "--predict", "1e18", "--out", out, "--quiet")
     assert {"task", "seconds", "out", "fit", "held_out", "rows", "optimal", "predicted", "curves", "plots"} <= set(
         found
     )
@@ -47,17 +45,15 @@ def test_runs_of_others_are_fitted_foretold_and_drawn(points: Path, tmp_path: Pa
     assert in_process("scale", "--points", out / "results.csv", "--out", out, "--quiet")[0] == 0
     assert (out / "results.csv").read_bytes() == points.read_bytes()
     (out / "plan.json").write_text("{}")
-    status, _, said = in_process("scale", "--points", points, "--out", out)
-    assert status == 2 and "holds a study of its own" in said
+    in_process.refused("scale", "--points", points, "--out", out, said="holds a study of its own")
     assert in_process("scale", out, "--out", out, "--quiet")[0] == 0, "a study is fitted anew in its own directory"
 
 
 def test_what_a_person_is_told(points: Path, in_process):
-    status, said, _ = in_process("scale", "--points", points, "--predict", "1e18")
-    assert status == 0 and not (points.parent / "scaling.json").exists()
+    said, _ = in_process.passed("scale", "--points", points, "--predict", "1e18")
+    assert not (points.parent / "scaling.json").exists()
     assert "embeddings and output matrix included" in said and "alpha" in said
-    assert "predicted" in said and "% off" in said
-    assert "1.00e+18 FLOPs" in said and "times the largest run" in said
+    assert "predicted" in said and "% off" in said and "1.00e+18 FLOPs" in said and "times the largest run" in said
 
 
 @pytest.mark.parametrize(
@@ -71,14 +67,8 @@ def test_what_a_person_is_told(points: Path, in_process):
         (["--points", "points.csv", "--plan"], "--plan is for a text"),
         (["--points", "points.csv", "--count", "blocks"], "no column 'parameters_without_embeddings'"),
         (["--points", "none.csv"], "none.csv: cannot be read"),
-        (
-            ["--points", "points.csv", "--out", "."],
-            ".: this directory holds other files and no study; name a new one",
-        ),
-        (
-            ["book.txt", "--out", ".", "--time", "5m"],
-            ".: this directory holds other files and no study; name a new one",
-        ),
+        (["--points", "points.csv", "--out", "."], ".: this directory holds other files and no study"),
+        (["book.txt", "--out", ".", "--time", "5m"], ".: this directory holds other files and no study"),
         (["--points", "together.csv"], "varied together"),
     ],
 )
@@ -88,8 +78,7 @@ def test_what_cannot_be_done(points: Path, words: list[str], said: str, in_proce
     Path("together.csv").write_text(f"parameters,tokens,loss\n{rows}")
     Path("book.txt").write_text("a text of some words.\n" * 3000)
     before = sorted(Path().iterdir())
-    status, out, err = in_process("scale", *words)
-    assert status == 2 and said in err and not out and "Traceback" not in err
+    in_process.refused("scale", *words, said=said)
     assert sorted(Path().iterdir()) == before
 
 
@@ -101,14 +90,11 @@ def test_a_plan_trains_nothing(tmp_path: Path, in_process, monkeypatch: pytest.M
     words = np.random.default_rng(0).choice(["the", "cat", "sat", "on", "a", "mat", "while", "it", "rained"], 60_000)
     (tmp_path / "notes.txt").write_text(" ".join(words))
     monkeypatch.chdir(tmp_path)
-    status, said, _ = in_process("scale", "notes.txt", "--time", "5m", "--plan", "--json", "--quiet")
-    found = json.loads(said.splitlines()[-1])
-    assert status == 0 and len(found["rows"]) >= 8 and found["rows"][-1]["held_out"]
+    found = in_process.json("scale", "notes.txt", "--time", "5m", "--plan", "--quiet")
+    assert len(found["rows"]) >= 8 and found["rows"][-1]["held_out"]
     assert found["planned_seconds"] <= 300 and not (tmp_path / "runs").exists()
-    status, said, _ = in_process("scale", "notes.txt", "--time", "5m", "--plan", "--quiet")
-    assert status == 0 and "not in the fit" in said
-    status, _, err = in_process("scale", "notes.txt", "--time", "9s", "--plan", "--quiet")
-    assert status == 2 and "too short for a grid" in err
+    assert "not in the fit" in in_process.passed("scale", "notes.txt", "--time", "5m", "--plan", "--quiet")[0]
+    in_process.refused("scale", "notes.txt", "--time", "9s", "--plan", "--quiet", said="too short for a grid")
 
 
 def test_a_prediction_is_that_of_the_printed_law(points: Path, in_process):
@@ -116,8 +102,7 @@ def test_a_prediction_is_that_of_the_printed_law(points: Path, in_process):
         *rows, last = csv.reader(file)
     with points.open("w", newline="") as file:  # the run that is left out comes below every floor of the others
         csv.writer(file).writerows([*rows, [*last[:2], "1.21"]])
-    said = in_process("scale", "--points", points, "--predict", "1e24", "--json", "--quiet")[1]
-    found = json.loads(said.splitlines()[-1])
+    found = in_process.json("scale", "--points", points, "--predict", "1e24", "--quiet")
     fit, (far,) = found["fit"], found["predicted"]
     by_hand = fit["E"] + fit["A"] / far["parameters"] ** fit["alpha"] + fit["B"] / far["tokens"] ** fit["beta"]
     assert far["loss"] == pytest.approx(by_hand, rel=1e-9) and far["loss"] > fit["E"]
@@ -131,9 +116,8 @@ def test_a_test_that_leaves_too_few_sizes_is_refused_by_name(tmp_path: Path, in_
         table.writerow(["name", "parameters", "tokens", "loss"])
         pairs = [(n, d) for n in sizes[:2] for d in (4e5, 2e6, 1e7)]
         table.writerows([f"run {i}", n, d, LAW.loss(n, d)] for i, (n, d) in enumerate([*pairs, (sizes[2], 1e7)]))
-    status, said, _ = in_process("scale", "--points", path, "--json", "--quiet")
-    found = json.loads(said.splitlines()[-1])
-    assert status == 0 and found["held_out"] is None and found["fit"]["runs"] == 7
+    found = in_process.json("scale", "--points", path, "--quiet")
+    assert found["held_out"] is None and found["fit"]["runs"] == 7
     assert not any(row["held_out"] for row in found["rows"])
     (note,) = [note for note in found["notes"] if "held-out test" in note]
     assert "run 6" in note and "2 different numbers of parameters" in note

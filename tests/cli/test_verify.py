@@ -24,9 +24,8 @@ def without_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_json_object(lm_run: Path, in_process: Callable):
-    status, out, err = in_process("verify", lm_run, "--json", "--quiet")
-    found = json.loads(out.splitlines()[-1])
-    assert (status, err) == (0, "") and set(found) == {"task", "seconds", "checks"}
+    found = in_process.json("verify", lm_run, "--quiet")
+    assert set(found) == {"task", "seconds", "checks"}
     assert found["task"] == "language_modeling" and found["seconds"] > 0
     assert {check["name"]: check["passed"] for check in found["checks"]} == {
         **dict.fromkeys(["cache", "batch", "accumulation", "checkpoints"], True),
@@ -67,14 +66,11 @@ def test_wrong_input_is_status_two(lm_run: Path, tmp_path: Path, in_process: Cal
     run = shutil.copytree(lm_run, tmp_path / "run")
     (run / "headway.json").write_text('{"task": ')
     for place, said in ((tmp_path / "none", "none"), (tmp_path / "empty", "config.json"), (run, "headway.json")):
-        status, out, err = in_process("verify", place, "--quiet")
-        assert (status, out) == (2, "") and said in err and err.count("\n") == 1, err
+        in_process.refused("verify", place, "--quiet", said=said, lines=1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_leaves_nothing(
-    number: int, lm_run: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_signal_leaves_nothing(number: int, lm_run: Path, tmp_path: Path, in_process, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(verify, "check_batch", lambda *given: os.kill(os.getpid(), number))

@@ -57,11 +57,8 @@ OF_ARROW: dict[str, Any] = {
 @pytest.mark.parametrize("texts", [[], [None, None], TEXTS], ids=["none", "null", "some"])
 @pytest.mark.parametrize("kind", OF_ARROW)
 def test_columns_have_the_types_of_the_schema_whatever_the_rows(kind: str, texts: list[Any], classifier_run: Path):
-    answer, own = (
-        headway.Batch(classifier_run),
-        pyarrow.schema([("text", pyarrow.string()), ("label", pyarrow.int64())]),
-    )
-    rows = pyarrow.table({"text": texts, "label": [1] * len(texts)}, schema=own)
+    answer = headway.Batch(classifier_run)
+    rows = pyarrow.table({"text": texts, "label": [1] * len(texts)}, schema=OWN)
     found = answer(OF_ARROW[kind](rows))
     if kind in ("table", "batch"):
         assert found.schema == pyarrow.schema([*OWN, *answer.schema(OWN.names)])
@@ -85,10 +82,7 @@ def test_a_part_that_differs_is_named(classifier_run: Path):
     ("broken", "message"),
     [
         (lambda answer, run: run.rename(run.with_name("away")), "there is no such run on .*copy it to the same path"),
-        (
-            lambda answer, run: setattr(answer, "version", "0.0.1"),
-            "where the job began 0.0.1; install",
-        ),
+        (lambda answer, run: setattr(answer, "version", "0.0.1"), "where the job began 0.0.1; install"),
         (lambda answer, run: setattr(answer, "model", "another"), "is another model than where the job began"),
     ],
     ids=["missing", "version", "model"],

@@ -269,13 +269,8 @@ def test_targets_that_cannot_be_learnt_are_refused(kind: type, new: Callable[[ty
         new(kind).fit(TEXTS, targets[:-1])
     missing = targets.astype(object)
     missing[3] = None if kind is TextClassifier else np.nan
-    for wrong in (
-        missing,
-        np.zeros((66, 2, 2)),
-        [[1, 2]] * 66,
-        targets[:1].repeat(66, axis=0),
-        [["a"], ["b", "c"]] * 33,
-    ):
+    ragged = [["a"], ["b", "c"]] * 33
+    for wrong in (missing, np.zeros((66, 2, 2)), [[1, 2]] * 66, targets[:1].repeat(66, axis=0), ragged):
         with pytest.raises(ValueError):
             new(kind).fit(TEXTS, wrong)
 
@@ -333,13 +328,8 @@ def test_its_tags_say_that_it_reads_texts(kind: type, new: Callable[[type], Any]
 
 
 CLASSES = {
-    "texts": ["neg", "pos"],
-    "numbers": [3, 20],
-    "booleans": [False, True],
-    "booleans as objects": [False, True],
-    "decimals": [1.0, 2.0],
-    "words for none": ["NA", "None"],
-    "blank": ["", " "],
+    **{"texts": ["neg", "pos"], "numbers": [3, 20], "booleans": [False, True], "booleans as objects": [False, True]},
+    **{"decimals": [1.0, 2.0], "words for none": ["NA", "None"], "blank": ["", " "]},
     "one in two forms": ["e\u0301", "é"],
 }
 

@@ -140,9 +140,7 @@ def failing(where: str) -> Any:
 
 
 @pytest.mark.parametrize("where", ["init", "log", "finish"])
-def test_a_tracker_that_fails_is_one_warning(
-    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_a_tracker_that_fails_is_one_warning(where: str, tmp_path: Path, monkeypatch, capsys):
     library = failing(where)
     monkeypatch.setitem(sys.modules, "trackio", library)
     run = headway.train(ROWS, out=tmp_path / "run", track="trackio", **QUICK)

@@ -213,10 +213,8 @@ def mlflow_server(run: Path, texts: Texts) -> Answers:
         places = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
         served = subprocess.Popen(
             [sys.executable, "-m", "mlflow", *words],
-            env={**os.environ, **places},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            **{"env": {**os.environ, **places}, "start_new_session": True},
+            **dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL),
         )
         try:
             body = json.dumps({"dataframe_split": {"columns": ["text"], "data": [[text] for text in texts]}}).encode()
@@ -226,10 +224,8 @@ def mlflow_server(run: Path, texts: Texts) -> Answers:
                 try:
                     with urllib.request.urlopen(asked, timeout=60) as answer:
                         return json.load(answer)["predictions"]
-                except ConnectionError:
-                    time.sleep(0.5)
-                except urllib.error.URLError as error:
-                    if not isinstance(error.reason, ConnectionError):
+                except (ConnectionError, urllib.error.URLError) as error:
+                    if not isinstance(getattr(error, "reason", error), ConnectionError):
                         raise
                     time.sleep(0.5)
             raise AssertionError("the server of MLflow does not answer")

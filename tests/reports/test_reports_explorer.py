@@ -59,6 +59,10 @@ def data_of(page: str) -> dict:
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])
 
 
+def stored(kind: dict) -> Stored:
+    return Stored(*(kind[key] for key in ("q", "cell", "maps", "rests", "shape", "causal")))
+
+
 @pytest.mark.parametrize("wiring", WIRINGS)
 def test_the_page_holds_the_maps(wiring: str):
     inside = look(wiring, 13)
@@ -68,11 +72,10 @@ def test_the_page_holds_the_maps(wiring: str):
     assert data["tokens"] == inside.tokens
     for name, found in zip(kinds, data["kinds"], strict=True):
         maps = inside.kinds[name].maps
-        stored = Stored(*(found[key] for key in ("q", "cell", "maps", "rests", "shape", "causal")))
         assert maps.shape == (3, 2, len(data["tokens"][found["queries"]]), len(data["tokens"][found["keys"]]))
         for layer in range(3):
             for head in range(2):
-                np.testing.assert_allclose(restore(stored, layer, head), maps[layer, head], atol=1e-5)
+                np.testing.assert_allclose(restore(stored(found), layer, head), maps[layer, head], atol=1e-5)
         assert found["causal"] == (name == "decoder" or wiring == "decoder")
         for values in found["statistics"].values():
             assert np.array(values).shape == (3, 2)
@@ -85,12 +88,11 @@ def test_512_tokens_of_six_layers_with_eight_heads_are_under_2_mb():
     inside = look("encoder", 512, n_layers=6, n_heads=8)
     page = attention_page(inside, "a run")
     assert 1_000_000 < len(page.encode()) < 2_000_000
-    found = data_of(page)["kinds"][0]
-    stored = Stored(*(found[key] for key in ("q", "cell", "maps", "rests", "shape", "causal")))
-    errors = [np.abs(restore(stored, layer, 5) - inside.kinds["self"].maps[layer, 5]).max() for layer in range(6)]
+    kept = stored(data_of(page)["kinds"][0])
+    errors = [np.abs(restore(kept, layer, 5) - inside.kinds["self"].maps[layer, 5]).max() for layer in range(6)]
     said = float(re.search(r"the largest difference is ([0-9.e-]+)\.</p>", page)[1])
-    assert max(errors) <= 1.05 * said <= 1.1 * 0.5 / stored.q
-    assert f"multiple of 1/{stored.q}" in page and "cells of 8 × 8 tokens" in page
+    assert max(errors) <= 1.05 * said <= 1.1 * 0.5 / kept.q
+    assert f"multiple of 1/{kept.q}" in page and "cells of 8 × 8 tokens" in page
 
 
 def test_an_image_is_shown_by_its_patches(monkeypatch: pytest.MonkeyPatch):
@@ -98,11 +100,11 @@ def test_an_image_is_shown_by_its_patches(monkeypatch: pytest.MonkeyPatch):
     page = attention_page(inside, "a run")
     data = data_of(page)
     assert data["tokens"]["picture"] == ["[CLS]", *(f"r{row} c{column}" for row in "123" for column in "12345")]
-    kind, stored = data["kinds"][0], data["patches"]
+    kind, patches = data["kinds"][0], data["patches"]
     assert kind["queries"] == kind["keys"] == "picture" and kind["shape"] == [16, 16]
     assert set(kind["statistics"]) == {"entropy", "confidence", "patch_distance"}
-    assert [stored[key] for key in ("rows", "columns", "height", "width")] == [3, 5, 4, 4]
-    pixels = np.frombuffer(zlib.decompress(base64.b64decode(stored["pixels"])), np.uint8).reshape(15, 4, 4, 3)
+    assert [patches[key] for key in ("rows", "columns", "height", "width")] == [3, 5, 4, 4]
+    pixels = np.frombuffer(zlib.decompress(base64.b64decode(patches["pixels"])), np.uint8).reshape(15, 4, 4, 3)
     np.testing.assert_array_equal(pixels[7], image[4:8, 8:12], "the patch in row 2 and column 3")
     assert "patch by patch" in page and "token by token" not in page
     monkeypatch.setattr(explorer, "MOST_PIXELS", 100)
@@ -128,13 +130,9 @@ class Reader(HTMLParser):
 def test_nothing_is_fetched_and_only_these_scripts_and_styles_are_allowed():
     page = attention_page(look("encoder-decoder", 7), "a run")
     reader = Reader(page)
-    policy = next(
-        found["content"] for tag, found in reader.tags if found.get("http-equiv") == "Content-Security-Policy"
-    )
-    style = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
-    script = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
-    assert len(style) == len(script) == 1
-    for kind, text in (("style", style[0]), ("script", script[0])):
+    (policy,) = [found["content"] for _, found in reader.tags if found.get("http-equiv") == "Content-Security-Policy"]
+    for kind in ("style", "script"):
+        (text,) = re.findall(rf"<{kind}>(.*?)</{kind}>", page, re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         assert f"{kind}-src 'sha256-{digest}'" in policy
     assert policy.startswith("default-src 'none'; ") and "unsafe" not in policy
@@ -160,10 +158,8 @@ def test_hostile_names_stay_text():
 
 
 def test_names_of_what_has_no_shape():
-    assert visible(" a\tb\n") == "·a⇥b⏎"
-    assert visible("\u0301") == "◌\u0301"
-    assert visible("\xa0\u2028\ufeff") == "U+00A0U+2028U+FEFF"
-    assert visible("é日本😀") == "é日本😀"
+    shown = {" a\tb\n": "·a⇥b⏎", "\u0301": "◌\u0301", "\xa0\u2028\ufeff": "U+00A0U+2028U+FEFF", "é日本😀": "é日本😀"}
+    assert {name: visible(name) for name in shown} == shown
 
 
 def test_without_a_script_the_numbers_are_there():
@@ -171,8 +167,7 @@ def test_without_a_script_the_numbers_are_there():
     reader = Reader(attention_page(inside, "a run"))
     tags = [tag for tag, _ in reader.tags]
     assert tags.count("noscript") == 1 and tags.count("table") == 3
-    entropy = inside.kinds["cross"].statistics["entropy"]
-    for value in entropy.flatten():
+    for value in inside.kinds["cross"].statistics["entropy"].flatten():
         assert f"{value:.3f}" in reader.text
 
 

@@ -13,7 +13,6 @@ import pytest
 from headway.errors import InputError
 from headway.reports.report import write_report
 
-VOID = {"meta", "br"}
 LABELS = ["negative", "<script>alert(1)</script>"]
 CLASSIFICATION: dict[str, Any] = {
     "headway": "0.1.0",
@@ -21,20 +20,13 @@ CLASSIFICATION: dict[str, Any] = {
     "command": ["headway", "train", "my reviews.csv", "--time", "5m"],
     "decisions": [{"what": "text column", "value": "review", "why": "the longest", "option": "--text"}],
     "data": {
-        "inputs": ["in/<img src=x>.csv"],
-        "train": "3,055 rows",
-        "validation": "211 rows",
+        **{"inputs": ["in/<img src=x>.csv"], "train": "3,055 rows", "validation": "211 rows"},
         "warnings": ["odd & so"],
     },
     "labels": LABELS,
-    "parameters": 1790003,
-    "seconds": 109.2,
-    "steps": 878,
-    "tokens": 3596288,
+    **{"parameters": 1790003, "seconds": 109.2, "steps": 878, "tokens": 3596288},
     "metrics": {
-        "val_loss": 0.6213,
-        "accuracy": 0.8057,
-        "macro_f1": 0.7912,
+        **{"val_loss": 0.6213, "accuracy": 0.8057, "macro_f1": 0.7912},
         "per_class": {
             "negative": {"precision": 0.7411, "recall": 0.6529, "f1": 0.6942, "support": 61},
             LABELS[1]: {"precision": 0.8817, "recall": 0.9123, "f1": 0.8967, "support": 150},
@@ -60,15 +52,17 @@ LANGUAGE_MODEL: dict[str, Any] = {
 class Balance(HTMLParser):
     """Checks that tags close in order, and collects the text of the page."""
 
-    def __init__(self) -> None:
+    def __init__(self, page: str) -> None:
         super().__init__()
         self.open: list[str] = []
         self.tags: set[str] = set()
         self.words: list[str] = []
+        self.feed(page)
+        self.close()
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
         self.tags.add(tag)
-        if tag not in VOID:
+        if tag not in ("meta", "br"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: object) -> None:
@@ -91,9 +85,7 @@ def make(run: Path, info: object = None, log: list[dict[str, Any]] | None = None
     path = write_report(run)
     assert path == run / "report.html"
     page = path.read_text(encoding="utf-8")
-    parser = Balance()
-    parser.feed(page)
-    parser.close()
+    parser = Balance(page)
     assert parser.open == []
     assert not parser.tags & {"script", "img", "link", "iframe", "object", "image", "use"}
     assert "http:" not in page and "https:" not in page and "url(" not in page and "@import" not in page
@@ -104,9 +96,7 @@ def make(run: Path, info: object = None, log: list[dict[str, Any]] | None = None
 
 
 def text_of(page: str) -> str:
-    parser = Balance()
-    parser.feed(page)
-    return " ".join(" ".join(parser.words).split())
+    return " ".join(" ".join(Balance(page).words).split())
 
 
 def steps(count: int, every: int = 1) -> list[dict[str, Any]]:
@@ -147,17 +137,9 @@ def test_classification_numbers(tmp_path: Path) -> None:
 
 def test_parts_stand_in_order(tmp_path: Path) -> None:
     log = [*steps(11), {"event": "sample", "step": 5, "text": "ROMEO"}]
-    page = make(tmp_path, CLASSIFICATION, log)
-    assert re.findall("<h2>(.*?)</h2>", page) == [
-        "How it learned",
-        "Against simple models",
-        "Metrics by class",
-        "Samples during training",
-        "Decisions",
-        "The data",
-        "The model",
-        "Machine and versions",
-        "To repeat it",
+    assert re.findall("<h2>(.*?)</h2>", make(tmp_path, CLASSIFICATION, log)) == [
+        *("How it learned", "Against simple models", "Metrics by class", "Samples during training", "Decisions"),
+        *("The data", "The model", "Machine and versions", "To repeat it"),
     ]
 
 
@@ -242,11 +224,9 @@ def test_long_logs_stay_small(tmp_path: Path) -> None:
         "command": ["headway", "train", *(f"dir/{n}.txt" for n in range(9973))],
     }
     page = make(tmp_path, info, log)
-    for points in re.findall(r'points="(.*?)"', page):
-        assert len(points.split()) <= 400
+    assert all(len(points.split()) <= 400 for points in re.findall(r'points="(.*?)"', page))
     said = text_of(page)
-    assert "is a mean of about 50 logged steps" in said
-    assert "The 60 of 211 classes with the lowest F1." in said
+    assert "is a mean of about 50 logged steps" in said and "The 60 of 211 classes with the lowest F1." in said
     assert "most frequent confusions among 211 classes" in said
 
 

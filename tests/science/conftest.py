@@ -50,24 +50,12 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         path, options = words[1], dict(zip(words[2::2], words[3::2], strict=True))
         given = {name.removeprefix("--").replace("-", "_"): value for name, value in options.items()}
         asked.append(dict(given))
-        for name in (
-            "seed",
-            "split_seed",
-            "steps",
-            "batch_tokens",
-            "match_parameters",
-            "d_model",
-            "layers",
-            "heads",
-            "evaluations",
-            "validation_windows",
-            "length",
-        ):
-            if name in given:
-                given[name] = int(given[name])
-        for name in ("learning_rate", "dropout", "weight_decay"):
-            if name in given:
-                given[name] = float(given[name])
+        kinds: dict[str, type] = {
+            **dict.fromkeys(("seed", "split_seed", "steps", "batch_tokens", "match_parameters", "d_model"), int),
+            **dict.fromkeys(("layers", "heads", "evaluations", "validation_windows", "length"), int),
+            **dict.fromkeys(("learning_rate", "dropout", "weight_decay"), float),
+        }
+        given = {name: kinds.get(name, str)(value) for name, value in given.items()}
         width = {} if {"match_parameters", "from"} & set(given) else {"d_model": 16}
         given = {**width, "steps": 4, "batch_tokens": 128, **given}
         given.pop("time", None)
@@ -75,9 +63,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         return 123e6
 
     monkeypatch.setattr(comparing, "trained", run)
-    monkeypatch.setattr("headway.science.speeds.SECONDS", 0.0)
-    monkeypatch.setattr("headway.science.speeds.ROUNDS", 1)
-    monkeypatch.setattr("headway.science.speeds.WRITTEN", 3)
-    monkeypatch.setattr("headway.science.speeds.LENGTHS", (8, 16))
-    monkeypatch.setattr("headway.science.speeds.TOKENS", 32)
+    few = {"SECONDS": 0.0, "ROUNDS": 1, "WRITTEN": 3, "LENGTHS": (8, 16), "TOKENS": 32}
+    for name, value in few.items():
+        monkeypatch.setattr(f"headway.science.speeds.{name}", value)
     return asked

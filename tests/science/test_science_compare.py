@@ -6,9 +6,10 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -25,6 +26,10 @@ from headway.training.monitor.progress import NoProgress
 from headway.workflows.command import peak_until_end, trained, words_of
 
 WORDS = ["river", "stone", "cloud", "green", "quiet", "under", "seven", "house", "window", "letter", "garden"]
+
+
+def compared(inputs: Path, out: Path, models: Sequence[str] = (), **words: Any) -> dict[str, Any]:
+    return compare(Comparison([str(inputs)], list(models), **words), out, NoProgress())
 
 
 @pytest.fixture(scope="module")
@@ -69,17 +74,14 @@ def test_all_have_the_same_terms(rows_file: Path, tmp_path: Path, in_this_proces
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {f"{name}.{kind}" for name in ("quality", "curves", "speed", "lengths") for kind in ("png", "svg")} <= names
     page = (tmp_path / "out" / "report.html").read_text()
-    assert (
-        page.count("<svg") == 4
-        and "http" not in page.replace("http://www.w3.org", "").replace("http-equiv", "")
-        and "lstm" in page
-    )
+    assert page.count("<svg") == 4 and "lstm" in page
+    assert "http" not in page.replace("http://www.w3.org", "").replace("http-equiv", "")
 
 
 @pytest.mark.parametrize("match", ["parameters", "tokens", "time"])
 def test_what_is_matched_is_equal(match: str, text_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]):
-    comparison = Comparison([str(text_file)], ["transformer", "gru"], match=match, options={"length": 16})
-    first, second = compare(comparison, tmp_path / "out", NoProgress())["rows"]
+    found = compared(text_file, tmp_path / "out", ["transformer", "gru"], match=match, options={"length": 16})
+    first, second = found["rows"]
     assert second["parameters"] == pytest.approx(first["parameters"], rel=0.1)
     if match == "tokens":
         assert in_this_process[1]["steps"] == str(first["steps"]) and "time" not in in_this_process[1]
@@ -90,9 +92,7 @@ def test_what_is_matched_is_equal(match: str, text_file: Path, tmp_path: Path, i
 
 
 def test_parts_differ_in_nothing_else(text_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]):
-    found = compare(
-        Comparison([str(text_file)], vary="positions", options={"length": 8}), tmp_path / "out", NoProgress()
-    )
+    found = compared(text_file, tmp_path / "out", vary="positions", options={"length": 8})
     rows = {row["model"]: row for row in found["rows"]}
     assert list(rows) == ["rotary", "learned", "sinusoidal", "alibi", "relative", "none"] == [*rows]
     assert found["match"] == "tokens" and found["vary"] == "positions"
@@ -107,7 +107,7 @@ def test_parts_differ_in_nothing_else(text_file: Path, tmp_path: Path, in_this_p
 
 
 def test_heads_are_varied_at_one_width(rows_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]):
-    found = compare(Comparison([str(rows_file)], vary="heads", match="time"), tmp_path / "out", NoProgress())
+    found = compared(rows_file, tmp_path / "out", vary="heads", match="time")
     assert [row["size"]["n_heads"] for row in found["rows"]] == [1, 2, 4, 8]
     assert len({row["parameters"] for row in found["rows"]}) == 1
     assert all("time" in options for options in in_this_process)
@@ -117,18 +117,12 @@ def test_masked_models_are_compared_by_their_loss(
     text_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]
 ):
     options = {"task": "masked_lm", "length": 16, "tokenizer": "word"}
-    found = compare(Comparison([str(text_file)], vary="heads", options=options), tmp_path / "out", NoProgress())
+    found = compared(text_file, tmp_path / "out", vary="heads", options=options)
     assert found["task"] == "masked_lm" and found["metric"] == "val_loss" and found["advice"]
     assert [row["size"]["n_heads"] for row in found["rows"]] == [1, 2, 4, 8]
     assert all(row["mean"] > 0 and row["throughput"] > 0 and "longer" not in row for row in found["rows"])
     write_comparison(found, tmp_path / "out")
-    svg = (tmp_path / "out" / "quality.svg").read_text()
-    assert "validation loss (lower is better)" in svg
-    transformer, lstm = candidates(["transformer", "lstm"])
-    assert fitting(transformer, spec("masked_lm")).options == {}, "a Transformer is all that there is"
-    assert fitting(transformer, spec("classification")) == transformer
-    with pytest.raises(InputError, match="masked_lm has no model lstm"):
-        fitting(lstm, spec("masked_lm"))
+    assert "validation loss (lower is better)" in (tmp_path / "out" / "quality.svg").read_text()
 
 
 @pytest.mark.parametrize("kind", ["pairs", "images"])
@@ -142,7 +136,7 @@ def test_vectors_and_images_are_compared_by_accuracy(kind: str, tmp_path: Path, 
         file, options = tmp_path / "images.npz", {"task": "image_classification"}
         images = np.random.default_rng(0).integers(0, 256, (60, 8, 8, 3), dtype=np.uint8)
         np.savez(file, images=images, labels=np.array(["dark", "light"] * 30))
-    found = compare(Comparison([str(file)], vary="heads", options=options), tmp_path / "out", NoProgress())
+    found = compared(file, tmp_path / "out", vary="heads", options=options)
     assert found["metric"] == "accuracy" and len(found["rows"]) == 4
     assert all(0 <= row["mean"] <= 1 and row["throughput"] > 0 for row in found["rows"])
     write_comparison(found, tmp_path / "out")
@@ -188,24 +182,27 @@ def test_a_model_that_fails_is_a_row(rows_file: Path, tmp_path: Path, in_this_pr
         return honest(words, *rest)
 
     monkeypatch.setattr(comparing, "trained", failing)
-    found = compare(Comparison([str(rows_file)], ["lstm", "bow"]), tmp_path / "out", NoProgress())
+    found = compared(rows_file, tmp_path / "out", ["lstm", "bow"])
     assert found["rows"][0] == {"model": "lstm", "failed": "out of memory"} and found["rows"][1]["mean"] > 0
     assert found["advice"][0] == "lstm is left out: out of memory."
 
 
-def test_a_comparison_of_which_all_fail_fails(rows_file: Path, tmp_path: Path, monkeypatch: Any):
-    def failing(*_: Any) -> Any:
-        raise RunFailed("out of memory")
-
-    monkeypatch.setattr(comparing, "trained", failing)
-    with pytest.raises(RunFailed, match="no model could be trained; lstm: out of memory"):
-        compare(Comparison([str(rows_file)], ["lstm", "bow"]), tmp_path / "out", NoProgress())
+def test_a_comparison_of_which_all_or_the_first_fail_fails(rows_file: Path, tmp_path: Path, monkeypatch: Any):
+    monkeypatch.setattr(comparing, "trained", Mock(side_effect=RunFailed("out of memory")))
+    first = "which the others are matched to, failed: out of memory"
+    for words, said in (
+        ({"models": ["lstm", "bow"]}, "no model could be trained; lstm: out of memory"),
+        ({"models": ["transformer", "lstm"], "match": "parameters"}, first),
+        ({"vary": "ffn"}, first),
+    ):
+        with pytest.raises(RunFailed, match=said):
+            compared(rows_file, tmp_path / said[:5] / words.get("vary", "models"), **words)
 
 
 def test_what_cannot_be_is_said_before_anything_is_trained(rows_file: Path, text_file: Path, tmp_path: Path):
     def refused(said: str, inputs: Path, **words: Any) -> None:
         with pytest.raises(InputError, match=said):
-            compare(Comparison([str(inputs)], **words), tmp_path / "out", NoProgress())
+            compared(inputs, tmp_path / "out", **words)
         assert not (tmp_path / "out").exists()
 
     refused("--model cnn is not for language_modeling", text_file, models=["transformer", "cnn"])
@@ -214,16 +211,6 @@ def test_what_cannot_be_is_said_before_anything_is_trained(rows_file: Path, text
     other = tmp_path / "other.csv"
     other.write_text("words,label\nriver stone,a\n")
     refused("text", rows_file, models=["lstm", "bow"], test=str(other))
-
-
-def test_nothing_is_brought_in_line_with_a_model_that_failed(rows_file: Path, tmp_path: Path, monkeypatch: Any):
-    def failing(*_: Any) -> Any:
-        raise RunFailed("out of memory")
-
-    monkeypatch.setattr(comparing, "trained", failing)
-    for words in ({"models": ["transformer", "lstm"], "match": "parameters"}, {"vary": "ffn"}):
-        with pytest.raises(RunFailed, match="which the others are matched to, failed: out of memory"):
-            compare(Comparison([str(rows_file)], **words), tmp_path / words.get("vary", "models"), NoProgress())  # type: ignore
 
 
 def test_a_pretrained_model_keeps_its_tokenizer_and_reads_as_many_tokens():
@@ -313,12 +300,13 @@ def test_models_that_cannot_be_compared(models: list[str], said: str):
         candidates(models)
 
 
-def test_a_task_with_transformers_alone_names_what_it_has_not():
+@pytest.mark.parametrize("task", ["regression", "masked_lm"])
+def test_a_task_with_transformers_alone_names_what_it_has_not(task: str):
     transformer, bow = candidates(["transformer", "bow"])
-    assert fitting(transformer, spec("regression")).options == {}
-    with pytest.raises(InputError, match="regression has no model bow"):
-        fitting(bow, spec("regression"))
-    assert fitting(bow, spec("classification")) == bow
+    assert fitting(transformer, spec(task)).options == {}
+    with pytest.raises(InputError, match=f"{task} has no model bow"):
+        fitting(bow, spec(task))
+    assert (fitting(transformer, spec("classification")), fitting(bow, spec("classification"))) == (transformer, bow)
 
 
 def test_terms_that_cannot_be_kept():
@@ -335,10 +323,7 @@ def test_terms_that_cannot_be_kept():
         ({"inputs": [], "recall": True, "models": ["transformer", "bow"]}, "of running text .*, not bow"),
         ({"models": [], "vary": "norm", "match": "parameters"}, "compares models of equal sizes"),
         ({"match": "parameters", "models": ["lstm", "transformer"]}, "name a Transformer first"),
-        (
-            {"match": "parameters", "models": ["transformer", "decoder"]},
-            "match baselines to transformer, but not decoder",
-        ),
+        ({"match": "parameters", "models": ["transformer", "decoder"]}, "baselines to transformer, but not decoder"),
     ):
         with pytest.raises(InputError, match=said):
             Comparison(**{"inputs": ["any"], "models": ["transformer", "lstm"], **changes})  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -35,9 +36,13 @@ def speed(shape):
     return 1 / (2e-5 + 6 * shape.parameters / 5e10)
 
 
+def gridded(seconds=600, text=LONG, pace=speed, kind=KINDS[0], **more):
+    return plan_grid(text, seconds, pace, **{"length": 128, "kind": kind, "scaling": SCALING, **more})
+
+
 @pytest.mark.parametrize("seconds", [300, 2400, 14400])
 def test_a_grid_fits_its_time_and_can_tell_n_from_d(seconds: float):
-    grid = plan_grid(LONG, seconds, speed, length=128, kind=KINDS[seconds > 600], scaling=SCALING)
+    grid = gridded(seconds, kind=KINDS[seconds > 600])
     *cells, last = grid.cells
     assert 0.6 * seconds < grid.seconds <= 0.85 * seconds
     assert last.held_out and not any(cell.held_out for cell in cells) and len(cells) >= 10
@@ -51,25 +56,23 @@ def test_a_grid_fits_its_time_and_can_tell_n_from_d(seconds: float):
     computes = [cell.parameters * cell.tokens for cell in cells]
     assert computes == sorted(computes)
     assert len({cell.learning_rate for cell in cells}) == len({cell.width for cell in cells}) >= 4
-    assert {(cell.layers, cell.width // cell.heads) for cell in grid.cells} == {(2, 32 if seconds > 600 else 16)}, (
-        "models of one kind"
-    )
+    assert {(cell.layers, cell.width // cell.heads) for cell in grid.cells} == {(2, 32 if seconds > 600 else 16)}
     assert Grid.from_plain(asdict(grid)) == grid
 
 
 def test_a_short_text_is_not_gone_through_more_often_than_is_said():
-    grid = plan_grid(replace(LONG, tokens=1_000_003), 14400, speed, length=128, kind=KINDS[0], scaling=SCALING)
+    grid = gridded(14400, replace(LONG, tokens=1_000_003))
     assert max(cell.tokens for cell in grid.cells) <= PASSES * 1_000_003 + grid.batch_tokens
     assert grid.seconds < 7000 and "more epochs" in grid.notes[-1]
     with pytest.raises(InputError, match="too few for a scaling law"):
-        plan_grid(replace(LONG, tokens=10_007), 14400, speed, length=128, kind=KINDS[0], scaling=SCALING)
+        gridded(14400, replace(LONG, tokens=10_007))
     with pytest.raises(InputError, match=r"--time 20s is too short for a grid"):
-        plan_grid(LONG, 20, speed, length=128, kind=KINDS[0], scaling=SCALING)
+        gridded(20)
 
 
 def test_a_grid_that_could_not_be_fitted_is_refused_before_it_is_trained():
     with pytest.raises(InputError, match="different numbers of tokens, so beta cannot be known"):
-        plan_grid(LONG, 2400, speed, length=128, kind=KINDS[1], scaling=SCALING, batch_tokens=1 << 21)
+        gridded(2400, kind=KINDS[1], batch_tokens=1 << 21)
 
 
 @pytest.mark.parametrize("faster", [0.3, 1.0, 5.0])
@@ -78,9 +81,9 @@ def test_the_time_that_a_message_names_is_enough(faster: float):
         return faster * speed(shape)
 
     with pytest.raises(InputError, match=r"--time 30s is too short") as caught:
-        plan_grid(LONG, 10, quick, length=128, kind=KINDS[0], scaling=SCALING, before=20)
+        gridded(10, pace=quick, before=20)
     enough = int(str(caught.value).split("expected ")[1].split("s or more")[0])
-    assert plan_grid(LONG, enough - 20, quick, length=128, kind=KINDS[0], scaling=SCALING, before=20)
+    assert gridded(enough - 20, pace=quick, before=20)
 
 
 def test_parameters_are_counted_as_the_models_have_them():
@@ -108,16 +111,8 @@ class Clock:
         tokens = options.run.steps * options.optimisation.batch_tokens
         run.log("evaluation", step=1, val_loss=1.0)
         run.log("evaluation", step=options.run.steps, val_loss=2.0)
-        run.update(
-            task="language_modeling",
-            finished=True,
-            tokens=tokens,
-            metrics={"val_loss": 1.0},
-            options={},
-            plan={},
-            data={},
-        )
-        run.update(seconds=1.0, training_seconds=3.0)
+        run.update(task="language_modeling", finished=True, tokens=tokens, metrics={"val_loss": 1.0})
+        run.update(options={}, plan={}, data={}, seconds=1.0, training_seconds=3.0)
         return run
 
 
@@ -130,7 +125,7 @@ def queued(clock: Clock, grid: Grid, place: Path, end: float):
 
 
 def test_the_queue_makes_every_run_once_and_the_one_that_is_left_out_always(tmp_path: Path):
-    grid, clock = plan_grid(LONG, 600, speed, length=128, kind=KINDS[0], scaling=SCALING), Clock()
+    grid, clock = gridded(), Clock()
     clock.slow = clock.later = 1.4  # slower than was measured: the time is not enough for all
     runs, notes = queued(clock, grid, tmp_path, 600.0)
     assert sorted(clock.trained) == sorted(run.name for run in runs) and grid.cells[-1].name in clock.trained
@@ -144,7 +139,7 @@ def test_the_queue_makes_every_run_once_and_the_one_that_is_left_out_always(tmp_
 
 
 def test_a_run_that_fails_is_left_out_unless_it_is_to_be_foretold(tmp_path: Path):
-    grid, clock = plan_grid(LONG, 600, speed, length=128, kind=KINDS[0], scaling=SCALING), Clock()
+    grid, clock = gridded(), Clock()
     honest, failing = clock.train, grid.cells[2].name
 
     def train(inputs, options, *, out, **more):
@@ -164,7 +159,7 @@ def test_a_run_that_fails_is_left_out_unless_it_is_to_be_foretold(tmp_path: Path
 
 
 def test_what_seemed_too_long_is_made_when_there_is_time_after_all(tmp_path: Path):
-    grid, clock = plan_grid(LONG, 600, speed, length=128, kind=KINDS[0], scaling=SCALING), Clock()
+    grid, clock = gridded(), Clock()
     clock.slow, clock.later = 15.0, 0.5  # two slow runs, then a quiet machine
     runs, notes = queued(clock, grid, tmp_path, 600.0)
     assert len(runs) == len(grid.cells) and not notes and clock.time <= 600
@@ -172,7 +167,7 @@ def test_what_seemed_too_long_is_made_when_there_is_time_after_all(tmp_path: Pat
 
 
 def test_runs_share_all_but_sizes_tokens_and_rate():
-    grid = plan_grid(LONG, 600, speed, length=128, kind=KINDS[0], scaling=SCALING)
+    grid = gridded()
     given = TrainOptions(seed=7, tokenizer="char")
     *every, last = [options_of(cell, grid, given).flat() for cell in grid.cells]
     differing = {name for name in every[0] if len({one[name] for one in every}) > 1}
@@ -198,7 +193,7 @@ def small(grid: Grid) -> Grid:
 @pytest.fixture(scope="module")
 def made(corpus: Path, tmp_path_factory: pytest.TempPathFactory):
     """A study of eight tiny models."""
-    grid = small(plan_grid(LONG, 600, speed, length=128, kind=KINDS[0], scaling=SCALING))
+    grid = small(gridded())
     place = tmp_path_factory.mktemp("study")
     options = TrainOptions(tokenizer="char", threads=1)
     runs, _ = Study([corpus], options, place).make(grid, math.inf)
@@ -213,10 +208,7 @@ def test_real_runs_become_points_and_are_not_made_again(made, corpus: Path, monk
         assert facts["parameters"] == run.parameters and facts["metrics"]["val_loss"] == run.loss
         assert facts["best_step"] == facts["steps"]  # evaluated once, at the end
 
-    def never(*given, **more):
-        raise AssertionError("trained again")
-
-    monkeypatch.setattr(study, "run_training", never)
+    monkeypatch.setattr(study, "run_training", Mock(side_effect=AssertionError("trained again")))
     again, _ = Study([corpus], options, place).make(grid, 0.0)
     assert again == runs
 
@@ -232,7 +224,7 @@ def test_points_are_read_as_they_were_written(made):
 
 
 def test_a_run_that_was_stopped_is_taken_up(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    grid = small(plan_grid(LONG, 600, speed, length=128, kind=KINDS[0], scaling=SCALING))
+    grid = small(gridded())
     grid = replace(grid, cells=grid.cells[:2])
     calls = []
 
@@ -256,7 +248,7 @@ def test_masked_models_are_studied_too(corpus: Path, tmp_path: Path):
     config = masked.config(67, shape.width, 2, shape.heads, 32)
     assert shape.parameters == sum(p.numel() for p in masked.build(config).parameters())
     assert step_rate(shape, 67, 32, "float32", masked) > 0
-    grid = small(plan_grid(LONG, 600, speed, length=128, kind=KINDS[0], scaling=masked))
+    grid = small(gridded(scaling=masked))
     options = TrainOptions(tokenizer="char", threads=1, task="masked_lm")
     first, *_, last = grid.cells
     runs, _ = Study([corpus], options, tmp_path).make(replace(grid, cells=(first, last)), math.inf)
@@ -269,11 +261,7 @@ def test_masked_models_are_studied_too(corpus: Path, tmp_path: Path):
 def test_a_plan_is_kept_and_refused_for_another_text(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(study, "measured_speed", lambda *given: speed)
     monkeypatch.setattr(study, "faster_steps", lambda *given: "float32")
-    monkeypatch.setattr(
-        study,
-        "plan_grid",
-        lambda text, seconds, *given, **more: plan_grid(LONG, seconds, speed, length=8, kind=KINDS[0], scaling=SCALING),
-    )
+    monkeypatch.setattr(study, "plan_grid", lambda text, seconds, *given, **more: gridded(seconds, length=8))
     first = Study([corpus], TrainOptions(), tmp_path / "out").decide(600)
     assert Study([corpus], TrainOptions(), tmp_path / "out").decide(900) == first
     with pytest.raises(InputError, match="holds a study with another seed"):

@@ -14,18 +14,8 @@ from headway.training.options import TrainOptions
 from headway.workflows.train.dry_run import decided
 from headway.workflows.train.setup import TrainingSession
 
-CASES = [
-    "classifier",
-    "language model",
-    "masked",
-    "embedder",
-    "translator",
-    "decoder",
-    "classifier from",
-    "lm from",
-    "lstm",
-    "cnn",
-]
+CASES = ["classifier", "language model", "masked", "embedder", "translator", "decoder"]
+CASES += ["classifier from", "lm from", "lstm", "cnn"]
 
 
 @pytest.fixture(scope="module")

@@ -109,9 +109,8 @@ def test_the_first_is_the_preset_and_the_best_is_kept(rows: Path, tmp_path: Path
     first, preset = made.tried[0], found["trials"][0]
     assert (first.optimisation.learning_rate, first.optimisation.dropout) == (1e-3, 0.3)
     assert (first.architecture.d_model, first.architecture.layers) == (128, 1)
-    assert (
-        preset["preset"] and preset["options"]["learning_rate"] == 1e-3 and found["preset"]["value"] == preset["value"]
-    )
+    assert preset["preset"] and preset["options"]["learning_rate"] == 1e-3
+    assert found["preset"]["value"] == preset["value"]
     assert {options.run.seed for options in made.tried} == {0} and {options.run.steps for options in made.tried} == {6}
     assert len({options.optimisation.learning_rate for options in made.tried}) == 7, "every trial is another one"
     complete = {one["number"]: one["value"] for one in found["trials"] if one["state"] == "complete"}
@@ -125,12 +124,11 @@ def test_the_first_is_the_preset_and_the_best_is_kept(rows: Path, tmp_path: Path
     said_so = " ".join(lines_of(found, ["rows.csv"]))
     apart = of_second["interval"]
     assert f"worse in val_loss; its accuracy is lower by 0.0000 (95 % interval {apart[0]:.3f} to" in said_so
-    assert (tmp_path / "model.safetensors").read_text() == (
-        tmp_path / f"trials/{best:03}/model.safetensors"
-    ).read_text()
+    of_best = tmp_path / f"trials/{best:03}"
+    assert (tmp_path / "model.safetensors").read_text() == (of_best / "model.safetensors").read_text()
     facts = json.loads((tmp_path / "headway.json").read_text())
     assert facts["tuning"]["trial"] == best and facts["tuning"]["finished"]
-    assert facts["options"] == json.loads((tmp_path / f"trials/{best:03}/headway.json").read_text())["options"]
+    assert facts["options"] == json.loads((of_best / "headway.json").read_text())["options"]
     assert not list(tmp_path.glob("trials/*/checkpoints")) and not (tmp_path / "checkpoints").exists()
     lines = [line for line in said.lines if " of 7, trial " in line]
     assert len(lines) == 7 and "the preset: val_loss" in lines[0] and f"(best: trial {best}, val_loss" in lines[-1]
@@ -142,11 +140,8 @@ def test_what_is_behind_is_given_up(rows: Path, tmp_path: Path, stub: Callable):
     pruned = [one for one in found["trials"] if one["state"] == "pruned"]
     assert pruned and pruned[0]["number"] >= 4, "the first four are always trained to their end"
     for one in pruned:
-        events = [
-            json.loads(line)
-            for line in (tmp_path / f"trials/{one['number']:03}/log.jsonl").read_text().split("\n")[:-1]
-        ]
-        assert [line["event"] for line in events] == ["pruned"] and one["metrics"] == {}
+        (line,) = (tmp_path / f"trials/{one['number']:03}/log.jsonl").read_text().splitlines()
+        assert json.loads(line)["event"] == "pruned" and one["metrics"] == {}
         assert one["number"] != found["best"]["trial"]
 
 
@@ -317,7 +312,7 @@ def test_the_model_is_that_of_its_options(real: dict[str, Any], rows: Path, tmp_
     found = real
     shutil.copytree(real["out"], tmp_path / "tuned")
     assert found["accuracy"] is not None and set(found["space"]) == {
-        *("learning_rate", "dropout", "label_smoothing", "token_dropout"),
+        *("learning_rate", "dropout", "label_smoothing", "token_dropout")
     }
     headway.train(rows, out=tmp_path / "again", quiet=True, **found["options"])
     models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("tuned", "again")]

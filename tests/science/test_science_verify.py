@@ -199,70 +199,51 @@ def forgetful(self: State, mask: torch.Tensor | None, *sizes: Any) -> None:
         self.mask = torch.ones_like(self.mask)
 
 
+def leaky(*given: Any, key_mask: Any = None, **more: Any) -> Any:
+    """Padding is attended to."""
+    return attention_mask(*given, key_mask=None, **more)
+
+
+def divided(self: ThreadParallel, model: Any, task: Any, batch: Any, precision: str, parameters: Any) -> Any:
+    """The loss is divided for each part."""
+    before = [None if p.grad is None else p.grad.clone() for p in parameters]
+    for p in parameters:
+        p.grad = None
+    loss, count = add_gradient(self, model, task, batch, precision, parameters)
+    for p, held in zip(parameters, before, strict=True):
+        if p.grad is not None:
+            p.grad = p.grad / count + (0 if held is None else held)
+    return loss, 1
+
+
 append, extend_mask = KeyValueCache.append, State.extend_mask
+attention_mask, add_gradient = transformer.attention_mask, ThreadParallel.add_gradient
+BROKEN: list[tuple[str, Any, str, Callable, tuple[str, ...]]] = [
+    ("cache", KeyValueCache, "append", blurred, ("language model", "translator")),
+    ("cache", State, "extend_mask", forgetful, ("language model",)),
+    ("batch", transformer, "attention_mask", leaky, ("language model", "decoder", "classifier", "masked", "embedder")),
+    # padding of sources
+    ("batch", transformer, "across_mask", lambda mask, **_: torch.ones_like(mask)[:, None, None, :], ("translator",)),
+    (
+        *("accumulation", ThreadParallel, "add_gradient", divided),
+        ("language model", "classifier", "masked", "translator", "decoder"),
+    ),
+]
 
 
-@pytest.mark.parametrize("kind", ["language model", "translator"])
-def test_a_cache_that_changes_values_fails_cache_alone(
-    kind: str, runs: Callable, without_resume: None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("check", "owner", "name", "broken", "kind"), [(*one, kind) for *one, kinds in BROKEN for kind in kinds]
+)
+def test_what_is_broken_fails_its_own_check_alone(
+    check: str, owner: Any, name: str, broken: Any, kind: str, runs: Callable, without_resume: None, monkeypatch
 ):
-    monkeypatch.setattr(KeyValueCache, "append", blurred)
-    assert failed(verify(runs(kind))) == ["cache"]
-
-
-def test_a_cache_that_forgets_what_was_padding_fails_cache_alone(
-    runs: Callable, without_resume: None, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(State, "extend_mask", forgetful)
-    found = verify(runs("language model"))
-    assert failed(found) == ["cache"] and by_name(found)["cache"]["value"] > 10 * by_name(found)["cache"]["bound"]
-
-
-@pytest.mark.parametrize("kind", ["language model", "decoder", "classifier", "masked", "embedder"])
-def test_padding_that_is_attended_to_fails_batch_alone(
-    kind: str, runs: Callable, without_resume: None, monkeypatch: pytest.MonkeyPatch
-):
-    whole = transformer.attention_mask
-
-    def leaky(*given: Any, key_mask: Any = None, **more: Any) -> Any:
-        return whole(*given, key_mask=None, **more)
-
     run = runs(kind)
-    monkeypatch.setattr(transformer, "attention_mask", leaky)
-    monkeypatch.setitem(sys.modules, "transformers", None)  # which would read an encoder's padded texts rightly
+    monkeypatch.setattr(owner, name, broken)
+    if check != "cache":
+        monkeypatch.setitem(sys.modules, "transformers", None)  # which would read an encoder's padded texts rightly
     found = verify(run)
-    assert failed(found) == ["batch"] and by_name(found)["batch"]["value"] > by_name(found)["batch"]["bound"]
-
-
-def test_padding_of_sources_that_is_attended_to_fails_batch(
-    runs: Callable, without_resume: None, monkeypatch: pytest.MonkeyPatch
-):
-    run = runs("translator")
-    monkeypatch.setattr(transformer, "across_mask", lambda mask, **given: torch.ones_like(mask)[:, None, None, :])
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    assert failed(verify(run)) == ["batch"]
-
-
-@pytest.mark.parametrize("kind", ["language model", "classifier", "masked", "translator", "decoder"])
-def test_a_loss_that_is_divided_for_each_part_fails_accumulation_alone(
-    kind: str, runs: Callable, without_resume: None, monkeypatch: pytest.MonkeyPatch
-):
-    whole = ThreadParallel.add_gradient
-
-    def divided(self: ThreadParallel, model: Any, task: Any, batch: Any, precision: str, parameters: Any) -> Any:
-        before = [None if p.grad is None else p.grad.clone() for p in parameters]
-        for p in parameters:
-            p.grad = None
-        loss, count = whole(self, model, task, batch, precision, parameters)
-        for p, held in zip(parameters, before, strict=True):
-            if p.grad is not None:
-                p.grad = p.grad / count + (0 if held is None else held)
-        return loss, 1
-
-    run = runs(kind)
-    monkeypatch.setattr(ThreadParallel, "add_gradient", divided)
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    assert failed(verify(run)) == ["accumulation"]
+    measured = by_name(found)[check]
+    assert failed(found) == [check] and measured["value"] > (10 if broken is forgetful else 1) * measured["bound"]
 
 
 def spoiled(model: torch.nn.Module, path: Path, **entries: object) -> None:

@@ -1,12 +1,21 @@
 """The playground in a real browser: pages that collect what the browser complains of, and checks of all tabs."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any
 
+import pytest
+
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+if not os.environ.get("CI"):
+    pytest.importorskip("playwright")
+    pytest.importorskip("axe_playwright_python")
+needed = pytest.mark.skipif(
+    CHROMIUM is None and not os.environ.get("CI"), reason="there is no Chromium here, and this is not CI"
+)
 SIZES = {"light": (1280, 900), "dark": (1280, 900), "phone": (390, 844)}
 TEXT = "the cat sat on a mat"
 
@@ -15,9 +24,8 @@ TEXT = "the cat sat on a mat"
 def opened(browser: Any, address: str, look: str = "light") -> Iterator[Any]:
     """The playground of a server, in a window of its own; fails on any complaint of the browser."""
     width, height = SIZES[look]
-    window = browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme="dark" if look == "dark" else "light"
-    )
+    scheme = "dark" if look == "dark" else "light"
+    window = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
     page = window.new_page()
     page.set_default_timeout(60_000)
     complaints: list[str] = []

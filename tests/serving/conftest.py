@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,3 +23,14 @@ def server(models: dict[str, Path]) -> Iterator[Server]:
     found = Server(*models.values(), "--quiet")
     yield found
     assert found.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    from browser_kit import CHROMIUM
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()

@@ -79,6 +79,12 @@ class Server:
                 return float(line.rsplit(" ", 1)[1])
         return 0.0
 
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self.stop() == 0
+
     def stop(self, number: int = signal.SIGTERM, seconds: float = 60) -> int:
         """Send a signal and return the exit status."""
         if self.process.poll() is None:

@@ -38,8 +38,7 @@ def test_a_refused_client_is_told_when_those_who_wait_have_had_their_turn(monkey
 def test_a_full_server_refuses_before_the_body_has_come(models):
     slow = "import time\nfrom headway.runtime.batcher import Batcher\nstep = Batcher.step\n"
     slow += "Batcher.step = lambda self: (time.sleep(0.02), step(self))[1]\n"
-    server = Server(models["text"], "--running", 1, "--queue", 0, "--quiet", script=slow)
-    try:
+    with Server(models["text"], "--running", 1, "--queue", 0, "--quiet", script=slow) as server:
         body = {"model": "text", "prompt": "a", "max_tokens": 200, "logit_bias": {"0": -100}}
         asking = threading.Thread(target=lambda: httpx.post(f"{server.address}/v1/completions", json=body, timeout=60))
         asking.start()
@@ -55,5 +54,3 @@ def test_a_full_server_refuses_before_the_body_has_come(models):
             assert b" 200 " in connection.recv(4096).split(b"\r\n")[0]  # the connection is still of use
         assert server.metric("headway_rejected_total", reason="busy") == 1
         asking.join()
-    finally:
-        assert server.stop() == 0

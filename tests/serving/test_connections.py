@@ -34,8 +34,7 @@ def _never_reading(server: Server, requests: int) -> socket.socket:
 
 
 def test_a_client_that_never_reads_is_left(models):
-    server = Server(models["text"], "--quiet", script=SHORT)
-    try:
+    with Server(models["text"], "--quiet", script=SHORT) as server:
         server.get("/health")
         time.sleep(0.2)
         before = _files(server)
@@ -52,8 +51,6 @@ def test_a_client_that_never_reads_is_left(models):
                 found += part
                 time.sleep(0.05 if len(found) < 4000 else 0)
         assert time.monotonic() - began > 2 and found.endswith(server.get("/playground/main.js").content[-200:])
-    finally:
-        assert server.stop() == 0
 
 
 def test_crooked_requests_get_errors_in_the_form_of_all_others(server):
@@ -83,12 +80,9 @@ app.document = fail
 
 def test_every_line_of_the_log_is_json(models):
     """Those of the library that listens too, and an error with its traceback is one of them."""
-    server = Server(models["text"], script=FAILING)
-    try:
+    with Server(models["text"], script=FAILING) as server:
         raw(server, b"\x16\x03\x01\x02\x00\r\n\r\n")
         assert server.get("/openapi.json").status_code == 500
-    finally:
-        assert server.stop() == 0
     lines = [json.loads(line) for line in server.process.stderr]
     assert all(isinstance(line["time"], float) for line in lines)
     of_libraries = [line for line in lines if "message" in line]
@@ -132,6 +126,5 @@ from headway.serving.models import Models
 load = Models.load
 Models.load = lambda self, *given, **how: (os.kill(os.getpid(), signal.SIGHUP), load(self, *given, **how))[1]
 """
-    server = Server(models["text"], "--quiet", script=script)
-    assert server.get("/health").status_code == 200
-    assert server.stop() == 0
+    with Server(models["text"], "--quiet", script=script) as server:
+        assert server.get("/health").status_code == 200

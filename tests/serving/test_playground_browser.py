@@ -12,29 +12,14 @@ from typing import Any
 import pytest
 
 sys.path.append(str(Path(__file__).parent))
-from browser_kit import CHROMIUM, LINES, SIZES, TABS, TEXT, fill, opened, tab, violations
+from browser_kit import LINES, SIZES, TABS, TEXT, fill, needed, opened, tab, violations
 from doors_kit import made
 from served_models import Server
 
 import headway
 
-if not os.environ.get("CI"):
-    pytest.importorskip("playwright")
-    pytest.importorskip("axe_playwright_python")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None and not os.environ.get("CI"), reason="there is no Chromium here, and this is not CI"
-)
+pytestmark = needed
 EVIL = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")
@@ -72,24 +57,10 @@ def page(browser: Any, pages: Server) -> Iterator[Any]:
 
 def test_each_kind_has_a_tab_and_keys_move_between_them(page):
     tabs = page.get_by_role("tab")
-    assert tabs.all_inner_texts() == [
-        "Write",
-        "Chat",
-        "Translate",
-        "Classify",
-        "Fill",
-        "Tag",
-        "Compare",
-        "Look inside",
-        "Training",
-    ]
+    kinds = ["Write", "Chat", "Translate", "Classify", "Fill", "Tag", "Compare", "Look inside", "Training"]
+    assert tabs.all_inner_texts() == kinds
     tabs.first.focus()
-    for key, title in (
-        ("ArrowRight", "Chat"),
-        ("End", "Training"),
-        ("ArrowRight", "Write"),
-        ("ArrowLeft", "Training"),
-    ):
+    for key, title in (("ArrowRight", "Chat"), ("End", "Training"), ("ArrowRight", "Write"), ("ArrowLeft", "Training")):
         page.keyboard.press(key)
         chosen = page.locator('[role="tab"][aria-selected="true"]')
         assert chosen.inner_text() == title and chosen.evaluate("tab => tab === document.activeElement")
@@ -268,15 +239,17 @@ def test_a_refusal_is_one_plain_message(page):
 
 
 def test_a_server_with_a_key_asks_for_it(browser, models):
-    server = Server(models["labels"], "--quiet", env={"HEADWAY_API_KEY": "a-long-key-of-the-test"})
-    with opened(browser, server.address) as page:
+    key = "a-long-key-of-the-test"
+    with (
+        Server(models["labels"], "--quiet", env={"HEADWAY_API_KEY": key}) as server,
+        opened(browser, server.address) as page,
+    ):
         assert "needs a key" in page.get_by_role("alert").inner_text()
-        page.get_by_label("Key of this server").fill("a-long-key-of-the-test")
+        page.get_by_label("Key of this server").fill(key)
         page.get_by_role("button", name="Use key").click()
         TABS["Classify"](page)
         assert page.evaluate("localStorage.length + sessionStorage.length + document.cookie.length") == 0
         page.complaints[:] = [one for one in page.complaints if "status of 401" not in one]
-    assert server.stop() == 0
 
 
 def test_an_answer_is_no_formula_in_a_spreadsheet(page):
@@ -342,8 +315,7 @@ def test_back_goes_to_the_tab_before(page):
 
 
 def test_a_tab_is_tried_again_when_the_server_is_back(browser, models):
-    server = Server(models["labels"], "--quiet")
-    with opened(browser, server.address) as page:
+    with Server(models["labels"], "--quiet") as server, opened(browser, server.address) as page:
         tab(page, "Classify")
         page.route("**/inside.js*", lambda route: route.abort())
         page.get_by_role("tab", name="Look inside", exact=True).click()
@@ -352,4 +324,3 @@ def test_a_tab_is_tried_again_when_the_server_is_back(browser, models):
         page.unroute("**/inside.js*")
         tab(page, "Look inside")
         page.complaints.clear()
-    assert server.stop() == 0

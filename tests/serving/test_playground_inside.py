@@ -9,6 +9,7 @@ from doors_kit import made
 import headway
 from headway.runtime.precision import available
 from headway.serving.inside import LONGEST_TEXT, MAPS
+from headway.workflows.inside import inside_details, look_inside
 
 TEXT = "the cat sat on a mat"
 
@@ -53,8 +54,6 @@ def test_a_mask_is_what_is_looked_at(look):
 
 
 def test_a_tagger_is_looked_at_from_its_first_word(tmp_path):
-    from headway.workflows.inside import inside_details, look_inside
-
     pipe = headway.load(made("BertForTokenClassification", "token-classification", tmp_path / "tags"))
     found = look_inside(pipe, TEXT)
     assert found.tokens["text"][0] == "[CLS]" and inside_details(pipe, found)["at"] == 1
@@ -71,11 +70,8 @@ def test_vectors_and_translations(look):
     vectors = look("vectors", off=[{"kind": "self", "layer": 1, "head": 0}])
     assert vectors["outputs"] is None and vectors["without"]["change"] > 0
     found = look("marian")
-    assert [one["title"].split(":")[0] for one in found["explorer"]["kinds"]] == [
-        "encoder",
-        "decoder",
-        "cross-attention",
-    ]
+    titles = [one["title"].split(":")[0] for one in found["explorer"]["kinds"]]
+    assert titles == ["encoder", "decoder", "cross-attention"]
     assert set(found["attribution"]) == {"source", "target"} and found["target"] is not None
     assert look("marian", target="the cat")["target"] == "the cat"
 
@@ -108,8 +104,6 @@ def test_what_is_wrong_is_one_message(server, body, status, said):
 
 @pytest.mark.skipif("int8" not in available(torch.device("cpu")), reason="this processor has float32 only")
 def test_a_quantised_model_has_no_attribution_and_everything_else(models):
-    from headway.workflows.inside import inside_details, look_inside
-
     for name in ("text", "labels"):
         pipe = headway.load(models[name], precision="int8")
         found = inside_details(pipe, look_inside(pipe, TEXT))

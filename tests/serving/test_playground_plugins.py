@@ -9,17 +9,10 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parent))
-from browser_kit import CHROMIUM, fill, opened, tab
+from browser_kit import fill, needed, opened, tab
 from served_models import ROOT, Server
-from test_playground_browser import browser, pytestmark  # noqa: F401
 
-assert CHROMIUM is None or browser
-ENTRIES = "[headway.tasks]\nstars = own_task\norder = own_order\n"
-ORDER = (
-    ('"name": "stars"', '"name": "order"'),
-    ('"verb": "rate"', '"verb": "order"'),
-    ('"answers": "number"', '"answers": "ranking"'),
-)
+pytestmark = needed
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +21,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     site = tmp_path_factory.mktemp("site")
     code = (ROOT / "examples" / "own_task.py").read_text(encoding="utf-8")
     (site / "own_task.py").write_text(code)
-    for old, new in ORDER:
-        assert old in code
-        code = code.replace(old, new)
+    for name, old, new in (("name", "stars", "order"), ("verb", "rate", "order"), ("answers", "number", "ranking")):
+        assert f'"{name}": "{old}"' in code
+        code = code.replace(f'"{name}": "{old}"', f'"{name}": "{new}"')
     (site / "own_order.py").write_text(code)
     about = site / "own_tasks-0.1.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: own-tasks\nVersion: 0.1\n")
-    (about / "entry_points.txt").write_text(ENTRIES)
+    (about / "entry_points.txt").write_text("[headway.tasks]\nstars = own_task\norder = own_order\n")
     rows = [f"{'great ' * (n % 5)}{'awful ' * (4 - n % 5)}thing number {n},{1 + n % 5}" for n in range(61)]
     (site / "rows.csv").write_text("\n".join(["review,stars", *rows]) + "\n")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(site)])}

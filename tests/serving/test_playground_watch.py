@@ -3,34 +3,17 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 sys.path.append(str(Path(__file__).parent))
-from browser_kit import CHROMIUM, SIZES, opened, violations
+from browser_kit import SIZES, needed, opened, violations
 from watched_run import EVIL, SNAPSHOTS, write_run
 
 from headway.cli import train as watching
 
-if not os.environ.get("CI"):
-    pytest.importorskip("playwright")
-    pytest.importorskip("axe_playwright_python")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None and not os.environ.get("CI"), reason="there is no Chromium here, and this is not CI"
-)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
+pytestmark = needed
 
 
 @pytest.mark.parametrize("look", SIZES)

@@ -29,9 +29,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def client(places: list[Path]) -> Iterator[openai.OpenAI]:
-    server = Server(*places, "--quiet")
-    yield openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
-    assert server.stop() == 0
+    with Server(*places, "--quiet") as server:
+        yield openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +74,7 @@ def test_each_alternative_has_its_own_name(client, places):
     """Halves of characters are written as bytes, and a word with its space is not the word without it."""
     for place in places[1:]:
         choice = client.completions.create(
-            **{**HOW, "model": place.name, "prompt": "Émile — 日本", "max_tokens": 60},
-            logprobs=5,
+            **{**HOW, "model": place.name, "prompt": "Émile — 日本", "max_tokens": 60}, logprobs=5
         ).choices[0]
         names = [name for row in choice.logprobs.top_logprobs for name in row]
         assert [len(row) for row in choice.logprobs.top_logprobs] == [5] * len(choice.logprobs.tokens)

@@ -97,13 +97,8 @@ def test_one_that_fails_fails_alone(bad, error):
 
 def test_one_that_is_refused_where_it_begins():
     calls: list[list[int]] = []
-    found = worked(
-        lambda run: [
-            run(Doubled(calls), [None, [1], ...]),
-            run(Refusing(calls), [None, [13], ...]),
-            run(Doubled(calls), [None, [2], ...]),
-        ]
-    )
+    given = ((Doubled, 1), (Refusing, 13), (Doubled, 2))
+    found = worked(lambda run: [run(kind(calls), [None, [number], ...]) for kind, number in given])
     assert [found[0][-1], found[2][-1]] == [[2], [4]] and isinstance(found[1], InputError)
     assert calls == [[1, 2]]
 

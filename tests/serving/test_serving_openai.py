@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import headway
+from headway.serving.openai.chat import _message
 
 MESSAGES = [{"role": "system", "content": "be old"}, {"role": "user", "content": "the cat sat"}]
 PIECES = ["🙂", "日本", "ภาษาไทย", "é", "👩‍👩‍👧", " the", " cat", "\n", "x", "\u2028", "ﬀ"]
@@ -119,10 +120,8 @@ def test_chat(client, models):
     pipe = headway.load(models["chat"])
     found = client.chat.completions.create(model="chat", messages=MESSAGES, max_tokens=17, temperature=0)
     assert found.choices[0].message.content == pipe.chat(MESSAGES, max_tokens=17, temperature=0.0)
-    parts = [
-        {"role": "developer", "content": "be old"},
-        {"role": "user", "content": [{"type": "text", "text": "the cat sat"}]},
-    ]
+    content = [{"type": "text", "text": "the cat sat"}]
+    parts = [{"role": "developer", "content": "be old"}, {"role": "user", "content": content}]
     chunks = list(
         client.chat.completions.create(
             model="chat", messages=parts, max_completion_tokens=17, temperature=0, stream=True,
@@ -265,11 +264,8 @@ def test_what_is_not_read_is_named(client):
     asked = {"max_tokens": 2, "temperature": 0, "extra_body": {"temprature": 0, "metadata": {"a": "b"}}}
     said = ["temprature is not known here, and not read"]
     found = client.chat.completions.create(model="chat", messages=messages, **asked).warnings
-    assert {one.split()[0] for one in found} == {
-        "temprature",
-        "messages[0].weight",
-        "messages[0].content[0].cache_control",
-    }
+    named = {one.split()[0] for one in found}
+    assert named == {"temprature", "messages[0].weight", "messages[0].content[0].cache_control"}
     assert client.completions.create(model="text", prompt="a", **asked).warnings == said
     streamed = client.completions.create(model="text", prompt="a", stream=True, **asked)
     assert all(piece.warnings == said for piece in streamed)
@@ -291,7 +287,5 @@ def test_top_p_of_nothing_is_greedy(client):
 
 
 def test_the_name_of_a_message_reaches_the_template():
-    from headway.serving.openai.chat import _message
-
     given = {"role": "developer", "content": [{"type": "text", "text": "a"}], "name": "bob"}
     assert _message(given) == {"role": "system", "content": "a", "name": "bob"}

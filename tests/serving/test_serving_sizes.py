@@ -25,14 +25,9 @@ def picture(width: int, height: int) -> str:
 
 def test_numbers_that_would_mean_no_limit_are_refused(server):
     for path, options in (
-        ("/generate", {"max_tokens": 0}),
-        ("/generate", {"max_tokens": -5}),
-        ("/generate", {"top_k": -2}),
-        ("/generate", {"temperature": -1}),
-        ("/fill", {"k": 0}),
-        ("/translate", {"beam": 0}),
-        ("/translate", {"n_best": -1}),
-        ("/translate", {"length_penalty": 11}),
+        *(("/generate", {"max_tokens": 0}), ("/generate", {"max_tokens": -5}), ("/generate", {"top_k": -2})),
+        *(("/generate", {"temperature": -1}), ("/fill", {"k": 0}), ("/translate", {"beam": 0})),
+        *(("/translate", {"n_best": -1}), ("/translate", {"length_penalty": 11})),
     ):
         model = {"/generate": "text", "/fill": "fill", "/translate": "marian"}[path]
         found = server.post(path, {"model": model, "inputs": ["a [MASK]"], **options})
@@ -76,14 +71,11 @@ def refusing(self, ids, *given, **how):
     return submit(self, ids, *given, **how)
 Batcher.submit = refusing
 """
-    server = Server(models["text"], "--quiet", script=script)
-    try:
+    with Server(models["text"], "--quiet", script=script) as server:
         body = {"model": "text", "prompt": "a", "max_tokens": 7}
         assert server.post("/v1/completions", body).status_code == 500
         assert server.post("/v1/completions", {**body, "max_tokens": 6}).status_code == 200
         assert server.get("/ready").status_code == 200 and server.metric("headway_queued") == 0
-    finally:
-        assert server.stop() == 0
 
 
 def test_a_client_that_leaves_ends_a_long_part(models):
@@ -96,16 +88,13 @@ Runtime._pause = lambda self: (time.sleep(0.1), pause(self))[1]
 from headway.runtime import runtime
 runtime.tokens_at_once = lambda config, device: 1
 """
-    server = Server(models["labels"], "--quiet", script=script)
-    try:
+    with Server(models["labels"], "--quiet", script=script) as server:
         texts = [" dogs" * 20] * 16 * 16
         began = time.monotonic()
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(f"{server.address}/classify", json={"inputs": texts}, timeout=0.5)
         assert server.post("/classify", {"inputs": ["dogs"]}).status_code == 200
         assert time.monotonic() - began < 2
-    finally:
-        assert server.stop() == 0
 
 
 def test_requests_have_their_turn_part_by_part():

@@ -110,8 +110,7 @@ def test_what_is_measured_is_what_answers(in_process: Callable, server: Server, 
     (folder / "words.jsonl").write_text("".join(json.dumps({"text": one}) + "\n" for one in words))
     for file, option in (("texts.txt", []), ("texts.txt", ["--pretokenized"]), ("words.jsonl", ["--pretokenized"])):
         out = folder / f"{name}-{file}{len(option)}.jsonl"
-        status, _, err = in_process("tag", folder / "run", folder / file, "--to", out, "--threads", 1, *option)
-        assert status == 0, err
+        in_process.passed("tag", folder / "run", folder / file, "--to", out, "--threads", 1, *option)
         lines = [json.loads(line) for line in out.read_text().splitlines()]
         assert f1(given, [line["spans"] for line in lines]) == said, (file, option)
         assert [line["text"] for line in lines] == texts(given)

@@ -204,36 +204,20 @@ def test_a_task_of_another_package_is_served(tmp_path):
     rows = [f"{'great' if number % 2 else 'awful'} cat {number},{5 if number % 2 else 1}" for number in range(60)]
     (tmp_path / "rows.csv").write_text("\n".join(["text,stars", *rows]) + "\n")
     run, places = tmp_path / "rated", os.pathsep.join([str(ROOT / "src"), str(site)])
-    words = [
-        "train",
-        tmp_path / "rows.csv",
-        "--task",
-        "stars",
-        "--steps",
-        "3",
-        "--threads",
-        "1",
-        "--out",
-        run,
-        "--quiet",
-    ]
+    words = ["train", tmp_path / "rows.csv", "--task", "stars", "--steps", "3", "--threads", "1"]
+    words += ["--out", run, "--quiet"]
     env = {**os.environ, "PYTHONPATH": places}
     subprocess.run([sys.executable, "-m", "headway", *map(str, words)], check=True, env=env, timeout=300)
     done = subprocess.run(
         [sys.executable, "-m", "headway", "predict", str(run), "great cat", "awful", "--json"],
         check=True, env=env, timeout=300, capture_output=True, text=True,
     )  # fmt: skip
-    os.environ["PYTHONPATH"], before = str(site), os.environ.get("PYTHONPATH", "")
-    try:
-        server = Server(run, "--quiet")
-    finally:
-        os.environ["PYTHONPATH"] = before
-    found = server.post("/rate", {"inputs": ["great cat", "awful"]}).json()
-    assert close(found["answers"], json.loads(done.stdout)["results"])
-    listed = server.get("/v1/models").json()["data"]
-    assert [(one["task"], one["kind"], one["route"]) for one in listed] == [("stars", "number", "/rate")]
-    assert "/rate" in server.get("/openapi.json").json()["paths"]
-    assert server.stop() == 0
+    with Server(run, "--quiet", env={"PYTHONPATH": places}) as server:
+        found = server.post("/rate", {"inputs": ["great cat", "awful"]}).json()
+        assert close(found["answers"], json.loads(done.stdout)["results"])
+        listed = server.get("/v1/models").json()["data"]
+        assert [(one["task"], one["kind"], one["route"]) for one in listed] == [("stars", "number", "/rate")]
+        assert "/rate" in server.get("/openapi.json").json()["paths"]
 
 
 def test_the_module_of_the_library_needs_no_server():

@@ -25,6 +25,7 @@ from watched_run import SNAPSHOTS, gone, told, write_run
 
 from headway.cli import train as watching
 from headway.cli.train import watched
+from headway.serving import watch_server
 from headway.serving.responses import RequestError
 from headway.serving.training import MOST_SNAPSHOTS, run_so_far, training
 
@@ -61,10 +62,8 @@ def test_a_training_is_shown_until_it_stops_and_when_it_goes_on(corpus, tiny_wor
     words = [corpus, "--out", tmp_path / "run", "--snapshots", "--quiet", "--allow-changes"]
     long = Training(tmp_path, *words, *tiny_words_but(steps=200_000))
     page = httpx.get(long.address)
-    assert (
-        "<title>Headway playground</title>" in page.text
-        and "default-src 'self'" in page.headers["content-security-policy"]
-    )
+    assert "<title>Headway playground</title>" in page.text
+    assert "default-src 'self'" in page.headers["content-security-policy"]
     until(lambda: told(long.address)["steps"], 60)
     found: list[dict[str, Any]] = []
     asking = threading.Thread(target=lambda: found.append(told(long.address, wait=30)))
@@ -207,8 +206,6 @@ def test_the_run_inside_the_run_that_trains_is_shown(tmp_path, capsys):
 
 
 def test_a_long_log_is_not_read_for_every_question(tmp_path, monkeypatch):
-    from headway.serving import watch_server
-
     read: list[Path] = []
     monkeypatch.setattr(watch_server, "run_so_far", lambda run, part: (read.append(run), time.sleep(0.2), {})[2])
     one = watch_server.Watched(tmp_path)
