@@ -208,10 +208,9 @@ def test_only_what_answers_is_copied(models, tmp_path):
     (run / "seed-1" / "config.json").write_text("{}")
     os.mkfifo(run / "pipe.json")
     assert copy_model(run, tmp_path / "copy") > 1000
-    found, model = (
-        {path.relative_to(folder).as_posix() for path in folder.rglob("*.*") if path.is_file()}
-        for folder in (tmp_path / "copy", models["vectors"])
-    )
+    copy, original = tmp_path / "copy", models["vectors"]
+    found = {path.relative_to(copy).as_posix() for path in copy.rglob("*") if path.is_file()}
+    model = {path.relative_to(original).as_posix() for path in original.rglob("*.*") if path.is_file()}
     assert {"config.json", "model.safetensors", "log.jsonl", "seed-1/config.json"} <= found
     assert found - {"log.jsonl", "seed-1/config.json"} <= model
     assert {name for name in model if re.match(r"\d+_\w+/", name)} <= found

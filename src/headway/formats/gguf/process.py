@@ -172,9 +172,11 @@ def _answer() -> None:
     for line in sys.stdin.buffer:
         settings, method, arguments = json.loads(line)
         reader = reader or _Reader(*settings)
-        answer, numbers = getattr(reader, method)(*arguments), b""
+        answer: Any = getattr(reader, method)(*arguments)
+        numbers = b""
         if isinstance(answer, Tensor):
-            answer, numbers = {"shape": list(answer.shape)}, answer.detach().float().contiguous().numpy().tobytes()
+            numbers = answer.detach().float().contiguous().numpy().tobytes()
+            answer = {"shape": list(answer.shape)}
         answers.write(json.dumps(answer).encode() + b"\n" + numbers)
         answers.flush()
 
