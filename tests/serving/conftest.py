@@ -25,7 +25,7 @@ def server(models: dict[str, Path]) -> Iterator[Server]:
     assert found.stop() == 0
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     from browser_kit import CHROMIUM
     from playwright.sync_api import sync_playwright
