@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
 from typing import Any, NamedTuple
 
 SWAPPED: dict[type, str] = {
@@ -245,20 +246,25 @@ def run(out: Path, count: int, seed: int) -> None:
     rest = chosen[len(done) :]
     reached = [reaching(mutant, data, tests) for mutant in rest]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
-        trees = []
+        free: Queue[Path] = Queue()  # the trees in which no mutant is tried now
         for place in ("a", "b"):
             tree = Path(folder, place, "main")
             shutil.copytree(root, tree, symlinks=True, ignore=shutil.ignore_patterns(".venv", "__pycache__"))
             if (root.parent / "shared").exists():
                 (tree.parent / "shared").symlink_to(root.parent / "shared")
-            trees.append(tree)
-        for at in range(0, len(rest), 2):
-            pair = list(zip(rest[at : at + 2], reached[at : at + 2], trees, strict=False))
-            results = pool.map(lambda job: found(*job), pair)
+            free.put(tree)
+
+        def tried(mutant: Mutant, names: list[str]) -> bool:
+            tree = free.get()
+            try:
+                return found(mutant, names, tree)
+            finally:
+                free.put(tree)
+
+        for mutant, names, result in zip(rest, reached, pool.map(tried, rest, reached), strict=True):
+            done.append({**mutant._asdict(), "tests": len(names), "found": result})
             with log.open("a") as file:
-                for (mutant, names, _), result in zip(pair, results, strict=True):
-                    done.append({**mutant._asdict(), "tests": len(names), "found": result})
-                    file.write(json.dumps(done[-1]) + "\n")
+                file.write(json.dumps(done[-1]) + "\n")
     print(f"{sum(line['found'] for line in done)} of {len(done)} mutants found, of {len(everything):,} in the code")
 
 

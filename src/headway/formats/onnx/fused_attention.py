@@ -26,7 +26,9 @@ def fused(path: Path) -> Path | bytes:
 
     model = ir.load(path)
     before = len(model.graph)
-    model = rewrite(model, [RewriteRule(_spelled_out, _as_one, _is_of_bert)])
+    model = rewrite(
+        model, [RewriteRule(spelled, _as_one, _is_of_bert) for spelled in (_spelled_out, _spelled_out_before)]
+    )
     if len(model.graph) == before:
         return path
     model.opset_imports[DOMAIN] = 1
@@ -37,9 +39,23 @@ def _spelled_out(op: Any, x: Any, weight: Any, bias: Any, heads: Any, parts: Any
                  width: Any) -> Any:  # fmt: skip
     """x (B, T, D) and what is hidden from its queries, bool (B, 1, 1, T) -> (B, T, D)."""
     vectors = op.Reshape(op.Add(op.MatMul(x, weight), bias), heads)  # (B, T, 3 H, K)
+    qk, v = op.Split(vectors, axis=2, _allow_other_inputs=True, _outputs=2)
+    q, k = op.Split(op.Transpose(qk, perm=[0, 2, 1, 3]), parts, axis=1, _outputs=2)  # (B, H, T, K) each
+    return _weighed(op, q, op.Transpose(k, perm=[0, 1, 3, 2]), v, root, hidden, least, width)
+
+
+def _spelled_out_before(op: Any, x: Any, weight: Any, bias: Any, heads: Any, parts: Any, root: Any, hidden: Any,
+                        least: Any, width: Any) -> Any:  # fmt: skip
+    """As exports of before December 2026 have it."""
+    vectors = op.Reshape(op.Add(op.MatMul(x, weight), bias), heads)  # (B, T, 3 H, K)
     q, k, v = op.Split(vectors, parts, axis=2, _outputs=3)
-    scores = op.MatMul(op.Transpose(q, perm=[0, 2, 1, 3]), op.Transpose(k, perm=[0, 2, 3, 1]))  # (B, H, T, T)
-    weights = op.Softmax(op.Where(hidden, least, op.Div(scores, root)), axis=-1)
+    q, k = op.Transpose(q, perm=[0, 2, 1, 3]), op.Transpose(k, perm=[0, 2, 3, 1])
+    return _weighed(op, q, k, v, root, hidden, least, width)
+
+
+def _weighed(op: Any, q: Any, k: Any, v: Any, root: Any, hidden: Any, least: Any, width: Any) -> Any:
+    """q (B, H, T, K), k (B, H, K, T), v (B, T, H, K) -> (B, T, D)."""
+    weights = op.Softmax(op.Where(hidden, least, op.Div(op.MatMul(q, k), root)), axis=-1)  # (B, H, T, T)
     y = op.MatMul(weights, op.Transpose(v, perm=[0, 2, 1, 3]))  # (B, H, T, K)
     return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), width)
 
@@ -56,7 +72,7 @@ def _is_of_bert(context: Any, heads: Any, parts: Any, root: Any, hidden: Any, le
     return (
         _seen(hidden) is not None
         and len(shape) == 4
-        and sizes == [shape[2] / 3] * 3
+        and sizes == [shape[2] / 3] * len(sizes)
         and len(root) == 1
         and math.isclose(root[0], math.sqrt(shape[3]), rel_tol=1e-6)
         and least == [-math.inf]
