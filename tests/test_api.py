@@ -17,7 +17,7 @@ from headway.training.options import OPTIONS
 
 NAMES = [
     *("Batch", "Decoder", "Encoder", "EncoderDecoder", "InputError", "TransformerConfig"),
-    *("evaluate", "load", "load_model", "save_model", "train"),
+    *("compare", "evaluate", "fit", "load", "load_model", "save_model", "train"),
 ]
 
 SEALED = """
@@ -35,7 +35,7 @@ def python(code: str, *words: object) -> subprocess.CompletedProcess:
 
 def test_the_public_names():
     assert headway.__all__ == NAMES
-    assert len(headway.__all__) <= 20
+    assert len(headway.__all__) <= 24
     assert set(NAMES) <= set(dir(headway))
     for name in NAMES:
         assert getattr(headway, name).__doc__, name

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headway.load_types import load
     from headway.models.config import TransformerConfig
     from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+    from headway.workflows.fit import compare, fit
 
 __version__ = "0.1.0"
 
@@ -26,7 +27,9 @@ __all__ = [
     "EncoderDecoder",
     "InputError",
     "TransformerConfig",
+    "compare",
     "evaluate",
+    "fit",
     "load",
     "load_model",
     "save_model",
@@ -40,6 +43,7 @@ _HOMES = {
     "integrations.batch": ("Batch",),
     "models.config": ("TransformerConfig",),
     "models.transformer": ("Decoder", "Encoder", "EncoderDecoder"),
+    "workflows.fit": ("compare", "fit"),
     "workflows.load": ("load",),
 }
 

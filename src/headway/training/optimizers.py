@@ -138,7 +138,8 @@ def optimizers(
     """The optimisers of a model's trained parameters; every group keeps its highest rate in ``peak``.
 
     The matrices inside the blocks decay, and are Muon's when ``kind`` is "muon"; embeddings, heads, norms and biases
-    do not decay and are always Adam's.  ``lr`` is Adam's rate; ``muon`` says what differs with Muon.
+    do not decay and are always Adam's.  Of an own module without blocks (``headway.fit``) all matrices decay.  ``lr``
+    is Adam's rate; ``muon`` says what differs with Muon.
 
     With ``layer_decay`` below 1 the last block and the head have the full rate, each block before ``layer_decay`` times
     that of the next, and the embeddings the least (Howard and Ruder 2018; Sun et al. 2019).  ``by_rows`` gives large
@@ -159,7 +160,7 @@ def optimizers(
                 p.stacked = GATES[module.kind]  # type: ignore[attr-defined]
     tables = _large_tables(model) if by_rows else set()
     embeddings = _untied(model) if kind == "muon" and muon.embedding_rate != 1.0 else set()
-    hidden = {id(p) for stack in _stacks(model) for p in stack.blocks.parameters() if p.dim() == 2}
+    hidden = {id(p) for p in _matrices(model)}
     depth = _depths(model) if layer_decay < 1 else {}  # else one group: Muon updates matrices of all blocks together
     groups: dict[tuple[str, int, float], list[nn.Parameter]] = {}
     for p in (p for p in model.parameters() if p.requires_grad):
@@ -198,6 +199,15 @@ def set_rate(chosen: list[torch.optim.Optimizer], factor: float) -> None:
 
 def _stacks(model: nn.Module) -> list[Any]:
     return [module for module in model.modules() if isinstance(module, Stack | BaselineStack)]
+
+
+def _matrices(model: nn.Module) -> list[nn.Parameter]:
+    """The hidden matrices; of an own module without a stack all but embeddings, kernels of convolutions included."""
+    stacks = _stacks(model)
+    if stacks or not getattr(model, "own_module", False):
+        return [p for stack in stacks for p in stack.blocks.parameters() if p.dim() == 2]
+    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag)}
+    return [p for p in model.parameters() if p.dim() > 1 and id(p) not in tables]
 
 
 def _large_tables(model: nn.Module) -> set[int]:

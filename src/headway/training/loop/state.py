@@ -222,10 +222,13 @@ class Training:
 def trained(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters that training changes, by name: a checkpoint holds no others.
 
-    A task's own model may itself change those that have no gradient.
+    A task's own model may itself change those that have no gradient, and an ``own_module`` (``headway.fit``) has its
+    buffers too.
     """
-    own = isinstance(getattr(model, "config", None), OwnConfig)
-    return {name: p for name, p in model.named_parameters() if own or p.requires_grad}
+    everything = getattr(model, "own_module", False)
+    own = everything or isinstance(getattr(model, "config", None), OwnConfig)
+    learning: dict[str, Any] = {name: p for name, p in model.named_parameters() if own or p.requires_grad}
+    return learning | dict(model.named_buffers()) if everything else learning
 
 
 def kept(p: Tensor, value: Tensor) -> Tensor:

@@ -216,7 +216,7 @@ def _train(session: TrainingSession) -> None:
     if options.runtime.shard:
         twin = deepcopy(model)
         shard(model, ranks, plan.precision, options.runtime.replicas)
-    saved = _checkpoint(session)
+    saved = resume_point(session)
     session.cycle = len(run.facts["continued"]) if options.given(BOUNDS) else 0
     since, spent = _begin_cycle(session, saved[1] if saved is not None else {})
     if (shown := data.sampler(twin)) is not None:
@@ -286,7 +286,7 @@ def _ending(session: TrainingSession, model: nn.Module) -> tuple[FinalMetrics | 
     return final, {"evaluation": evaluation, "saving": saving, "ending": load.ending, "closing": closing}
 
 
-def _checkpoint(session: TrainingSession) -> Saved | None:
+def resume_point(session: TrainingSession) -> Saved | None:
     """The checkpoint to resume from, logged; None for a run that begins.  Raises InputError if all are lost."""
     plan, changed, options = session.plan, session.changed, session.options
     run, ranks, progress = session.run, session.ranks, session.progress
