@@ -12,12 +12,13 @@ import pytest
 import torch
 
 import headway
+from headway.errors import RunFailed
 from headway.training.keywords import TrainKeywords
 from headway.training.options import OPTIONS
 
 NAMES = [
     *("Batch", "Decoder", "Encoder", "EncoderDecoder", "InputError", "TransformerConfig"),
-    *("compare", "evaluate", "fit", "load", "load_model", "save_model", "train"),
+    *("bench", "compare", "evaluate", "export", "fit", "load", "load_model", "save_model", "train", "verify"),
 ]
 
 SEALED = """
@@ -135,6 +136,46 @@ def test_evaluate_returns_what_json_prints(classifier_run: Path, rows: Path, in_
     assert headway.evaluate(classifier_run)["examples"] == headway.evaluate(classifier_run, rows)["examples"]
     with pytest.raises(headway.InputError, match="cannot be used: expected names of files"):
         headway.evaluate(classifier_run, [3])
+
+
+@pytest.mark.parametrize(
+    ("verb", "options", "more"),
+    [
+        ("export", {"to": "onnx", "precision": "int8"}, []),
+        pytest.param("verify", {}, ["passed"], marks=pytest.mark.thorough),
+        pytest.param("bench", {"time": "2s"}, [], marks=pytest.mark.thorough),
+    ],
+)
+def test_a_verb_from_python_returns_what_json_prints(
+    verb: str,
+    options: dict,
+    more: list,
+    classifier_run: Path,
+    in_process,
+    capsys: pytest.CaptureFixture,
+    tmp_path: Path,
+):
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    place = {} if verb != "export" else {"out": tmp_path / "a"}
+    code, out, _ = in_process(
+        verb, classifier_run, *words, *(f"--{name}={value}" for name, value in place.items()), "--json"
+    )
+    printed = json.loads(out.splitlines()[-1])
+    capsys.readouterr()
+    quiet = {} if verb == "export" else {"quiet": True}
+    found = getattr(headway, verb)(classifier_run, **options, **quiet, **place)
+    assert code == 0 and capsys.readouterr() == ("", "")
+    assert json.loads(json.dumps(found)).keys() == {*printed, *more} and found["task"] == printed["task"]
+    assert list(found)[:2] == ["task", "seconds"]
+
+
+def test_an_export_that_differs_is_an_error_in_python(
+    classifier_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("headway.formats.hf.export.max_difference", lambda *_: 1.0)
+    with pytest.raises(RunFailed, match="nothing was left"):
+        headway.export(classifier_run, tmp_path / "a")
+    assert not (tmp_path / "a").exists()
 
 
 def test_the_options_of_train_are_known_by_name_and_type():

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headway.api import evaluate, train
+    from headway.api import bench, evaluate, export, train, verify
     from headway.errors import InputError
     from headway.hub.directory import load_model, save_model
     from headway.integrations.batch import Batch
@@ -27,17 +27,20 @@ __all__ = [
     "EncoderDecoder",
     "InputError",
     "TransformerConfig",
+    "bench",
     "compare",
     "evaluate",
+    "export",
     "fit",
     "load",
     "load_model",
     "save_model",
     "train",
+    "verify",
 ]
 
 _HOMES = {
-    "api": ("evaluate", "train"),
+    "api": ("bench", "evaluate", "export", "train", "verify"),
     "errors": ("InputError",),
     "hub.directory": ("load_model", "save_model"),
     "integrations.batch": ("Batch",),

@@ -1,12 +1,13 @@
 """The public functions: what each verb does, from Python; progress goes to standard error alone."""
 
 import contextlib
-import time
 from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any, Unpack
 
 from headway.errors import InputError, RunFailed
+from headway.io.quantities import parse_seconds
 from headway.io.regular_file import check_name
 from headway.training.keywords import TrainKeywords
 from headway.training.monitor.progress import NoProgress, Progress, shown_to
@@ -32,7 +33,7 @@ def train(
     from headway.data.open.in_memory import given_inputs
     from headway.workflows.train.outcome import result
 
-    started, data = time.monotonic(), given_inputs(inputs)
+    started, data = monotonic(), given_inputs(inputs)
     held_out = given_inputs([validation]) if not isinstance(validation, list | tuple) or validation else []
     chosen = TrainOptions(**by_our_names(options))
     for name in (*data, *held_out, *([] if out is None else [out])):
@@ -136,11 +137,73 @@ def evaluate(
     model is measured on the held-out part of its training data.  The other options are the command's options.
     Raises InputError for data that cannot be measured.
     """
-    started = time.monotonic()
+    started = monotonic()
     columns = {"text_column": text_column, "label_column": label_column, "second_column": second_column}
     how = {"delimiter": delimiter, "on_bad_row": on_bad_row, "encoding": encoding, "merge_labels": merge_labels}
     options = by_our_names({**columns, **how, "labels_as_text": labels_as_text})
     from headway.workflows.evaluate import evaluate, shown
 
     metrics = shown(evaluate(run, () if data is None else data, device=device, precision=precision, **options))
-    return {"task": metrics["task"], "seconds": time.monotonic() - started, **metrics}
+    return _timed(metrics, started)
+
+
+def export(
+    run: str | Path,
+    out: str | Path | None = None,
+    *,
+    to: str = "hf",
+    precision: str | None = None,
+    push: str | None = None,
+    public: bool = False,
+    license: str | None = None,
+    allow_pickle: bool = False,
+) -> dict[str, Any]:
+    """Write a saved model for another program and compare it there; returns what ``headway export --json`` prints.
+
+    The options are the command's.  Raises InputError for a model that the format cannot hold and RunFailed where the
+    answers differ, of which nothing is left.
+    """
+    started = monotonic()
+    from headway.workflows.export import export
+
+    how: dict[str, Any] = {"push": push, "public": public, "license": license, "allow_pickle": allow_pickle}
+    exported = export(run, out, to=to, precision=precision, **how)
+    if exported.problem:
+        raise RunFailed(f"{run}: {exported.problem}")
+    return _timed(exported.result, started)
+
+
+def verify(run: str | Path, *, device: str = "auto", quiet: bool = False) -> dict[str, Any]:
+    """Check that a saved model works correctly here; returns what ``headway verify --json`` prints, and ``passed``.
+
+    Raises InputError if there is no such model or device, or if one of its files is damaged.
+    """
+    started = monotonic()
+    from headway.workflows.verify.verify import verify
+
+    return _timed(verify(run, shown_to(quiet), device=device), started)
+
+
+def bench(
+    run: str | Path,
+    *,
+    time: str | float = "2m",
+    device: str = "auto",
+    full: bool = False,
+    store: str | None = None,
+    quiet: bool = False,
+) -> dict[str, Any]:
+    """Measure the speed of a saved model; returns what ``headway bench RUN --json`` prints.  Raises InputError.
+
+    ``time`` is for all of it, in seconds or such as "90s"; ``full`` and ``store`` are the command's.
+    """
+    started = monotonic()
+    from headway.workflows.bench import bench
+
+    how: dict[str, Any] = {"device": device, "full": full, "store": store, "progress": shown_to(quiet)}
+    return _timed(bench(str(run), end=started + parse_seconds(time, "time"), **how), started)
+
+
+def _timed(result: dict[str, Any], started: float) -> dict[str, Any]:
+    """A result as ``--json`` prints it: its task and the seconds that it took come first."""
+    return {"task": result["task"], "seconds": monotonic() - started, **result}

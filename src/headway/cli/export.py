@@ -69,5 +69,4 @@ def command(run: str, **how: Any) -> Answer:
         )
     elif parity.max_difference is not None:
         lines.append(f"max_difference {parity.max_difference:.3g}")
-    nothing = f"{run}: {parity.problem}; nothing was left in {exported.out}."
-    return Answer(exported.result, lines, "" if exported.made else nothing)
+    return Answer(exported.result, lines, f"{run}: {exported.problem}" if exported.problem else "")

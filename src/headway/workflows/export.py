@@ -63,6 +63,11 @@ class Export:
         return self.parity.passed or not self.parity.checked
 
     @property
+    def problem(self) -> str:
+        """Why it was removed; empty for one that was made."""
+        return "" if self.made else f"{self.parity.problem}; nothing was left in {self.out}."
+
+    @property
     def result(self) -> dict[str, Any]:
         """What ``headway export --json`` prints, but for the seconds."""
         parity = self.parity
