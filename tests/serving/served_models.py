@@ -64,7 +64,7 @@ class Server:
                 break
         else:
             raise AssertionError("".join(self.lines))
-        self.port = int(self.address.rsplit(":", 1)[1])
+        self.port = int(re.search(r":(\d+)", self.address)[1])
 
     def get(self, path: str, **more: Any) -> httpx.Response:
         return httpx.get(self.address + path, timeout=60, **more)

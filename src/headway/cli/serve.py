@@ -10,8 +10,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from headway.cli.common import device_option, engine_option, interruptible, precision_option, threads_option
+from headway.cli.common import device_option, interruptible, precision_option, threads_option
 from headway.errors import InputError
+from headway.formats.registry import ENGINES, TORCH
 from headway.io.quantities import size
 from headway.io.strict_json import read_text
 
@@ -22,10 +23,11 @@ KEY = "HEADWAY_API_KEY"
 @click.argument("run", nargs=-1, required=True)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 is a free one.")
-@click.option("--keys", help=f"File with a key on each line, for --host; or set {KEY}.")
+@click.option("--keys", help=f"File with a key on each line, or NAME KEY, for --host; or set {KEY}.")
 @click.option("--insecure", is_flag=True, help="Listen on another address without a key.")
 @click.option("--allowed-host", "hosts", multiple=True, help="Name by which clients call the server.")
 @click.option("--origin", "origins", multiple=True, help="Origin of other web pages that may use it.")
+@click.option("--prefix", default="", help="Path before all routes behind a proxy, such as /models.")
 @click.option("--running", type=click.IntRange(1, 256), default=16, show_default=True, help="Texts computed together.")
 @click.option("--queue", type=click.IntRange(0, 4096), default=64, show_default=True, help="Texts that may wait.")
 @click.option("--strict", is_flag=True, help="Refuse unknown fields of OpenAI's routes instead of ignoring them.")
@@ -33,7 +35,13 @@ KEY = "HEADWAY_API_KEY"
 @click.option("--dockerfile", metavar="DIR", help="Serve nothing; write a Dockerfile with all that it needs to DIR.")
 @device_option
 @precision_option
-@engine_option
+@click.option(
+    "--engine",
+    "engines",
+    multiple=True,
+    help=f"{', '.join(ENGINES[1:])} or auto, as of `headway predict`; NAME=ENGINE for one of the models.  "
+    f"[default: {TORCH}]",
+)
 @threads_option
 def command(
     run: tuple[str, ...],
@@ -42,7 +50,7 @@ def command(
     dockerfile: str | None,
     device: str,
     precision: str | None,
-    engine: str,
+    engines: tuple[str, ...],
     **limits: Any,
 ) -> None:
     """Serve the models in RUN over HTTP until Ctrl-C or SIGTERM.
@@ -54,35 +62,38 @@ def command(
 
     --dockerfile writes DIR, from which `docker build` makes an image that serves the same models with the same options.
     """
-    how = {"device": device, "precision": precision, "engine": engine}
+    how = {"device": device, "precision": precision}
     named = [_named(one) for one in run]
+    _check_differ([name for name, _ in named])
+    engine_of = _engines(engines, [name for name, _ in named])
     if dockerfile is not None:
-        _write_container(named, dockerfile, how, limits)
+        _write_container(named, dockerfile, {**how, "engine_of": engine_of}, limits)
         return
     _leave_on_sigterm()
     from headway.serving.models import Models
     from headway.serving.run import serve
     from headway.serving.settings import Settings
 
-    settings = Settings(keys=_keys(keys), log=not quiet, **limits)
+    values, names = _keys(keys)
+    settings = Settings(keys=values, key_names=names, log=not quiet, **limits)
     models = Models(settings)
-    _check_differ([name for name, _ in named])
     for name, path in named:
-        models.load(path, name, **how)
+        models.load(path, name, engine=engine_of[name], **how)
 
     def reload() -> None:
         for name, path in named:
             try:
-                models.load(path, name, **how)
+                models.load(path, name, engine=engine_of[name], **how)
                 click.echo(f"headway: {name} is loaded again", err=True)
             except InputError as error:
                 click.echo(f"headway: {name} is not loaded again, the earlier one goes on: {error}", err=True)
 
     def said(address: str) -> None:
         for served in models:
-            how = f"{served.loaded_as.get('precision', '')} by {served.loaded_as.get('engine', 'torch')}"
-            click.echo(f"headway: {served.name}: {served.spec.title}, {how}, {address}/{served.verb}", err=True)
-        click.echo(f"headway: open {address} in a browser; Ctrl-C stops", err=True)
+            by = f"{served.loaded_as.get('precision', '')} by {served.loaded_as.get('engine', 'torch')}"
+            route = f"{address}{settings.prefix}/{served.verb}"
+            click.echo(f"headway: {served.name}: {served.spec.title}, {by}, {route}", err=True)
+        click.echo(f"headway: open {address}{settings.prefix} in a browser; Ctrl-C stops", err=True)
 
     serve(models, settings, said, reload)
 
@@ -104,10 +115,10 @@ def _named(given: str) -> tuple[str, str]:
         return Path(given).resolve().name, given
     name, _, path = given.rpartition("=")
     if path and Path(path).exists():
-        return name, path
+        return name or Path(path).resolve().name, path
     name, is_named, path = given.partition("=")
     if is_named and "/" not in name:
-        return name, path
+        return name or Path(path).resolve().name, path
     return given, given
 
 
@@ -117,15 +128,27 @@ def _check_differ(names: list[str]) -> None:
             raise InputError(f"two models are named {name!r}; name one of them otherwise: NAME=RUN.")
 
 
-def _keys(file: str | None) -> tuple[str, ...]:
-    """The keys of a file, or of the environment."""
+def _engines(given: tuple[str, ...], names: list[str]) -> dict[str, str]:
+    """The engine of each model, from ENGINE for all and NAME=ENGINE for one.  Raises InputError."""
+    own: dict[str, str] = {}
+    for one in given:
+        name, _, engine = one.rpartition("=")
+        if name and name not in names:
+            raise InputError(f"--engine {one}: no model is named {name!r}; there is {', '.join(names)}.")
+        if own.setdefault(name, engine) != engine:
+            raise InputError(f"--engine {one}: {name or 'the engine of all models'} is given twice.")
+    return {name: own.get(name, own.get("", TORCH)) for name in names}
+
+
+def _keys(file: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The keys of a file, or of the environment, and the name of each."""
     if file is not None:
         lines = (line.strip() for line in read_text(Path(file), advice="expected a key on each line").splitlines())
-        found = tuple(line for line in lines if line and not line.startswith("#"))
+        found = [line.rpartition(" ") for line in lines if line and not line.startswith("#")]
         if not found:
             raise InputError(f"--keys {file}: holds no key; expected one on each line.")
-        return found
-    return (os.environ[KEY],) if os.environ.get(KEY) else ()
+        return tuple(key for _, _, key in found), tuple(name.strip() for name, _, _ in found)
+    return (os.environ[KEY],) if os.environ.get(KEY) else (), ()
 
 
 AT_START = {
@@ -141,7 +164,6 @@ def _write_container(named: list[tuple[str, str]], out: str, how: dict[str, Any]
     from headway.serving.container.write import write_container
     from headway.serving.settings import Settings
 
-    _check_differ([name or Path(path).resolve().name for name, path in named])
     given = _given()
     for name, why in AT_START.items():
         if name in given:

@@ -8,10 +8,11 @@ import re
 import sys
 import time
 import uuid
+from itertools import zip_longest
 from typing import Any
 
 from headway.serving.responses import RequestError, failed, invalid, refusal, unavailable
-from headway.serving.state import State
+from headway.serving.state import USED, State
 
 PUBLIC = ("/", "/health", "/ready", "/favicon.ico")
 PUBLIC_FOLDER = "/playground/"
@@ -30,6 +31,9 @@ ALLOWED = ("accept", "authorization", "content-type", "user-agent", "x-request-i
 OF_CLIENTS = re.compile(r"x-stainless-[a-z-]{1,40}|openai-(?:organization|project|beta)")
 ROUTE = "headway.route"
 """Where a request keeps the route that answers it, as the server writes it."""
+KEY = "headway.key"
+"""Where it keeps the name of its key."""
+COUNTED = "prompt_tokens", "completion_tokens"
 EXPOSED = "x-request-id, retry-after"
 CLOSE = {"connection": "close"}
 Headers = dict[str, str]
@@ -40,12 +44,16 @@ class Gate:
 
     def __init__(self, app: Any, state: State):
         self.app, self.state, self.settings = app, state, state.settings
-        self._keys = [_digest(key) for key in self.settings.keys]
+        keys = self.settings.keys
+        names = self.settings.key_names
+        self._keys = [(name or number, _digest(key)) for number, (key, name) in enumerate(zip_longest(keys, names), 1)]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        began = time.monotonic()
+        began, prefix, path = time.monotonic(), self.settings.prefix, scope["path"]
+        if prefix and f"{path}/".startswith(f"{prefix}/"):  # a proxy may also have removed it
+            scope["path"] = path[len(prefix) :]
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         given = headers.get("x-request-id", "")
         about = {"x-request-id": given if ID.fullmatch(given) else uuid.uuid4().hex, **self._cors(headers)}
@@ -88,12 +96,17 @@ class Gate:
         if not self.settings.allows_host(headers.get("host", "")):
             raise self._reject("host", invalid("this server is not called by that name (Host)", code="invalid_host"))
         path = scope["path"]
+        if not path:  # the page's links are relative to the prefix with its slash
+            from starlette.responses import RedirectResponse
+
+            return await RedirectResponse(f"{self.settings.prefix}/")(scope, receive, send)
         if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
             from starlette.responses import Response
 
             return await Response(status_code=204)(scope, receive, send)
         public = path in PUBLIC or path.startswith(PUBLIC_FOLDER)
-        if self._keys and not public and not self._knows(headers.get("authorization", "")):
+        scope[KEY] = self._key(headers.get("authorization", ""))
+        if self._keys and not public and scope[KEY] is None:
             words, bearer = "give a key: Authorization: Bearer KEY", {"www-authenticate": "Bearer"}
             raise self._reject("key", RequestError(401, words, "invalid_api_key", headers=bearer))
         if self.state.draining and scope["method"] == "POST":
@@ -108,12 +121,12 @@ class Gate:
 
         await self.app(scope, again, send)
 
-    def _knows(self, header: str) -> bool:
-        """Whether a header holds a key; it takes as long for every key."""
+    def _key(self, header: str) -> str | int | None:
+        """The name or the number of the key that a header holds; it takes as long for every key."""
         kind, _, key = header.partition(" ")
         digest = _digest(key.strip())
-        found = [hmac.compare_digest(digest, one) for one in self._keys]
-        return kind.lower() == "bearer" and any(found)
+        found = [name for name, one in self._keys if hmac.compare_digest(digest, one)]
+        return found[0] if found and kind.lower() == "bearer" else None
 
     async def _body(self, headers: Headers, receive: Any) -> bytes:
         """The body, within its limits of size and time.  Raises RequestError."""
@@ -171,7 +184,11 @@ class Gate:
         self.state.metrics.requests.labels(route, str(status)).inc()
         if self.settings.log:
             line = {"time": round(time.time(), 3), "request_id": request_id, "route": route, "status": status}
-            print(json.dumps({**line, "seconds": round(seconds, 4)}), file=sys.stderr, flush=True)
+            used = dict(scope.get(USED, {}))
+            usage = used.pop("usage", dict)()
+            key = {} if scope.get(KEY) is None else {"key": scope[KEY]}
+            more = {**key, **used, **{name: usage[name] for name in COUNTED if name in usage}}
+            print(json.dumps({**line, "seconds": round(seconds, 4), **more}), file=sys.stderr, flush=True)
 
 
 def _digest(key: str) -> bytes:

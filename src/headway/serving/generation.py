@@ -45,7 +45,10 @@ class Generation:
         self.served.places.take([len(text.prompt.ids) for text in self.texts])
         for number, text in enumerate(self.texts):
             self._open[number] = self._began
-            self.served.worker.begin(text, partial(self._tell, number))
+            if text.options.max_tokens:
+                self.served.worker.begin(text, partial(self._tell, number))
+            else:
+                self._tell(number, Delta(finish="length"))
         self.metrics.prompt_tokens.labels(self.served.name).inc(self.prompt_tokens)
         return self
 
@@ -138,13 +141,13 @@ class Generation:
 
 
 def check_fits(served: Served, prompts: Sequence[Prompt], most: int | None, param: str) -> int:
-    """The number of tokens that may be written: ``most``, or what is left of the context.
+    """The number of tokens that may be written: ``most``, or what is left of the context, at least one.
 
     Raises RequestError where a prompt with them is longer than the model reads.
     """
     longest = max(len(prompt.ids) for prompt in prompts)
     left = served.context - longest
-    if longest >= served.context or (most is not None and most > left):
+    if left < (1 if most is None else most):
         asked = "" if most is None else f" and {most:,} to write were asked for"
         raise invalid(
             f"the model reads at most {served.context:,} tokens; the prompt has {longest:,}{asked}",

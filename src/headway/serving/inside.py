@@ -30,7 +30,7 @@ SCHEMA = CLOSED | record(
 async def inside(request: Any, state: State) -> Any:
     """Answer a request to ``/inside``."""
     body = await read_body(request, SCHEMA)
-    served = state.models.find(body["model"])
+    served = state.find(request, body["model"])
     if served.spec.reads != "text":
         raise invalid(f"{served.name} reads pictures; look inside a model that reads text", "model")
     looked = answered(served, lambda _: look(served, body), [None], len(body["text"]), state, "text")

@@ -96,6 +96,7 @@ def document(models: Models) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Headway", "version": __version__},
+        **({"servers": [{"url": models.settings.prefix}]} if models.settings.prefix else {}),
         "paths": paths,
         "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
         "security": [{}, {"key": []}],

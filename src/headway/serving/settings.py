@@ -4,10 +4,11 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
-from headway.errors import InputError
+from headway.errors import InputError, shown
 
 HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]/@]*))(?::[0-9]{1,5})?")
 """A Host header: an address in brackets or a name, and maybe a port."""
+PREFIX = re.compile(r"(?:/[A-Za-z0-9._~-]+)+")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -20,12 +21,16 @@ class Settings:
     port: int = 8000
     keys: tuple[str, ...] = ()
     """who has one of these may use it; without any, everybody who reaches it may"""
+    key_names: tuple[str, ...] = ()
+    """what the log calls each key; empty, and for those beyond, its number"""
     insecure: bool = False
     """listen on another address than this machine's own without a key"""
     hosts: tuple[str, ...] = ()
     """names by which clients may call it, besides localhost and addresses in digits"""
     origins: tuple[str, ...] = ()
     """origins of other web pages that may use it"""
+    prefix: str = ""
+    """the path before all routes behind a proxy, such as /models"""
     running: int = 16
     """texts of a model that are computed together"""
     queue: int = 64
@@ -61,6 +66,8 @@ class Settings:
         for key in self.keys:
             if len(key) < 8 or not key.isascii() or not key.isprintable() or " " in key:
                 raise InputError("a key must have at least 8 printable ASCII characters and no space.")
+        if self.prefix and not PREFIX.fullmatch(self.prefix):
+            raise InputError(f"--prefix is {shown(self.prefix)}; expected a path such as /models, without a last /.")
         if "*" in self.origins:
             raise InputError("--origin *: name the origins one by one, such as https://example.org.")
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:  # a server that only shows a run needs no torch
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 """Bounds of the histograms."""
+USED = "headway.used"
+"""Where a request keeps its model, and ``usage``, which counts its tokens."""
 ABOUT_MODEL = ("model", "task", "version", "precision", "engine")
 
 
@@ -71,6 +73,12 @@ class State:
     active: int = 0
     """requests that are being answered"""
     started: float = field(default_factory=time.monotonic)
+
+    def find(self, request: Any, name: str | None, verb: str | None = None) -> "Served":
+        """``Models.find``, noted for the line that is logged about a request.  Raises RequestError."""
+        served = self.models.find(name, verb)
+        request.scope[USED] = {"model": served.name}
+        return served
 
     def check_place(self) -> None:
         """Raise RequestError where no model has a place for one more text."""

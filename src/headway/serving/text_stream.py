@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from headway.generation.sampling import Likely, Penalties, Sampling
 from headway.tasks.inputs import Prompt
-from headway.text.stream_decoder import StopStrings
+from headway.text.stream_decoder import StopStrings, StreamDecoder
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class Token:
 
     text: str
     bytes: list[int]
-    log_probability: float
+    log_probability: float | None
+    """None: of the first token of a prompt"""
     others: list[tuple[str, list[int], float]]
     """alternatives, best first: text, bytes, log-probability"""
 
@@ -61,7 +62,7 @@ class TextStream:
         """What a new token makes known."""
         self._left -= 1
         if likely is not None:
-            self._told.append(self._token(token, likely))
+            self._told.append(told(self._decoder, token, likely))
         text, stopped = self._stops.push(self._decoder.push(token))
         if not stopped and self._left == 0:
             return self._last(text, "length", 1)
@@ -83,11 +84,16 @@ class TextStream:
             tokens, self._told = self._told, []
         return Delta(text, tokens, count, finish)
 
-    def _token(self, token: int, likely: Likely) -> Token:
-        others = [(*self._spelt(other), max(LEAST, value)) for other, value in likely.others]
-        return Token(*self._spelt(token), max(LEAST, likely.log_probability), others)
 
-    def _spelt(self, number: int) -> tuple[str, list[int]]:
-        """A token behind the text so far, as text and as bytes; a part of a character is U+FFFD as text."""
-        spelling = self._decoder.bytes_of(number)
-        return spelling.decode("utf-8", "replace"), list(spelling)
+def told(decoder: StreamDecoder, token: int, likely: Likely | None) -> Token:
+    """A token behind what a decoder has been given, and how likely it was."""
+    if likely is None:
+        return Token(*_spelt(decoder, token), None, [])
+    others = [(*_spelt(decoder, other), max(LEAST, value)) for other, value in likely.others]
+    return Token(*_spelt(decoder, token), max(LEAST, likely.log_probability), others)
+
+
+def _spelt(decoder: StreamDecoder, token: int) -> tuple[str, list[int]]:
+    """A token as text and as bytes; a part of a character is U+FFFD as text."""
+    spelling = decoder.bytes_of(token)
+    return spelling.decode("utf-8", "replace"), list(spelling)

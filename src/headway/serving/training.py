@@ -25,7 +25,7 @@ MOST_SNAPSHOTS = 50
 
 async def training(request: Any, state: Any) -> Any:
     """Answer a request to ``/training``; ``state`` is a State."""
-    served = state.models.find(request.query_params.get("model"))
+    served = state.find(request, request.query_params.get("model"))
     if served.directory is None:
         raise RequestError(404, f"{served.name} was not loaded from a run directory")
     found = await in_thread(run_so_far, served.directory)

@@ -17,7 +17,7 @@ from headway.serving.generation import AT_ONCE, Generation, answered, characters
 from headway.serving.models import Served
 from headway.serving.openai.fields import typed_options
 from headway.serving.responses import RequestError, answer_in_pieces, in_thread, invalid, unless_gone
-from headway.serving.state import State
+from headway.serving.state import USED, State
 from headway.tasks import registry
 from headway.tasks.command import Inputs
 from headway.tasks.inputs import Prompt
@@ -39,15 +39,23 @@ async def typed(request: Any, state: State) -> Any:
         raise RequestError(405, f"/{verb} is for POST", headers={"allow": "POST"})
     request.scope[ROUTE] = f"/{verb}"
     body = await read_body(request, ANY_SCHEMA)
-    served = state.models.find(body["model"], verb)
+    served = state.find(request, body["model"], verb)
     body = await read_body(request, served.request_schema())
-    answers, said = await unless_gone(request, (_written if served.writes else _answered)(served, body, state))
+    if served.writes:
+        answers, said = await unless_gone(request, _written(served, body, state, request.scope[USED]))
+    else:
+        answers, said = await unless_gone(request, _answered(served, body, state))
     told = {"warnings": said} if said else {}
     return await answer_in_pieces({"model": served.name, "answers": answers, **told})
 
 
-async def _written(served: Served, body: dict[str, Any], state: State) -> tuple[list[Any], list[str]]:
-    """The continuation of each input by itself, however long the others are, and what is warned of."""
+async def _written(
+    served: Served, body: dict[str, Any], state: State, used: dict[str, Any]
+) -> tuple[list[Any], list[str]]:
+    """The continuation of each input by itself, however long the others are, and what is warned of.
+
+    ``used`` is told how tokens are counted.
+    """
     said: list[str] = []
 
     def prompts() -> list[Prompt]:
@@ -60,7 +68,9 @@ async def _written(served: Served, body: dict[str, Any], state: State) -> tuple[
 
     with served.places.held(len(body["inputs"])):
         given = await in_thread(prompts)
-    texts = await Generation(served, given, typed_options(body), state).whole()
+    generation = Generation(served, given, typed_options(body), state)
+    used["usage"] = generation.usage
+    texts = await generation.whole()
     return [one.text for one in texts], said
 
 

@@ -3,7 +3,7 @@
 import re
 import shutil
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, version
 from pathlib import Path
@@ -99,7 +99,7 @@ def write_container(
     *,
     device: str = "auto",
     precision: str | None = None,
-    engine: str = TORCH,
+    engine_of: Mapping[str, str] | None = None,
     port: int = 8000,
     options: Sequence[str] = (),
 ) -> int:
@@ -107,21 +107,23 @@ def write_container(
 
     The directory is complete or not there.  Headway is copied as it is installed here: an index may hold another
     version, or another package of that name, and a checkout may have changes that no version names.
-    ``options`` are those of ``headway serve`` in the image, as words, with ``device``, ``precision`` and ``engine``
-    among them, by which the models are loaded here too.  Raises InputError as ``workflows.load.load`` does, for an
-    ``out`` that holds anything, and for a model that a container cannot serve.
+    ``options`` are those of ``headway serve`` in the image, as words, with ``device``, ``precision`` and the engines
+    among them, by which the models are loaded here too; a model that ``engine_of`` does not name is answered by torch.
+    Raises InputError as ``workflows.load.load`` does, for an ``out`` that holds anything, and for a model that a
+    container cannot serve.
     """
     place = Path(out)
     check_empty(place)
-    if engine == COMPILED_ENGINE:
-        raise InputError(f"--engine {engine}: it must be compiled, which the image cannot; name another engine.")
+    engine_of = engine_of or {}
+    if COMPILED_ENGINE in engine_of.values():
+        raise InputError(f"--engine {COMPILED_ENGINE}: it must be compiled, which the image cannot; name another.")
     if device == "mps":
         raise InputError(f"--device {device}: a container has no GPU of an Apple computer; leave it out.")
-    how = {"device": device, "precision": precision, "engine": engine}
+    how = {"device": device, "precision": precision}
     models = _with_folders([(name or Path(run).resolve().name, run) for name, run in named])
     try:
         with staged_directory(place.absolute()) as staged:
-            used = [_add(model, staged, how) for model in models]
+            used = [_add(one, staged, {**how, "engine": engine_of.get(one.name, TORCH)}) for one in models]
             tasks, engines = {task for task, _ in used}, {name for _, names in used for name in names}
             installed = _add_packages(staged, tasks, engines)
             served = [*(model.argument for model in models), "--host=0.0.0.0", f"--port={port}", *options]

@@ -1,5 +1,6 @@
 """``POST /v1/chat/completions``: replies to conversations."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,10 +20,13 @@ PART = record(type=one_of("text"), text=STRING)
 MESSAGE = record(
     "role",
     "content",
-    role=one_of("system", "developer", "user", "assistant"),
-    content={"anyOf": [STRING, array(PART, 1, 64)]},
+    role=one_of("system", "developer", "user", "assistant", "tool"),
+    content={"anyOf": [STRING, array(PART, 1, 64), {"type": "null"}]},
     name=optional(string(most=64)),
+    tool_call_id=optional(string(most=64)),
 )
+TOOL = re.compile(r"""['"]tool['"]""")
+"""What a chat template with the role "tool" compares a role with."""
 SCHEMA = OPEN | record(
     "model",
     "messages",
@@ -42,6 +46,8 @@ async def chat(request: Any, state: State) -> Any:
     if body["top_logprobs"] is not None and not body["logprobs"]:
         raise invalid("top_logprobs goes with logprobs: true", "top_logprobs")
     check_count(body["n"], 1)
+    for number, one in enumerate(body["messages"]):
+        _check(one, f"messages[{number}]", served)
     messages = [_message(one) for one in body["messages"]]
     with served.places.held(body["n"]):
         prompt, said = await unless_gone(request, in_thread(_prompt, served, messages))
@@ -52,11 +58,19 @@ async def chat(request: Any, state: State) -> Any:
     return await ChatReply(body, generation, [*said, *unread(body, SCHEMA)]).response(request, state)
 
 
+def _check(given: dict[str, Any], place: str, served: Served) -> None:
+    """Raise RequestError for a message that the model's conversations cannot have."""
+    if given["content"] is None and not given.get("tool_calls"):
+        raise invalid(f"{place}.content is null, which only a message with tool_calls may have", f"{place}.content")
+    if given["role"] == "tool" and not TOOL.search(served.pipe.tokenizer.chat_template or ""):
+        raise invalid(f"{place}: the chat template of this model has no role 'tool'", f"{place}.role")
+
+
 def _message(given: dict[str, Any]) -> dict[str, Any]:
     """A message as chat templates know it."""
     content = given["content"]
-    text = content if isinstance(content, str) else "".join(part["text"] for part in content)
-    meant = {key: given[key] for key in (*MEANT, "name") if given.get(key)}  # what the template reads or refuses
+    text = content if isinstance(content, str | None) else "".join(part["text"] for part in content)
+    meant = {key: given[key] for key in (*MEANT, "name", "tool_call_id") if given.get(key)}
     return {**meant, "role": "system" if given["role"] == "developer" else given["role"], "content": text}
 
 
@@ -100,7 +114,7 @@ class ChatReply(Reply):
         if not self.body["logprobs"]:
             return None
 
-        def told(text: str, spelt: list[int], value: float) -> dict[str, Any]:
+        def told(text: str, spelt: list[int], value: float | None) -> dict[str, Any]:
             return {"token": text, "logprob": value, "bytes": spelt}
 
         content = [

@@ -5,13 +5,17 @@ import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
+from headway.generation.sampling import Likely
+from headway.runtime.batcher import PIECE
+from headway.runtime.prompt_scores import prompt_scores
+from headway.runtime.windows import frame
 from headway.serving.body import BOOLEAN, OPEN, STRING, Schema, array, integer, optional, read_body, record
-from headway.serving.generation import Generation, check_fits
+from headway.serving.generation import Generation, answered, check_fits
 from headway.serving.models import Served
 from headway.serving.openai.fields import SAMPLING, check_count, generation_options, unread, unsupported
 from headway.serving.responses import PING, answer, event, event_stream, in_thread, invalid, unless_gone
-from headway.serving.state import State
-from headway.serving.text_stream import Delta
+from headway.serving.state import USED, State
+from headway.serving.text_stream import Delta, told
 from headway.tasks.inputs import Prompt
 
 ID = integer(0, 1 << 31)
@@ -24,7 +28,7 @@ SCHEMA = OPEN | record(
     "prompt",
     model=STRING,
     prompt=PROMPT,
-    max_tokens=optional(integer(1, 1 << 31), MAX_TOKENS),
+    max_tokens=optional(integer(0, 1 << 31), MAX_TOKENS),
     logprobs=optional(integer(0, 5)),
     echo=optional(BOOLEAN, False),
     best_of=optional(integer(1, 8)),
@@ -37,8 +41,8 @@ async def completions(request: Any, state: State) -> Any:
     body, served = await read_request(request, state, SCHEMA)
     if body["best_of"] is not None and body["best_of"] > body["n"]:
         raise invalid("best_of above n is not supported", "best_of", "unsupported_parameter")
-    if body["echo"] and body["logprobs"] is not None:
-        raise invalid("echo with logprobs is not supported", "logprobs", "unsupported_parameter")
+    if body["max_tokens"] == 0 and not body["echo"]:
+        raise invalid("max_tokens 0 goes with echo: true", "max_tokens")
     given = body["prompt"]
     given = [given] if isinstance(given, str) or isinstance(given[0], int) else given
     check_count(body["n"], len(given))
@@ -47,18 +51,39 @@ async def completions(request: Any, state: State) -> Any:
     most = check_fits(served, prompts, body["max_tokens"], "prompt")
     how = generation_options(body, served, most, body["logprobs"])
     generation = Generation(served, prompts, how, state, n=body["n"])
-    echoes = [""] * len(given)
+    echoes = [Delta()] * len(given)
     if body["echo"]:
         pairs = zip(given, prompts, strict=True)
-        echoes = [one if isinstance(one, str) else prompt.tokenizer.decode(one) for one, prompt in pairs]
+        echoes = [await unless_gone(request, _echo(served, *pair, body["logprobs"], state)) for pair in pairs]
     echoes = [echo for echo in echoes for _ in range(body["n"])]
     return await Reply(body, generation, unread(body, SCHEMA), echoes).response(request, state)
+
+
+async def _echo(served: Served, given: str | list[int], prompt: Prompt, likely: int | None, state: State) -> Delta:
+    """A prompt as the beginning of its answer, with what is told of its tokens.
+
+    What the tokenizer puts around a text is read by the model, and not told.
+    """
+    text = given if isinstance(given, str) else prompt.tokenizer.decode(given)
+    if likely is None:
+        return Delta(text)
+    pieces = prompt_scores(served.pipe.model, prompt.ids, likely)
+    work = [None] * len(range(0, len(prompt.ids) - 1, PIECE))
+    found = await answered(served, lambda _: next(pieces), work, len(prompt.ids), state, "prompt") if work else []
+    scores: list[Likely | None] = [None, *(one for piece in found for one in piece)]
+    ends = frame(prompt.tokenizer) if isinstance(given, str) else ([], [])
+    own = slice(len(ends[0]), len(prompt.ids) - len(ends[1]) if given else 0)
+    decoder, tokens = prompt.tokenizer.stream(), []
+    for number, score in zip(prompt.ids[own], scores[own], strict=True):
+        tokens.append(told(decoder, number, score))
+        decoder.push(number)
+    return Delta(text, tokens)
 
 
 async def read_request(request: Any, state: State, schema: Schema) -> tuple[dict[str, Any], Served]:
     """The body of a request for texts, and the model that continues them.  Raises RequestError."""
     body = await read_body(request, schema, strict=state.settings.strict)
-    served = state.models.find(body["model"])
+    served = state.find(request, body["model"])
     if not served.writes:
         raise invalid(f"{served.name} continues no texts: use /{served.verb}", "model")
     if body["stream_options"] is not None and not body["stream"]:
@@ -90,9 +115,9 @@ class Reply:
 
     id_prefix, whole_object, event_object = "cmpl", "text_completion", "text_completion"
 
-    def __init__(self, body: dict[str, Any], generation: Generation, warnings: list[str], echoes: Sequence[str] = ()):
+    def __init__(self, body: dict[str, Any], generation: Generation, warnings: list[str], echoes: Sequence[Delta] = ()):
         self.body, self.generation, self.echoes = body, generation, echoes
-        self.offsets = [len(echo) for echo in echoes]
+        self.offsets = [0 if echo.tokens else len(echo.text) for echo in echoes]
         self.head = {
             **{"id": f"{self.id_prefix}-{uuid.uuid4().hex}", "object": self.event_object},
             **{"created": int(time.time()), "model": generation.served.name},
@@ -104,6 +129,7 @@ class Reply:
 
         That begins when the first token is there, so that a refusal still has its status.
         """
+        request.scope[USED]["usage"] = self.generation.usage
         if not self.body["stream"]:
             return answer(await unless_gone(request, self._whole()))
         generation = await self.generation.__aenter__()
@@ -136,18 +162,19 @@ class Reply:
 
     def whole_choice(self, number: int, text: Delta) -> dict[str, Any]:
         """A text from its beginning to its end."""
-        return self._choice(number, self.echoes[number] + text.text, text)
+        echo = self.echoes[number]
+        return self._choice(number, Delta(echo.text + text.text, echo.tokens + text.tokens, finish=text.finish))
 
     def first_choice(self, number: int) -> dict[str, Any] | None:
         """What is told of a text before its first piece, if anything."""
-        return self._choice(number, self.echoes[number], Delta()) if self.echoes[number] else None
+        return self._choice(number, self.echoes[number]) if self.echoes[number].text else None
 
     def choices(self, number: int, delta: Delta) -> Iterator[dict[str, Any]]:
         """What is told of a piece of a text."""
         if delta.text or delta.finish is not None:
-            yield self._choice(number, delta.text, delta)
+            yield self._choice(number, delta)
 
-    def _choice(self, number: int, text: str, delta: Delta) -> dict[str, Any]:
+    def _choice(self, number: int, delta: Delta) -> dict[str, Any]:
         logprobs = None
         if self.body["logprobs"] is not None:
             offsets = []
@@ -158,9 +185,11 @@ class Reply:
                 "tokens": [_spelling(token.text, token.bytes) for token in delta.tokens],
                 "token_logprobs": [token.log_probability for token in delta.tokens],
                 "top_logprobs": [
-                    {_spelling(text, spelt): value for text, spelt, value in reversed(token.others)}
+                    None
+                    if token.log_probability is None
+                    else {_spelling(text, spelt): value for text, spelt, value in reversed(token.others)}
                     for token in delta.tokens
                 ],
                 "text_offset": offsets,
             }
-        return {"index": number, "text": text, "logprobs": logprobs, "finish_reason": delta.finish}
+        return {"index": number, "text": delta.text, "logprobs": logprobs, "finish_reason": delta.finish}

@@ -11,7 +11,7 @@ from headway.serving.models import Served
 from headway.serving.openai.completions import ID
 from headway.serving.openai.fields import unread, unsupported
 from headway.serving.responses import answer_in_pieces, failed, in_thread, invalid, unless_gone
-from headway.serving.state import State
+from headway.serving.state import USED, State
 
 MOST = 2048
 """Inputs of a request, as with OpenAI."""
@@ -28,7 +28,7 @@ SCHEMA = OPEN | record(
 async def embeddings(request: Any, state: State) -> Any:
     """The vectors of the inputs of a request."""
     body = await read_body(request, SCHEMA, strict=state.settings.strict)
-    served = state.models.find(body["model"])
+    served = state.find(request, body["model"])
     if served.spec.answers != "vectors":
         raise invalid(f"{served.name} gives no vectors: use /{served.verb}", "model")
     unsupported(body)
@@ -57,6 +57,7 @@ async def embeddings(request: Any, state: State) -> Any:
     data = [{"object": "embedding", "index": at, "embedding": one} for at, one in enumerate(shown)]
     state.metrics.prompt_tokens.labels(served.name).inc(count)
     usage = {"prompt_tokens": count, "total_tokens": count}
+    request.scope[USED]["usage"] = lambda: usage
     told = {"warnings": said} if said else {}
     return await answer_in_pieces({"object": "list", "data": data, "model": served.name, "usage": usage, **told})
 

@@ -26,7 +26,7 @@ async function refused(response) {
 
 async function reach(path, options) {
   try {
-    return await fetch(path, options);
+    return await fetch(`.${path}`, options); // the server may have a prefix
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Error("The server does not answer. Is it still running?");
