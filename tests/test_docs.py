@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.formats.registry import FORMATS
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PICTURES = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
@@ -283,3 +285,10 @@ def test_the_benchmark_of_texts_and_papers(folder, monkeypatch):
     assert parts <= set(found) and all(found[part]["rows"] for part in parts)
     pages = {page.stem for page in (ROOT / "docs" / "differences").glob("*.md")}
     assert {picture.stem for picture in folder.glob("*.svg")} == pages and len(pages) == 5
+
+
+def test_the_table_of_formats_is_that_of_the_registry():
+    rows = re.findall(r"^\| `(\w+)`.*\| ([a-z0-9, ]+) \| [^|]+ \|$", text_of(ROOT / "docs" / "export.md"), re.MULTILINE)
+    assert {name: tuple(precisions.split(", ")) for name, precisions in rows} == {
+        name: format.precisions for name, format in FORMATS.items()
+    }

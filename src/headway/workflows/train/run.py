@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -67,41 +67,21 @@ def run_training(inputs: Sequence[Any], options: TrainOptions, *, out: Path, **g
     the command began: ``--time`` counts from there.  Raises InputError for mistakes in the input, and Interrupted after
     Ctrl-C, when the run is saved.
     """
-    if options.tracker is not None:
-        check_installed(options.tracker)
     session = TrainingSession(options=options, inputs=inputs, **given)
     _open(session, out)
-    run, ranks, earlier = session.run, session.ranks, session.earlier
-    if earlier and earlier.get("finished") and not session.changed and not session.once_more:
-        session.progress.say(f"{out}: {COMPLETE}")
-        if ranks.first:
-            _meet(ranks, run, earlier)
-        return run
-    run.create(session.task)
-    run.warn = session.progress.warn
-    if session.options.fine_tuning.adapt and earlier is None:
-        _adapt(session)
-    with contextlib.ExitStack() as stack:
-        if ranks.first:
-            stack.enter_context(run.locked())
-        _decide(session, stack)
-        if ranks.first:
-            _meet(ranks, run, run.facts)
-        stack.enter_context(run.tracked(session.options.tracker if ranks.first else None))
-        say_plan(session)
-        if "cross_validation" not in run.facts:
-            most = None if session.seconds_left is None else CROSS_VALIDATING * session.seconds_left
-            run.update(cross_validation=session.data.cross_validation(session.plan, session.model, most))
+    if _is_complete(session):
+        return session.run
+    _adapt(session)
+    with _begun(session):
         if not _fitted(session):
             _train(session)
-        ranks.barrier()
-        if not ranks.first:
-            run.read()
-        return run
+    return session.run
 
 
 def _open(session: TrainingSession, out: Path) -> None:
     """Join the other processes, and read the data and the run that is there; both must belong together."""
+    if session.options.tracker is not None:
+        check_installed(session.options.tracker)
     ranks = session.ranks = Ranks.joined(device_of(session.options.runtime.device))
     run = session.run = RunDirectory(out) if ranks.first else ReadOnlyRun(out)
     if not ranks.first:
@@ -127,6 +107,40 @@ def _open(session: TrainingSession, out: Path) -> None:
         check_same_data(earlier, session.source, session.held_out, run)
 
 
+def _is_complete(session: TrainingSession) -> bool:
+    """Whether there is nothing to do for the run that is there, which is said; else its directory is made."""
+    run, earlier = session.run, session.earlier
+    if earlier and earlier.get("finished") and not session.changed and not session.once_more:
+        session.progress.say(f"{run.path}: {COMPLETE}")
+        if session.ranks.first:
+            _meet(session.ranks, run, earlier)
+        return True
+    run.create(session.task)
+    run.warn = session.progress.warn
+    return False
+
+
+@contextlib.contextmanager
+def _begun(session: TrainingSession) -> Iterator[None]:
+    """Decide the run and tell its plan; while it lasts, its directory is locked and what it needs is switched on."""
+    run, ranks = session.run, session.ranks
+    with contextlib.ExitStack() as stack:
+        if ranks.first:
+            stack.enter_context(run.locked())
+        _decide(session, stack)
+        if ranks.first:
+            _meet(ranks, run, run.facts)
+        stack.enter_context(run.tracked(session.options.tracker if ranks.first else None))
+        say_plan(session)
+        if "cross_validation" not in run.facts:
+            most = None if session.seconds_left is None else CROSS_VALIDATING * session.seconds_left
+            run.update(cross_validation=session.data.cross_validation(session.plan, session.model, most))
+        yield
+        ranks.barrier()
+        if not ranks.first:
+            run.read()
+
+
 def _meet(ranks: Ranks, run: RunDirectory, facts: dict[str, Any] | None) -> None:
     """Let the ranks that wait in ``_open`` go on with the run of these ``facts``; all ranks take part.
 
@@ -142,12 +156,14 @@ def _meet(ranks: Ranks, run: RunDirectory, facts: dict[str, Any] | None) -> None
 
 
 def _adapt(session: TrainingSession) -> None:
-    """Train the base on the same texts, without labels, as a separate run in ``adapted`` of the run's directory.
+    """With ``--adapt``, train the base on the texts without labels, as a separate run in ``adapted`` of the run.
 
     The task is the spec's ``pretrain_with``.  The run takes at most the fraction ADAPTING of the time, or as many steps
     as the main run.  One that was stopped keeps its time, unless it may change.
     """
     options, progress, out = session.options, session.progress, session.run.path / ADAPTED
+    if not options.fine_tuning.adapt or session.earlier is not None:
+        return
     try:
         time_left, before = None, read_facts(out)
         if options.run.steps is None:
