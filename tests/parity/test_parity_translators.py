@@ -1,4 +1,4 @@
-"""T5, 1.0 and 1.1: our answers are those of transformers, in both directions."""
+"""Encoder-decoders of transformers: what only one family has."""
 
 import json
 
@@ -6,7 +6,8 @@ import kit
 import pytest
 import torch
 import transformers
-from kit import BOUND, V, check_mutation, check_reads, difference, inputs, redraw
+from families import model
+from kit import BOUND, V, check_beams, check_reads, difference, edit_config, inputs, redraw
 from safetensors.torch import load_file, save_file
 from transformers.models.t5.modeling_t5 import T5Attention
 
@@ -16,88 +17,73 @@ from headway.models.config import Positions, TransformerConfig
 from headway.models.transformer import EncoderDecoder
 from headway.nn.positions import RelativeBias
 
-SIZES = {
-    "vocab_size": V, "d_model": 23, "d_kv": 7, "d_ff": 17, "num_layers": 3, "num_decoder_layers": 2, "num_heads": 5,
-    "relative_attention_num_buckets": 6, "relative_attention_max_distance": 11, "decoder_start_token_id": 0,
-}  # fmt: skip
-NEWER = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
-CASES = {
-    "1.0": ("T5ForConditionalGeneration", {}),
-    "1.1": ("T5ForConditionalGeneration", NEWER),
-    "1.1, tied": ("T5ForConditionalGeneration", NEWER),
-    "gated SiLU": ("T5ForConditionalGeneration", {"feed_forward_proj": "gated-silu", "layer_norm_epsilon": 1e-2}),
-    "vectors": ("T5Model", {}),
-    "encoder": ("T5EncoderModel", {"num_layers": 2}),
-    "more blocks in the decoder": ("T5ForConditionalGeneration", {"num_decoder_layers": 5}),
-}
-MUTATIONS = {
-    "ε": ("1.0", {"layer_norm_epsilon": 1e-3}),
-    "activation": ("1.0", {"feed_forward_proj": "gelu", "dense_act_fn": "gelu"}),
-    "gate": ("1.1", {"feed_forward_proj": "gated-silu", "dense_act_fn": "silu"}),
-    "buckets' reach": ("1.0", {"relative_attention_max_distance": 7}),
-    "no scale": ("1.0", {"scale_decoder_outputs": False}),
-}
+
+def test_files_with_every_copy_and_files_without_a_bias(tmp_path):
+    """Older files hold the shared table four times; a bare model's file has no bias, which is then zero."""
+    other = model("bart")
+    other.final_logits_bias.zero_()
+    check_reads(other, tmp_path, ("none",))
+    path = tmp_path / "model.safetensors"
+    weights = load_file(path)
+    del weights["final_logits_bias"]
+    for name in ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"):
+        weights[name] = weights["model.shared.weight"].clone()
+    save_file(weights, path)
+    assert difference(load_model(tmp_path), other) <= 1e-4
+    save_file({name: tensor for name, tensor in weights.items() if name != "model.shared.weight"}, path)
+    assert difference(load_model(tmp_path), other) <= 1e-4
+    weights["model.decoder.embed_tokens.weight"][0] += 1
+    save_file(weights, path)
+    with pytest.raises(InputError, match=r"model.decoder.embed_tokens.weight differs from model.shared.weight"):
+        load_model(tmp_path)
 
 
-def model(name="1.0", **changes):
-    kind, case = CASES[name]
-    other = kit.theirs(kind, {**SIZES, **case, **changes})
-    with torch.no_grad():
-        if name == "1.1":  # a head of its own, as published; transformers makes one only where a file has it
-            other.lm_head.weight = torch.nn.Parameter(other.lm_head.weight.clone())
-            redraw(other.lm_head, seed=3)
-            other.all_tied_weights_keys.pop("lm_head.weight")
-        if kind == "T5EncoderModel":
-            other.encoder.final_layer_norm.weight.mul_(2)
-        if kind == "T5ForConditionalGeneration" and other.config.scale_decoder_outputs:
-            other.decoder.final_layer_norm.weight.mul_(5)  # the tied head's logits are small
-    return other
+def test_a_text_longer_than_the_length_trained_for(tmp_path):
+    """Sinusoids have no end: both go on past the configured maximum, here 7 of 13 tokens."""
+    ours = check_reads(model("m2m_100", max_position_embeddings=7), tmp_path)
+    assert ours.config.max_length == 7
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_their_model_here(name, tmp_path):
-    check_reads(model(name), tmp_path)
+def test_ids_that_the_configuration_leaves_out(tmp_path):
+    """What transformers assumes is assumed here, and written out when the model is saved."""
+    model("m2m_100").save_pretrained(tmp_path)
+    edit_config(tmp_path, pad_token_id=None)
+    ours = load_model(tmp_path)
+    assert ours.config.position.start == 2
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_our_model_there(name, tmp_path):
-    kit.check_writes(model(name), tmp_path, exact=False)
+@pytest.mark.parametrize("length_penalty", [1.0, 0.6])
+def test_beams(length_penalty, tmp_path):
+    other = model("marian")
+    other.final_logits_bias[0, 0] += 7.0  # else nothing ends
+    assert len(check_beams(other, tmp_path, length_penalty=length_penalty)) > 1, "too monotonous to show anything"
 
 
-@pytest.mark.parametrize("name", ["1.0", "1.1"])  # their generate fails where the decoder has more blocks
-def test_greedy_targets(name, tmp_path):
-    kit.check_targets(model(name), tmp_path, decoder_start_token_id=0)
+@pytest.mark.parametrize("n_best", [1, 4])
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 8])
+def test_beams_at_a_tight_limit(limit, n_best, tmp_path):
+    other = model("marian")
+    other.final_logits_bias[0, 0] += 5.5
+    assert limit in check_beams(other, tmp_path, new_tokens=limit, n_best=n_best), "nothing was cut off"
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS)
-def test_a_wrong_number_in_the_configuration_shows(mutation, tmp_path):
-    name, wrong = MUTATIONS[mutation]
-    check_mutation(model(name), tmp_path, **wrong)
-
-
-def scaled_scores(ours):
-    for block in ours.decoder.blocks:
-        block.cross.layer.q.weight.data /= 7**0.5
-
-
-def swapped_sides(ours):
-    ours.encoder.relative.causal = True
-
-
-def biases_apart(ours):
-    ours.decoder.relative.table.weight.data = ours.encoder.relative.table.weight.data.clone()
-
-
-def post_norm(ours):
-    ours.encoder.blocks[0].feedforward.pre = False
-
-
-@pytest.mark.parametrize("mutate", [scaled_scores, swapped_sides, biases_apart, post_norm])
-def test_a_wrong_wiring_shows(mutate, tmp_path):
-    other = model()
+def test_a_long_text(tmp_path):
+    other = model("marian", max_position_embeddings=509)
     ours = check_reads(other, tmp_path, ("none",))
-    mutate(ours)
-    assert difference(ours, other) > BOUND
+    (source, _), (target, _) = inputs(length=503), inputs(length=499, seed=2)
+    with torch.no_grad():
+        assert (ours(source, target) - other(source, decoder_input_ids=target).logits).abs().max() <= BOUND
+
+
+def test_stored_tables_of_positions_are_not_needed(tmp_path):
+    other = model("marian")
+    check_reads(other, tmp_path, ("none",))
+    path = tmp_path / "model.safetensors"
+    weights = load_file(path)
+    for side in ("encoder", "decoder"):
+        weights[f"model.{side}.embed_positions.weight"] = torch.zeros(29, 42)
+    save_file(weights, path)
+    assert difference(load_model(tmp_path), other) <= BOUND
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -110,7 +96,7 @@ def test_every_distance_has_their_bucket(causal, buckets, reach):
 
 def test_the_head_stays_scaled_after_training(tmp_path):
     """A step of training changes both, the table and the norm that holds the scale; they still mean the same there."""
-    other = model()
+    other = model("t5")
     other.save_pretrained(tmp_path)
     ours = load_model(tmp_path)
     (source, mask), (target, _) = inputs("right"), inputs(length=11, seed=2)
@@ -125,7 +111,7 @@ def test_the_head_stays_scaled_after_training(tmp_path):
 
 def test_a_published_configuration_of_1_1_says_untied(tmp_path):
     """transformers before 5 wrote no ``scale_decoder_outputs``, and that the head is not tied."""
-    other = model("1.1")
+    other = model("t5", "1.1")
     other.save_pretrained(tmp_path)
     path = tmp_path / "config.json"
     written = json.loads(path.read_text())
@@ -139,7 +125,7 @@ def test_a_published_configuration_of_1_1_says_untied(tmp_path):
 
 
 def test_files_with_copies_and_old_tables(tmp_path):
-    other = model()
+    other = model("t5")
     other.save_pretrained(tmp_path)
     path = tmp_path / "model.safetensors"
     weights = load_file(path)
@@ -155,7 +141,7 @@ def test_files_with_copies_and_old_tables(tmp_path):
 
 
 def test_an_encoder_is_read_from_a_whole_model(tmp_path):
-    other = model()
+    other = model("t5")
     other.save_pretrained(tmp_path)
     kit.edit_config(tmp_path, architectures=["T5EncoderModel"])
     (ids, mask), ours = inputs("left"), load_model(tmp_path)
