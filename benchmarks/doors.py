@@ -30,8 +30,8 @@ from machine import facts, write
 from machine import headway as measured
 
 import headway
-from headway.formats.differences import BOUND
 from headway.formats.exports import place_of
+from headway.formats.parity import BOUND
 from headway.formats.registry import SPECS
 from headway.runtime.precision import available
 from headway.tasks.checks import apart

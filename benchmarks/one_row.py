@@ -13,9 +13,8 @@ import torch
 import torch.nn.functional as F
 from machine import facts, interleaved, spread, write
 
-from headway.nn.kernels import int8
-from headway.nn.kernels.one_row import as_table, one_row, one_row_of_bytes
-from headway.nn.kernels.products import onednn_linear
+from headway.nn import low_precision as int8
+from headway.nn.kernels.products import as_table, one_row, one_row_of_bytes, onednn_linear
 
 LAYERS = [(2304, 768), (768, 768), (3072, 768), (768, 3072)] * 12
 HEAD = [(50257, 768)]

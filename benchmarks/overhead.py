@@ -29,8 +29,8 @@ from headway.training.store import run_directory
 from headway.workflows.train import run as session
 from headway.training.loop import state
 from headway.training.loop import trainer
-from headway.training.monitor.health import Health
-from headway.training.monitor.health import DataProfile
+from headway.training.health import Health
+from headway.training.health import DataProfile
 
 class Nothing:
     asked, latest = False, None

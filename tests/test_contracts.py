@@ -12,7 +12,7 @@ import click
 import pytest
 
 import headway
-from headway.cli.aliases import NAMES
+from headway.cli.common import NAMES
 from headway.cli.main import VERBS
 from headway.cli.main import headway as group
 from headway.formats.registry import FORMATS

@@ -10,8 +10,8 @@ from headway.errors import InputError, RunFailed
 from headway.io.quantities import parse_seconds
 from headway.io.regular_file import check_name
 from headway.training.keywords import TrainKeywords
-from headway.training.monitor.progress import NoProgress, Progress, shown_to
 from headway.training.options import TrainOptions, by_our_names
+from headway.training.progress import NoProgress, Progress, shown_to
 
 
 def train(
@@ -58,9 +58,9 @@ def train_run(
     Raises InputError for input that cannot be used, RunFailed, and KeyboardInterrupt, with what is saved, after Ctrl-C.
     """
     from headway.io.memory import return_freed_memory
-    from headway.training.distributed.ranks import is_first
     from headway.training.hardware.memory import out_of_memory
     from headway.training.loop.trainer import Interrupted
+    from headway.training.ranks import is_first
     from headway.workflows.train.run import run_training
     from headway.workflows.train.seeds import run_seeds
 

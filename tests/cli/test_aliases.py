@@ -8,7 +8,7 @@ import click
 import pytest
 
 import headway
-from headway.cli.aliases import NAMES, in_our_words
+from headway.cli.common import NAMES, in_our_words
 from headway.cli.main import VERBS
 from headway.cli.main import headway as command
 from headway.errors import InputError

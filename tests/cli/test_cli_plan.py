@@ -8,8 +8,8 @@ import pytest
 
 from headway.cli.plan import quantity
 from headway.errors import InputError
-from headway.training.distributed.ranks import Ranks
 from headway.training.hardware import measure
+from headway.training.ranks import Ranks
 
 TINY = ("--d-model", 16, "--layers", 2, "--heads", 2, "--length", 32, "--batch-tokens", 256, "--precision", "float32")
 

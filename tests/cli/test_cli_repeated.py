@@ -4,7 +4,7 @@ import click
 import pytest
 
 import headway
-from headway.cli.aliases import in_our_words
+from headway.cli.common import in_our_words
 from headway.cli.main import VERBS
 from headway.cli.main import headway as group
 from headway.errors import InputError

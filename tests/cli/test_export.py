@@ -20,12 +20,10 @@ from safetensors.torch import load_file, save_file
 
 import headway
 from headway.errors import InputError
-from headway.formats.differences import BOUND
 from headway.formats.hf.export import compare
-from headway.formats.parity import Parity
+from headway.formats.parity import BOUND, Parity, lines
 from headway.formats.registry import FORMATS
 from headway.formats.subject import Subject
-from headway.formats.texts import lines
 from headway.hub.directory import load_model, save_model
 from headway.reports.wording import decimal
 from headway.tasks.registry import task_named

@@ -16,7 +16,7 @@ from headway.data.batches import tokens as tokens_module
 from headway.data.batches.cache import cache_key, tokenised
 from headway.data.batches.tokens import BLOCK, TokenFile
 from headway.errors import InputError
-from headway.io.cache_directory import cache_directory
+from headway.io.file_lock import cache_directory
 
 CALLS = []
 

@@ -10,7 +10,7 @@ from headway.data.records.labels import check_labels, labelled
 from headway.data.records.repeats import shared, text_hashes, text_key
 from headway.data.records.table import Table
 from headway.errors import InputError
-from headway.tasks.detect import detect
+from headway.workflows.input import detect
 
 WORDS = (
     "the",

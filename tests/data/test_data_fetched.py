@@ -15,7 +15,7 @@ from headway.data.open.read import read
 from headway.data.stream.streamed import fetched, remote_shards
 from headway.errors import InputError
 from headway.hub.download import DatasetId, dataset_id
-from headway.io.cache_directory import cache_directory
+from headway.io.file_lock import cache_directory
 from headway.training.options import TrainOptions
 from headway.workflows.evaluate import evaluate
 from headway.workflows.input import read_input

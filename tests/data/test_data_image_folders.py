@@ -17,9 +17,9 @@ from headway.data.images.image_table import ImageTable
 from headway.data.open.read import read
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
-from headway.tasks.detect import detect
 from headway.training.options import TrainOptions
 from headway.training.sizing.vit import cut_of
+from headway.workflows.input import detect
 
 Image = pytest.importorskip("PIL.Image")
 MODES = {"grey": ("L", "png"), "colour": ("RGB", "png"), "palette": ("P", "gif"), "photo": ("RGB", "jpg")}

@@ -10,7 +10,7 @@ import pytest
 from headway.data.open.read import read
 from headway.data.records.labels import labelled
 from headway.errors import InputError
-from headway.tasks.detect import detect
+from headway.workflows.input import detect
 
 WORDS = ["the", "phone", "is", "great", "but", "its", "battery", "died", "after", "two", "days"]
 draw = random.Random(2)

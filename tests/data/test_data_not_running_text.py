@@ -12,9 +12,8 @@ import headway
 from headway.data.open.read import read
 from headway.data.records.table import Table
 from headway.errors import InputError
-from headway.tasks.detect import detect
 from headway.training.options import TrainOptions
-from headway.workflows.input import read_input
+from headway.workflows.input import detect, read_input
 
 WORDS = ["the", "of", "and", "we", "went", "to", "see", "a", "long", "film", "home", "while", "old", "dogs", "ran"]
 DRAW = random.Random(2)

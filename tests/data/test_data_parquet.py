@@ -20,11 +20,10 @@ from headway.data.records.table import Table
 from headway.data.stream import streamed
 from headway.data.stream.streamed import local_shard, sample_table, spread
 from headway.errors import InputError
-from headway.tasks.detect import detect
 from headway.training.options import TrainOptions
 from headway.workflows import input as prepare
 from headway.workflows.evaluate import evaluate
-from headway.workflows.input import read_input
+from headway.workflows.input import detect, read_input
 
 CELLS = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=11)
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -16,9 +16,9 @@ from headway.data.open.read import read
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.tasks.data_facts import DataFacts
-from headway.tasks.detect import detect
 from headway.tasks.label_sets import label_lists
 from headway.tasks.ratings.recognise import rated
+from headway.workflows.input import detect
 
 NAMES = ["Anna", "Berlin", "Siemens", "Paris", "Ada", "Rome"]
 WORDS = ["the", "of", "and", "we", "went", "to", "see", "a", "long", "film", "home", "while", "old", "dogs", "ran"]

@@ -16,7 +16,7 @@ from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs, exchanged_pairs, exchanged_sides, extreme_pairs, read_text_pairs
 from headway.errors import InputError
 from headway.tasks.data_facts import DataFacts
-from headway.tasks.detect import detect
+from headway.workflows.input import detect
 
 EN = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran"]
 DE = ["die", "Katze", "saß", "auf", "einer", "Matte", "alte", "Hunde", "liefen"]

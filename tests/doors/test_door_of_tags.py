@@ -13,11 +13,11 @@ from headway.hub.directory import load_model as load_bare
 from headway.hub.directory import save_model
 from headway.models.heads import TokenClassificationHead
 from headway.tasks.checks import MaterialInputs
-from headway.tasks.detect import detect
 from headway.tasks.registry import task_named
 from headway.text.train import train_tokenizer
 from headway.training.options import TrainOptions
 from headway.workflows.export import export
+from headway.workflows.input import detect
 from headway.workflows.load import load
 
 FAMILIES = ("Bert", "Roberta", "XLMRoberta", "DistilBert", "ModernBert")

@@ -21,8 +21,8 @@ from headway.models.heads import ClassificationHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.tasks.labels import Classification
-from headway.training.distributed.ranks import Ranks
 from headway.training.loop.thread_parallel import ThreadParallel
+from headway.training.ranks import Ranks
 
 STEPS: dict[str, Any] = {**PLAIN, "steps": 50}
 

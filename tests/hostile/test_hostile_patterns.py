@@ -18,7 +18,7 @@ from test_hostile_tokenizers import LETTERS, directory
 from headway.errors import InputError
 from headway.text import Tokenizer, encode_chat, with_chat
 from headway.text.backend import IsolatedBackend, RustBackend
-from headway.text.safe.known import PUBLISHED
+from headway.text.safe.tokenizer_files import PUBLISHED
 
 sys.path += [str(Path(__file__).parents[1] / name) for name in ("text", "parity")]
 import foreign_models

@@ -4,8 +4,7 @@ import hashlib
 import tracemalloc
 from pathlib import Path
 
-from headway.io.digest import add_file, sha256, sha256_of
-from headway.io.regular_file import open_regular
+from headway.io.regular_file import add_file, open_regular, sha256, sha256_of
 
 
 def test_the_sha256_of_a_file_is_that_of_its_bytes(tmp_path: Path):

@@ -7,7 +7,6 @@ from torch import nn
 from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder, Encoder
 from headway.nn import low_precision
-from headway.nn.kernels import int8
 from headway.nn.linear import Linear
 from headway.nn.low_precision import (
     FEW_ROWS,
@@ -80,7 +79,7 @@ def test_a_layer_gives_nearly_the_same(precision, rows, activation, bias):
 @pytest.mark.parametrize("activation", [None, "gelu_tanh"])
 @pytest.mark.parametrize("bias", [True, False])
 def test_int8_without_its_instructions_gives_nearly_the_same(activation, bias, monkeypatch):
-    monkeypatch.setattr(int8, "is_usable", lambda: False)
+    monkeypatch.setattr(low_precision, "int8_is_usable", lambda: False)
     torch.manual_seed(2)
     layer, x = Linear(96, 128, bias=bias), torch.randn(5, 96)
     holder = nn.ModuleList([layer])
@@ -96,7 +95,7 @@ def test_which_layer_takes_the_place():
         lower(holder, precision)
         return type(holder[0])
 
-    in_int8 = Int8DynamicLinear if int8.is_usable() else Int8Linear
+    in_int8 = Int8DynamicLinear if low_precision.int8_is_usable() else Int8Linear
     assert lowered("bfloat16", 96, 128) is BFloat16Linear and lowered("int8", 96, 128) is in_int8
     assert lowered("int4", 96, 128) is Int4Linear
     assert lowered("int4", 96, 100) is in_int8 and lowered("int4", 90, 128) is in_int8
@@ -124,7 +123,7 @@ def test_models_give_nearly_the_same(precision, tied, monkeypatch):
 def test_a_tied_table_is_one_tensor_in_int8(monkeypatch):
     """Where oneDNN does not multiply whole numbers fast; where it does, it has the matrix in a layout of its own."""
     monkeypatch.setattr(low_precision, "SMALLEST_TABLE", 0)
-    monkeypatch.setattr("headway.nn.kernels.int8.is_usable", lambda: False)
+    monkeypatch.setattr("headway.nn.low_precision.int8_is_usable", lambda: False)
     model = Decoder(TransformerConfig(192, d_model=64, n_layers=1, n_heads=4, max_length=32, tied=True))
     lower(model, "int8")
     assert model.head.matrix.weight.data_ptr() == model.stack.embedding.tokens.weight.data_ptr()

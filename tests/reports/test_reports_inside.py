@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.models.analysis.position_tables import position_tables
+from headway.models.analysis.statistics import position_tables
 from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.reports import inside

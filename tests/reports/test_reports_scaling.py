@@ -3,7 +3,7 @@
 from functools import partial
 from pathlib import Path
 
-from headway.reports.scaling_plots import Lines, draw_study
+from headway.reports.plots import Lines, draw_study
 from headway.science.scaling.law import Law, best_sizes
 
 LAW = Law(E=1.3, A=30.0, B=90.0, alpha=0.35, beta=0.38)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headway.reports.tuning_plots import best_so_far, plot_tuning
+from headway.reports.plots import best_so_far, plot_tuning
 
 
 def trial(number: int, value: float | None, state: str = "complete", **options: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from headway.science import compare as comparing
 from headway.science.compare import HELD_OUT, advice, compare
 from headway.science.comparison import Comparison, candidates, fitting, remember
 from headway.tasks.registry import spec
-from headway.training.monitor.progress import NoProgress
+from headway.training.progress import NoProgress
 from headway.workflows.command import peak_until_end, trained, words_of
 
 WORDS = ["river", "stone", "cloud", "green", "quiet", "under", "seven", "house", "window", "letter", "garden"]

@@ -20,8 +20,7 @@ from headway.science.scaling.fit import (
     refit,
     variable_projection,
 )
-from headway.science.scaling.law import CONSTANTS, PUBLISHED, Law, compute, optimal
-from headway.science.scaling.points import Run, check_varied, read_points
+from headway.science.scaling.law import CONSTANTS, PUBLISHED, Law, Run, check_varied, compute, optimal, read_points
 
 LAW = Law(E=1.3, A=30.0, B=90.0, alpha=0.35, beta=0.38)
 

@@ -18,7 +18,7 @@ from headway.models.size import parameters
 from headway.science.scaling import probes, study
 from headway.science.scaling.analysis import analyse
 from headway.science.scaling.grid import FEWEST, KINDS, LEAST_STEPS, MOST, PASSES, Grid, Text, plan_grid, shapes
-from headway.science.scaling.points import check_varied
+from headway.science.scaling.law import check_varied
 from headway.science.scaling.study import Study, options_of, points_of
 from headway.science.speeds import step_rate
 from headway.tasks.language_modeling.data import SCALING

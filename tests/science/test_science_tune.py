@@ -23,8 +23,8 @@ from headway.science.tune import tune
 from headway.tasks.classification import data as classification
 from headway.training.hardware.memory import OutOfMemory
 from headway.training.loop.trainer import Diverged, Interrupted
-from headway.training.monitor.progress import Progress
 from headway.training.options import TrainOptions
+from headway.training.progress import Progress
 from headway.training.store.checkpoint import SaveFailed
 from headway.training.store.run_directory import RunDirectory
 from headway.workflows.evaluate import evaluate

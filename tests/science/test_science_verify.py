@@ -20,7 +20,7 @@ from headway.models import transformer
 from headway.nn.state import KeyValueCache, State
 from headway.tasks.checks import ROWS
 from headway.training.loop.thread_parallel import ThreadParallel
-from headway.training.monitor.progress import NoProgress
+from headway.training.progress import NoProgress
 from headway.training.store.facts import read_facts
 from headway.workflows.command import Command
 from headway.workflows.verify import resume

@@ -17,12 +17,12 @@ from headway.data.batches.batching import Batch, TargetKind
 from headway.data.open.read import read
 from headway.errors import InputError
 from headway.tasks.classes import Classes
-from headway.tasks.detect import detect
 from headway.tasks.multi_column.task import ColumnLosses, Part, usual
 from headway.tasks.multi_label.task import LabelSets
 from headway.tasks.regression.task import SquaredError
 from headway.tasks.task import to_compare
 from headway.workflows.export import export
+from headway.workflows.input import detect
 
 NAMES = ["queue", "stars", "refund", "tags", "price"]
 COLUMNS = ",".join(NAMES)

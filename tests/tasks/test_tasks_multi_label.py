@@ -13,10 +13,10 @@ import pytest
 import headway
 from headway.data.open.read import read
 from headway.errors import InputError
-from headway.tasks.detect import detect
 from headway.tasks.label_sets import PLAIN, Lists, best_thresholds, set_scores, set_units
 from headway.tasks.registry import task_named
 from headway.workflows.export import export
+from headway.workflows.input import detect
 
 SIGNS = {"delay": "late", "cancel": "cancelled", "luggage": "bag", "food": "meal"}
 OTHERS = ["the", "flight", "was", "to", "a", "big", "old", "town"]

@@ -6,14 +6,14 @@ import pytest
 from held_tables import table
 
 from headway.data.images.image_table import image_table
-from headway.data.open.detected import ALIGNED, CONVERSATIONS, IMAGES, TABLE, TEXT
+from headway.data.open.columns import ALIGNED, CONVERSATIONS, IMAGES, TABLE, TEXT
 from headway.data.open.read import read
 from headway.errors import InputError
-from headway.tasks import detect as tasks_detect
 from headway.tasks.data_facts import DataFacts
-from headway.tasks.detect import detect
 from headway.tasks.recognise import Recogniser
 from headway.tasks.registry import NAMES, named, recogniser, values
+from headway.workflows import input as tasks_detect
+from headway.workflows.input import detect
 
 
 def reviews(*columns):

@@ -13,10 +13,10 @@ import torch
 import headway
 from headway.data.open.read import read
 from headway.errors import InputError
-from headway.tasks.detect import detect
+from headway.tasks.inspection import worst_rows
 from headway.tasks.regression.task import SquaredError
-from headway.tasks.worst_rows import worst_rows
 from headway.workflows.export import export
+from headway.workflows.input import detect
 
 ITEMS = {"table": 120.0, "chair": 40.0, "lamp": 25.0, "sofa": 600.0, "bed": 450.0, "desk": 180.0}
 STATES = {"oak": 1.6, "plastic": 0.5, "used": 0.6, "large": 1.4}

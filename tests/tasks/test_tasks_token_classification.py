@@ -19,10 +19,10 @@ from headway.data.records.tagged import Tagged, read_tagged
 from headway.data.records.words import PLAIN, first_tokens
 from headway.errors import InputError
 from headway.runtime.windows import read_in_windows
-from headway.tasks.detect import detect
 from headway.tasks.token_classification.data import WordTags, encoded
 from headway.tasks.token_classification.objective import Counts, TokenClassification
 from headway.text.train import train_tokenizer
+from headway.workflows.input import detect
 
 LABELS = ["O", "B-LOC", "I-LOC", "B-MISC", "I-MISC", "B-PER", "I-PER"]
 

@@ -26,7 +26,6 @@ from headway.errors import InputError
 from headway.io.atomic_write import write_json
 from headway.reports.verdict import kept_in_words
 from headway.tasks.count_baselines import token_counts
-from headway.tasks.detect import detect
 from headway.tasks.dialogue import EncodedTalks, encoded_talks, talks
 from headway.tasks.losses import LanguageModeling
 from headway.text.chat import DEFAULT_TEMPLATE, encode_chat, with_chat
@@ -34,6 +33,7 @@ from headway.text.tokenizer import Tokenizer
 from headway.training.evaluation.comparison import clearly_lower
 from headway.training.store.checkpoint import newest_checkpoint
 from headway.workflows.evaluate import evaluate
+from headway.workflows.input import detect
 
 TINY = {"steps": 8, "batch_tokens": 256, "threads": 1, "precision": "float32", "evaluations": 2, "quiet": True}
 SHAPE = {"d_model": 16, "layers": 2, "heads": 2}

@@ -17,7 +17,7 @@ from headway.data.open.read import read
 from headway.data.records.dialogues import Turns, as_dialogues, turns_of
 from headway.data.records.table import Table
 from headway.errors import InputError
-from headway.tasks.detect import detect
+from headway.workflows.input import detect
 
 TINY = ["--steps", "4", "--batch-tokens", "256", "--threads", "1", "--evaluations", "1", "--precision", "float32"]
 SHAPE = ["--d-model", "16", "--layers", "1", "--heads", "2"]

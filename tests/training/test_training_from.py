@@ -19,7 +19,7 @@ from headway.data.records.corpus import TextPart
 from headway.errors import InputError
 from headway.hub.directory import load_model
 from headway.hub.fingerprint import fingerprint
-from headway.io.cache_directory import cache_directory
+from headway.io.file_lock import cache_directory
 from headway.tasks.running_text import encode_text, text_parts
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base

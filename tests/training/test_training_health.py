@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from headway.tasks.data_profile import SPAN, fitting_pairs, repeated
+from headway.training import health as h
+from headway.training.health import KEPT, START, DataProfile, Health, RunStatistics, judge
 from headway.training.loop.state import State
-from headway.training.monitor import health as h
-from headway.training.monitor.health import KEPT, START, DataProfile, Health, RunStatistics, judge
 
 TEXT = DataProfile(learning_rate=3e-3, uniform=4.0, chance=3.0, simple=2.5, examples=1000)
 ROWS = DataProfile(learning_rate=1e-3, chance=0.69, majority=0.52, majority_f1=0.34, linear=0.8, examples=100)

@@ -1,6 +1,6 @@
 """Ten planted faults and ten healthy runs, end to end: what each evaluation says of them.
 
-The thresholds of `training.monitor.health` and `tasks.data_profile` were set on other made-up data: sentences of
+The thresholds of `training.health` and `tasks.data_profile` were set on other made-up data: sentences of
 a small grammar, syllables that follow each other, reviews of keywords, topics, and words with their cipher.  No
 threshold was changed for the sake of the tasks here.
 """
@@ -16,7 +16,7 @@ import pytest
 
 import headway
 from headway.data.samples import copies, dates, documentation, source_code
-from headway.training.monitor import health as h
+from headway.training import health as h
 
 SMALL = {
     **{"d_model": 32, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 512, "steps": 80},

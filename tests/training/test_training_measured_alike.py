@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from faults_harness import lines_of
 
-from headway.training.monitor.health import BY_HEART
+from headway.training.health import BY_HEART
 
 EASY = ("great", "awful")
 FILLER = ("the", "lamp", "was", "on", "a", "table", "by", "our", "door")

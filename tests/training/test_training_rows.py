@@ -18,12 +18,12 @@ from headway.data.batches import encoded
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
 from headway.hub.fine_tune import for_classification
-from headway.models.adapt.ensemble import Ensemble
 from headway.models.adapt.freeze import first_blocks, freeze
 from headway.models.config import TransformerConfig
 from headway.models.heads import Pooler, PoolingHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
+from headway.models.wirings import Ensemble
 from headway.tasks import fitting
 from headway.tasks import fitting as frozen
 from headway.tasks.fitting import (

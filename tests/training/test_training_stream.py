@@ -13,7 +13,7 @@ from faults_harness import TINY, facts_of
 import headway
 from headway.data.stream.streamed import Shard
 from headway.errors import InputError
-from headway.io.cache_directory import cache_directory
+from headway.io.file_lock import cache_directory
 from headway.workflows.evaluate import evaluate
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran", "past", "red", "doors", "and", "sang"]

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import headway
-from headway.formats.texts import own_texts, room
+from headway.formats.parity import own_texts, room
 from headway.hub.directory import load_model, save_model
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, PoolingHead

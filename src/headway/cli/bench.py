@@ -120,7 +120,7 @@ def sizes(text: str, name: str) -> list[int]:
 
 def _written(result: dict[str, Any], folder: Path) -> Path:
     """Write cost.json and, if matplotlib is installed, a plot for each axis; returns the folder."""
-    from headway.reports.scaling_plots import draw_costs
+    from headway.reports.plots import draw_costs
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -19,8 +19,8 @@ from headway.errors import InputError
 from headway.io.atomic_write import write_json, write_whole
 from headway.io.csv_text import as_csv
 from headway.io.quantities import duration, parse_seconds
-from headway.training.monitor.progress import shown_to
 from headway.training.options import TrainOptions
+from headway.training.progress import shown_to
 from headway.workflows.command import words_of
 
 MARKER, MADE_BY = "demo.json", "headway demo"

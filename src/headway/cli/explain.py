@@ -12,13 +12,13 @@ from torch import nn
 from headway.cli.common import Answer, aligned, verb
 from headway.errors import InputError
 from headway.io.quantities import size
-from headway.models.adapt.ensemble import Ensemble
 from headway.models.analysis.maps import attention_maps, stacks_of
 from headway.models.baselines import BaselineConfig
 from headway.models.heads import gives
 from headway.models.own import OwnConfig
 from headway.models.size import cache_bytes, forward_flops, parameters, weight_bytes
 from headway.models.transformer import Decoder, EncoderDecoder
+from headway.models.wirings import Ensemble
 from headway.nn.block import Block, Residual
 from headway.nn.kernels.attention import window_scores
 

@@ -101,7 +101,7 @@ class Verbs(click.Group):
             close = get_close_matches(args[0], known, n=1)
             meant = f" Did you mean {close[0]!r}?" if close else f" The commands are {', '.join(known)}."
             ctx.fail(f"there is no command {args[0]!r}.{meant}")
-        from headway.cli.aliases import in_our_words
+        from headway.cli.common import in_our_words
 
         name, command, rest = super().resolve_command(ctx, args)
         return name, command, rest if command is None else in_our_words(command, rest)

@@ -13,9 +13,9 @@ from headway.errors import InputError
 from headway.io.memory import total_bytes
 from headway.io.quantities import count, counted, short_duration, size_unit
 from headway.tasks.registry import supporting
-from headway.training.monitor.progress import Progress
 from headway.training.option_fields import flag
 from headway.training.options import OPTIONS, TrainOptions
+from headway.training.progress import Progress
 
 H100 = {"gpu_memory": "80G", "gpu_flops": "989T"}
 """Memory and dense bfloat16 FLOP/s of the default GPU: NVIDIA H100 SXM, by its data sheet."""

@@ -153,7 +153,7 @@ class ResultsFile:
 def all_results(use: Command, verb: str, to: str | None, *, as_json: bool, quiet: bool) -> tuple[Command, list[Any]]:
     """Answer the inputs, to a file, to standard output or for JSON; returns the answers and what counts the results."""
     from headway.tasks.inputs import told_once
-    from headway.training.monitor.progress import shown_to
+    from headway.training.progress import shown_to
 
     most = piece_size(use.tokens)
     how: dict[str, Any] = {"most": most, "as_json": as_json and not use.gathers, "progress": shown_to(quiet)}

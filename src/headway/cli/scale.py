@@ -17,7 +17,7 @@ from headway.tasks.registry import named, spec
 from headway.training.options import TrainOptions
 
 if TYPE_CHECKING:
-    from headway.science.scaling.points import Run
+    from headway.science.scaling.law import Run
     from headway.science.scaling.study import Study
 
 BELOW = 0.01
@@ -157,8 +157,7 @@ def _trained(study: "Study", time: str, n_probes: int) -> tuple[list["Run"], lis
 def _finished(result: dict[str, Any], task: str, out: Path | None, notes: list[str]) -> dict[str, Any]:
     """The result, with its plots if it is saved."""
     from headway.cli.main import STARTED
-    from headway.reports.plots import NoMatplotlib
-    from headway.reports.scaling_plots import Lines, draw_study
+    from headway.reports.plots import Lines, NoMatplotlib, draw_study
     from headway.science.scaling.law import CONSTANTS, Law, best_sizes
     from headway.science.scaling.study import REPORT
 

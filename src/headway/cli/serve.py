@@ -70,8 +70,8 @@ def command(
         _write_container(named, dockerfile, {**how, "engine_of": engine_of}, limits)
         return
     _leave_on_sigterm()
+    from headway.serving.app import serve
     from headway.serving.models import Models
-    from headway.serving.run import serve
     from headway.serving.settings import Settings
 
     values, names = _keys(keys)

@@ -22,9 +22,9 @@ from headway.cli.plan import PLANNED, lines, plan, plan_options
 from headway.errors import InputError
 from headway.io.quantities import duration, metric, size
 from headway.tasks.registry import spec, values
-from headway.training.monitor.progress import Progress
 from headway.training.option_fields import flag, groups, kind_of
 from headway.training.options import TrainOptions
+from headway.training.progress import Progress
 
 NEEDS = ("starlette", "uvicorn", "h11", "prometheus_client")
 PATIENCE = 3.0
@@ -172,7 +172,7 @@ def watched(run: Path, wanted: bool) -> Iterator[None]:
     Only the first of several processes does.  Raises InputError where the extra ``serve`` is missing, or no page can be
     served.
     """
-    from headway.training.distributed.ranks import is_first
+    from headway.training.ranks import is_first
 
     if not wanted or not is_first():
         yield
@@ -262,7 +262,7 @@ def command(
         run = train_run(inputs, chosen, place, validation, started=STARTED, progress=progress, command=line)
     from headway.reports.record import read_record
     from headway.reports.verdict import verdict
-    from headway.training.distributed.ranks import is_first
+    from headway.training.ranks import is_first
     from headway.workflows.train.outcome import result
 
     if not is_first():

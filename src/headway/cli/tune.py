@@ -58,7 +58,7 @@ def command(
     search; raise --trials and --time to extend a complete one.  Needs Optuna: pip install 'headway[tune]'.
     """
     from headway.cli.main import STARTED
-    from headway.reports.tuning_plots import plot_tuning
+    from headway.reports.plots import plot_tuning
     from headway.science.tune import tune
     from headway.training.loop.trainer import Interrupted
 

@@ -21,11 +21,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.data.batches.batching import pad
-from headway.formats.differences import NEW, behind, exceeding, has_units, magnitude, units_of, worst
-from headway.formats.parity import Parity
+from headway.formats.parity import (
+    LONGEST,
+    NEW,
+    Parity,
+    behind,
+    exceeding,
+    has_units,
+    magnitude,
+    own_texts,
+    room,
+    units_of,
+    worst,
+)
 from headway.formats.registry import FLOAT32
 from headway.formats.subject import Subject
-from headway.formats.texts import LONGEST, own_texts, room
 from headway.generation.beam import Hypothesis
 from headway.generation.decode import left_padded
 from headway.generation.sampling import Sampling

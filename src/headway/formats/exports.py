@@ -22,11 +22,11 @@ from headway.errors import InputError
 from headway.formats.registry import AUTO, FLOAT32, FORMATS, SPECS, TORCH, EngineSpec
 from headway.hub.download import one_line
 from headway.hub.fingerprint import RECORD, full_fingerprint
-from headway.io.digest import changed_file
+from headway.io.regular_file import changed_file
 from headway.io.strict_json import read_object
-from headway.models.adapt.ensemble import Ensemble
 from headway.models.device import PROCESSOR, device_of
 from headway.models.transformer import Decoder
+from headway.models.wirings import Ensemble
 from headway.runtime.engine import Engine
 from headway.runtime.precision import PRECISIONS, available, check_precision, resolved
 

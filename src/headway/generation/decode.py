@@ -11,10 +11,10 @@ from torch import Tensor
 
 from headway.data.batches.batching import padded, sent
 from headway.generation.sampling import Sampling, choose, new_generator
-from headway.io.fork_safety import check_threads
 from headway.models.transformer import EncoderDecoder
 from headway.nn.global_state import plain_defaults
 from headway.nn.state import State
+from headway.nn.threads import check_threads
 
 Steps = Generator[dict[int, int], set[int] | None, None]
 """New tokens by row, step by step; rows that are over are sent back."""

@@ -1,5 +1,6 @@
 """A Hugging Face model directory: ``config.json`` and ``model.safetensors``, read and written."""
 
+import re
 import textwrap
 import warnings
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from headway.errors import InputError
+from headway.errors import InputError, shown
 from headway.hub.build_model import Damaged, build, one_line, own_weights
 from headway.hub.families import FAMILIES, family_named
 from headway.hub.families.entries import Json, class_names
@@ -19,7 +20,6 @@ from headway.hub.families.family import Family
 from headway.hub.kept_entries import CONFIG, GENERATION, entries_to_write, kept_entries, set_units
 from headway.hub.name_table import write_weights
 from headway.hub.own_format import OF_A_TASK, TYPES, Build, load_of_a_task, load_own, save_own
-from headway.hub.safe.config_file import read_config
 from headway.hub.safe.weights import FILE, open_weights, save_weights
 from headway.hub.sentence_transformers import MODULES, add_modules, without_modules, write_modules
 from headway.io.atomic_write import checked_files, write_json
@@ -29,12 +29,67 @@ from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
 from headway.models.device import model_device
 from headway.models.heads import Gives, gives
-from headway.models.own import OwnConfig
-from headway.models.short_answer import check_answer, short_answer
+from headway.models.own import OwnConfig, check_answer, short_answer
 from headway.models.transformer import Decoder
 from headway.nn.global_state import isolated
 from headway.text.special_tokens import padding
 from headway.text.tokenizer import Tokenizer
+
+MAX_LAYERS = 512
+"""Several times the depth of published models; each layer takes time to build before any weight is compared."""
+MAX_WIDTH = 2**20
+"""Many times the width of published models, in numbers, heads or pixels."""
+WIDTH = re.compile(
+    r"hidden_size|intermediate_size|d_\w+|dim|\w+_dim|n_embd|n_inner|n_heads?|num_heads|\w+_heads"
+    r"|image_size|patch_size|num_channels"
+)
+"""The keys, of all families, that give the width of a part."""
+MAX_NUMBER = 2**53
+TOKEN = re.compile(r".*_token_ids?")
+"""The keys that hold one or more token ids."""
+LABELS = ("id2label", "label2id")
+"""The objects whose keys are not those of a model: a label may be "players" or "auto_map"."""
+CODE = {
+    "auto_map": "it names Python code in the directory, which is not run",
+    "custom_pipelines": "it names Python code in the directory, which is not run",
+    "trust_remote_code": "a file cannot declare itself trusted",
+    "_attn_implementation_internal": "it names code to download",
+}
+"""Keys that make other programs run code, and why each is refused anywhere in the file."""
+
+
+def read_config(directory: Path) -> dict[str, Any]:
+    """The content of ``config.json`` unchanged; the model's family checks what each key means.
+
+    Raises InputError for JSON that is not strict, for keys that would run code, and for numbers of layers, widths or
+    other numbers larger than any model has.
+    """
+    path = inside(directory, "config.json")
+    theirs = read_object(path, advice="expected a model directory with config.json")
+    _check(theirs, "", path)
+    return theirs
+
+
+def _check(value: Any, key: str, path: Path) -> None:
+    several = isinstance(value, list) and key != "pad_token_id"
+    if TOKEN.fullmatch(key) and not (value is None or type(value) is int or several):
+        raise InputError(f"{path}: {key}: found {shown(value)}, expected the id of a token, or null")
+    if isinstance(value, dict):
+        for name, entry in value.items():
+            if name in CODE and entry and key not in LABELS:
+                raise InputError(
+                    f"{path}: {name}: found {shown(entry)}: {CODE[name]}; "
+                    "remove the entry if the model is an ordinary one of its family"
+                )
+            _check(entry, key if key in LABELS else name, path)
+    elif isinstance(value, list):
+        for entry in value:
+            _check(entry, key, path)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        most = MAX_LAYERS if key.endswith(("layer", "layers")) else MAX_WIDTH if WIDTH.fullmatch(key) else MAX_NUMBER
+        if abs(value) > most:
+            raise InputError(f"{path}: {key}: found {shown(value)}, expected at most {most}")
+
 
 SAME = 1e-5
 """How much the answers of a model and of the same, loaded again, may differ, as a share of their root mean square."""

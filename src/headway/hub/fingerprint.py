@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from headway.errors import InputError
-from headway.io.digest import add_file, changed_file
-from headway.io.regular_file import open_regular
+from headway.io.regular_file import add_file, changed_file, open_regular
 from headway.io.strict_json import read_object
 
 SAMPLE = 4096

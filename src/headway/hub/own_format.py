@@ -22,8 +22,7 @@ from headway.io.memory import check_fits
 from headway.models.baselines import KINDS, BaselineConfig
 from headway.models.config import TransformerConfig
 from headway.models.heads import Gives, gives, n_outputs
-from headway.models.own import OwnConfig
-from headway.models.short_answer import kept_answer
+from headway.models.own import OwnConfig, kept_answer
 from headway.models.wirings import build_model, wiring_name
 
 PREFIX = "headway-"

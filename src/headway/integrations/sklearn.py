@@ -44,8 +44,8 @@ from headway.io.quantities import counted
 from headway.tasks.frames import AT_ONCE
 from headway.tasks.inputs import known_shares
 from headway.tasks.registry import NAMES, command, spec
-from headway.training.monitor.progress import Progress, shown_to
 from headway.training.options import OPTIONS, TrainOptions
+from headway.training.progress import Progress, shown_to
 from headway.training.store.contents import ADAPTED
 
 OF_DATA = ("encoding", "delimiter", "on_bad_row", "stream", "known_to", "text_column", "label_column", "second_column")

@@ -12,6 +12,7 @@ Letters: N rows, I inputs, O outputs, V vocabulary, D width.
 """
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import torch
@@ -19,8 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.nn.activations import ACTIVATIONS
-from headway.nn.kernels import int8, one_row
-from headway.nn.kernels.products import FUSED, onednn_linear
+from headway.nn.kernels.products import FUSED, as_table, has_embedding_bags, one_row_of_bytes, onednn_linear
 
 KINDS = ("bfloat16", "int8", "int4")
 BYTES: dict[str | None, float] = {"bfloat16": 2, "int8": 1, "int4": 0.75}
@@ -97,31 +97,31 @@ class Int8Linear(LowPrecisionLinear):
 
 
 class Int8DynamicLinear(LowPrecisionLinear):
-    """The same matrix, and each row that is read, rounded to whole numbers with its own scale (``nn.kernels.int8``).
+    """The same matrix, and each row that is read, rounded to whole numbers with its own scale.
 
-    A text that is continued alone is one row, which is multiplied as it is (``nn.kernels.one_row``): from the first one
-    on, a large matrix is kept in memory a second time, as that product reads it.
+    A text that is continued alone is one row, which is multiplied as it is (``nn.kernels.products``): from the first
+    one on, a large matrix is kept in memory a second time, as that product reads it.
     """
 
     def __init__(self, weight: Tensor, scale: Tensor, bias: Tensor | None):
         super().__init__(weight.shape[1], weight.shape[0], bias)
         self.laid_out_bytes = weight.numel()
-        self._laid_out = int8.laid_out(weight)
+        self._laid_out = laid_out(weight)
         self._table: Tensor | None = None
-        self.takes_one_row = weight.numel() in KEPT_TWICE and one_row.has_embedding_bags()
+        self.takes_one_row = weight.numel() in KEPT_TWICE and has_embedding_bags()
         self.scale, self.no_zeros = nn.Buffer(scale), nn.Buffer(torch.zeros(len(scale), dtype=torch.int32))
 
     def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
         """(..., I) -> (..., O), with an activation by its name if one is given."""
         if self.takes_one_row and x.dim() == 3 and x.numel() == self.in_features:  # a text that is continued
             if self._table is None:
-                self._table = one_row.as_table(self._laid_out.to_dense())
+                self._table = as_table(self._laid_out.to_dense())
                 self.laid_out_bytes += self._table.numel()
-            y = one_row.one_row_of_bytes(x, self._table)
+            y = one_row_of_bytes(x, self._table)
             y = y.mul_(self.scale) if self.bias is None else torch.addcmul(self.bias, y, self.scale)
             return y if activation is None else ACTIVATIONS[activation](y)
-        numbers, scales = int8.rounded_rows(self.rows(x))
-        y = int8.int8_product(numbers, self._laid_out, self.scale, self.no_zeros)
+        numbers, scales = rounded_rows(self.rows(x))
+        y = int8_product(numbers, self._laid_out, self.scale, self.no_zeros)
         y = y.mul_(scales) if self.bias is None else torch.addcmul(self.bias, y, scales)
         return self.finished(y, x, activation)
 
@@ -194,7 +194,7 @@ class Lowering:
     """Brings the matrices and tables of a model to a precision, as soon as their weights are there.
 
     Small ones stay as they are.  In int4 a matrix that is also a table of vectors, and one whose shape torch's product
-    does not take, is in int8.
+    does not take, is in
     """
 
     def __init__(self, model: nn.Module, precision: str):
@@ -240,4 +240,47 @@ class Lowering:
             made.append(int8_rows(weight))
         if table:
             return LowPrecisionEmbedding(*made[0])
-        return (Int8DynamicLinear if int8.is_usable() else Int8Linear)(*made[0], part.bias)
+        return (Int8DynamicLinear if int8_is_usable() else Int8Linear)(*made[0], part.bias)
+
+
+ZERO = 128
+"""The byte that stands for zero in x: oneDNN takes x without a sign, and the matrix with one."""
+LARGEST = 127
+TINY = 1e-30
+
+
+def rounded_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows (N, I) as bytes, uint8 (N, I), and their scales (N, 1): x is about (byte - ZERO) · scale."""
+    scale = x.abs().amax(dim=1, keepdim=True).clamp_(min=TINY).div_(LARGEST)
+    numbers = (x / scale).round_().to(torch.int8)
+    return numbers.view(torch.uint8).bitwise_xor_(ZERO), scale  # two's complement and an offset differ in the first bit
+
+
+def laid_out(weight: Tensor) -> Tensor:
+    """A matrix int8 (O, I) as ``int8_product`` takes it, which no other operation reads."""
+    return torch.ops.onednn.qlinear_prepack(weight, None)
+
+
+def int8_product(numbers: Tensor, weight: Tensor, weight_scale: Tensor, no_zeros: Tensor) -> Tensor:
+    """Bytes (N, I) by a matrix that ``laid_out`` gave, times the scale of each output (O,) -> float32 (N, O).
+
+    ``no_zeros`` is int32 (O,) of zeros, which oneDNN asks for.  The scales of the rows are left to the caller.
+    """
+    more: Any = (None, 1.0, 0, torch.float32, "none", [], "")  # no bias, float32 out, nothing after the product
+    return torch.ops.onednn.qlinear_pointwise(numbers, 1.0, ZERO, weight, weight_scale, no_zeros, *more)
+
+
+@cache
+def int8_is_usable() -> bool:
+    """Whether this processor multiplies such numbers fast, and this torch gives the exact sums; tried once."""
+    steps = torch.arange(32 * 64)
+    weight = (steps * 37 % 255 - 127).to(torch.int8).view(32, 64)
+    numbers = (steps[: 3 * 64] * 91 % 256).to(torch.uint8).view(3, 64)
+    expected = (numbers.long() - ZERO) @ weight.t().long()
+    try:
+        if not (torch.backends.mkldnn.is_available() and torch.cpu._is_vnni_supported()):
+            return False
+        sums = int8_product(numbers, laid_out(weight), torch.ones(32), torch.zeros(32, dtype=torch.int32))
+    except (AttributeError, RuntimeError, TypeError):  # both are internal to torch and may change
+        return False
+    return torch.equal(sums.long(), expected)

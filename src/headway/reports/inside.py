@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.models.analysis.position_tables import PositionTable
+from headway.models.analysis.statistics import PositionTable
 from headway.reports.explorer import measure
 from headway.reports.plots import line, plotted
 from headway.reports.wording import short

@@ -20,7 +20,7 @@ from headway.reports.tables import Table, columns, comparison, confusion, per_cl
 from headway.reports.verdict import kept_in_words, verdict
 from headway.reports.wording import count, decimal, listing, mapping, number, show, words
 from headway.tasks.registry import known
-from headway.training.monitor.health import memorised
+from headway.training.health import memorised
 
 MOST_SAMPLES = 5
 MOST_LINES = 50

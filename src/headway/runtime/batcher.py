@@ -10,7 +10,7 @@ Letters: N running requests, T length, V vocabulary.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -332,3 +332,19 @@ class OneByOne(Batcher):
         self.running.remove(request)
         if request.steps is not None:
             request.steps.close()
+
+
+def prompt_scores(model: Decoder, ids: Sequence[int], count: int) -> Iterator[list[Likely]]:
+    """Of each token but the first, given those before it, with ``count`` alternatives; a piece of the prompt at a time.
+
+    The prompt must not be longer than the model reads.
+    """
+    state, device = model.new_state(), model_device(model)
+    for start in range(0, len(ids) - 1, PIECE):
+        following = ids[start + 1 : start + 1 + PIECE]
+        part = ids[start : start + len(following)]
+        likely: Tensor = model(sent([part], device), None, state)[0].float().log_softmax(dim=-1)  # (T, V)
+        chosen = likely.gather(1, sent([[number] for number in following], device))[:, 0].tolist()
+        best = likely.topk(min(count, likely.shape[1]))
+        others = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        yield [Likely(value, list(zip(*pair, strict=True))) for value, pair in zip(chosen, others, strict=True)]

@@ -63,7 +63,7 @@ def prepare(model: nn.Module, precision: str) -> None:
     """Bring a model's weights to a precision where they are, in place; it can then only answer, not be trained.
 
     In float32 on a CPU whose products oneDNN computes, matrices are only laid out in memory by columns, one after the
-    other, which ``nn.kernels.one_row`` and oneDNN read fastest: the model stays what it is, and so do its weights.
+    other, which ``nn.kernels.products`` and oneDNN read fastest: the model stays what it is, and so do its weights.
     """
     device = model_device(model)
     if device.type != "cpu":

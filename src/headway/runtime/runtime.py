@@ -29,13 +29,12 @@ from headway.generation.beam import Hypothesis
 from headway.generation.decode import Conditional, Model, Steps
 from headway.generation.sampling import Sampling
 from headway.hub.generation_config import TargetRules
-from headway.io.fork_safety import check_threads
 from headway.io.memory import keep_freed_memory
 from headway.models.baselines import RecurrentDecoder
 from headway.models.device import model_device
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.nn.global_state import plain_defaults
-from headway.nn.threads import Threads
+from headway.nn.threads import Threads, check_threads
 from headway.runtime.batcher import Batcher
 from headway.runtime.engine import TORCH, Engine, Lacks, Searching, Writing
 from headway.runtime.precision import FLOAT32, prepare

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headway.data.open.detected import COLUMNS, Detected
+from headway.data.open.columns import COLUMNS, Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.table import Table
 from headway.errors import InputError, RunFailed
@@ -29,8 +29,8 @@ from headway.science.speeds import speeds, token_seconds
 from headway.tasks.registry import recogniser, spec, task_named
 from headway.training.evaluation.comparison import SCORES, better_over_seeds, over_seeds
 from headway.training.evaluation.metric import VAL_LOSS, Metric
-from headway.training.monitor.progress import Progress
 from headway.training.options import TrainOptions
+from headway.training.progress import Progress
 from headway.training.store.contents import read_log
 from headway.training.store.facts import read_facts
 from headway.workflows.command import trained, words_of

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
-from headway.training.monitor.progress import Progress
+from headway.training.progress import Progress
 
 CALLED = {"fingerprint": "text"}
 """What a person calls an entry of a record, where that is another word."""

@@ -16,10 +16,10 @@ from headway.io.quantities import parse_seconds
 from headway.nn.baselines import CELLS
 from headway.tasks.registry import spec
 from headway.text.tokenizer import Tokenizer
-from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.option_fields import flag
 from headway.training.options import TrainOptions
 from headway.training.plan import Plan
+from headway.training.progress import NoProgress, Progress
 from headway.training.sizing.architecture import baseline_kind
 from headway.workflows.train.setup import TrainingSession
 

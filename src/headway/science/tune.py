@@ -29,8 +29,8 @@ from headway.tasks.registry import spec
 from headway.training.evaluation.intervals import of_shares
 from headway.training.hardware.memory import out_of_memory
 from headway.training.loop.trainer import Interrupted
-from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.options import FREE, TrainOptions
+from headway.training.progress import NoProgress, Progress
 from headway.training.store.facts import read_facts
 from headway.training.store.run_directory import RunDirectory, copy_run
 from headway.workflows.train.check import fingerprints, read_checked, recorded

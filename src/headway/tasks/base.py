@@ -9,8 +9,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch, Examples, TargetKind
-from headway.data.open.columns import number
-from headway.data.open.detected import Detected
+from headway.data.open.columns import Detected, number
 from headway.data.records.corpus import Corpus
 from headway.data.records.labels import BETWEEN, Labelled, labelled
 from headway.data.records.split import few

@@ -18,16 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.open.detected import Detected
+from headway.data.open.columns import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.table import Table
 from headway.errors import InputError
-from headway.formats.differences import BOUND, NEW, behind, units_of, worst
 from headway.formats.hf.loaders import Original
-from headway.formats.texts import ordinary
+from headway.formats.parity import BOUND, NEW, behind, ordinary, units_of, worst
 from headway.hub.directory import model_config
-from headway.models.own import OwnConfig
-from headway.models.short_answer import short_answer
+from headway.models.own import OwnConfig, short_answer
 from headway.models.transformer import EncoderDecoder
 from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer

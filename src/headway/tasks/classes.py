@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.data.batches.batching import Batch, Examples, TargetKind
-from headway.data.open.detected import Detected
+from headway.data.open.columns import Detected
 from headway.data.records.labels import Labelled
 from headway.tasks.base import TextTask
 from headway.tasks.labels import scores

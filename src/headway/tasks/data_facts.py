@@ -7,8 +7,7 @@ from functools import cached_property
 from typing import Any, TypeVar, cast
 
 from headway.data.images.image_table import ImageTable
-from headway.data.open.columns import PAIRS, TINY, Column
-from headway.data.open.detected import ALIGNED, CONVERSATIONS, IMAGES, TABLE, TEXT
+from headway.data.open.columns import ALIGNED, CONVERSATIONS, IMAGES, PAIRS, TABLE, TEXT, TINY, Column
 from headway.data.records.corpus import Corpus
 from headway.data.records.dialogues import Dialogues
 from headway.data.records.rows import some

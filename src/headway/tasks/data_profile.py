@@ -1,4 +1,4 @@
-"""The profile of a run's data before its first step, by which `training.monitor.health` explains the run.
+"""The profile of a run's data before its first step, by which `training.health` explains the run.
 
 Everything is found in the ids that a batch source gives, whatever the task, in a second or so even for large data.
 """
@@ -18,7 +18,7 @@ from headway.data.images.batch_source import ImageBatches
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.tasks.count_baselines import ngram_baselines
 from headway.text.tokenizer import Tokenizer
-from headway.training.monitor.health import DataProfile
+from headway.training.health import DataProfile
 
 SPAN = 64
 """Tokens of held-out text that are looked for in the training text; a power of two."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from headway.data.open.detected import COLUMNS, Detected
+from headway.data.open.columns import COLUMNS, Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.labels import Labelled
 from headway.data.records.repeats import shared, unknown

@@ -15,7 +15,7 @@ from headway.hub.directory import read_json
 from headway.hub.fine_tune import named_classes
 from headway.hub.kept_entries import kept
 from headway.models.heads import Gives
-from headway.nn.random import generator
+from headway.nn.kernels.dropout import generator
 from headway.tasks.answers import Label
 from headway.tasks.losses import divergence, twice
 from headway.tasks.task import TaskInputs

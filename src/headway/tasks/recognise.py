@@ -6,8 +6,7 @@ from itertools import islice
 from typing import Any
 
 from headway.data.formats.json_lines import from_json
-from headway.data.open.columns import Column
-from headway.data.open.detected import TABLE, TEXT, Detected
+from headway.data.open.columns import TABLE, TEXT, Column, Detected
 from headway.data.records.dialogues import check_column
 from headway.data.records.rows import shorten
 from headway.errors import InputError

@@ -31,9 +31,9 @@ from headway.tasks.baselines import LINEAR, fitted_rows
 from headway.tasks.checks import own_model
 from headway.tasks.held_out import Parts, in_parts
 from headway.tasks.inputs import checked_length, cut_warning, usual_longest
+from headway.tasks.inspection import MOST_LOOKED_AT, worst_rows
 from headway.tasks.rows import encoded_texts, tokenizer_for
 from headway.tasks.task import SHOWN, FinalMetrics, TaskData, TaskInputs
-from headway.tasks.worst_rows import MOST_LOOKED_AT, worst_rows
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import Base, prepared_base

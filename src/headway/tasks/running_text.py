@@ -17,7 +17,7 @@ from headway.data.records.split import HELD_OUT
 from headway.data.stream.batch_source import Reading, StreamBatches, partition_count
 from headway.data.stream.streamed import Streamed
 from headway.errors import InputError
-from headway.io.cache_directory import cache_directory
+from headway.io.file_lock import cache_directory
 from headway.runtime.windows import frame
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.losses import bytes_per_token, unknown_in
@@ -25,10 +25,10 @@ from headway.tasks.rows import tokenizer_for
 from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import MOST_CHARACTERS, train_tokenizer
-from headway.training.distributed.ranks import Ranks
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 from headway.training.plan import Plan
+from headway.training.ranks import Ranks
 from headway.training.sizing.presets import decoder_plan, fine_tune_text_plan
 
 

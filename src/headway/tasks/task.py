@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from headway.data.batches.batch_source import BatchSource
 from headway.data.batches.batching import Batch
-from headway.data.open.detected import Detected
+from headway.data.open.columns import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.split import few
 from headway.data.records.table import Table
@@ -28,10 +28,10 @@ from headway.tasks.held_out import EvaluationInputs, Parts
 from headway.tasks.spec import TaskSpec
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base
-from headway.training.monitor.progress import Progress
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 from headway.training.plan import Plan
+from headway.training.progress import Progress
 
 if TYPE_CHECKING:
     from headway.formats.hf.loaders import ExternalLoader

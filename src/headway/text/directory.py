@@ -18,12 +18,12 @@ from headway.io.regular_file import inside
 from headway.io.strict_json import read_text
 from headway.text.backend import Backend, IsolatedBackend, RustBackend
 from headway.text.rust_errors import guarded
-from headway.text.safe.known import is_known
 from headway.text.safe.tokenizer_files import (
     MAX_BYTES,
     SAVE_AGAIN,
     check_largest,
     check_tokenizer,
+    is_known,
     parts_of,
     read_object,
 )

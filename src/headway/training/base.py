@@ -8,10 +8,9 @@ from torch import nn
 
 from headway.errors import InputError
 from headway.hub.adapters.locate import locate_model
-from headway.hub.directory import check_reads_text, load_model, model_config
+from headway.hub.directory import check_reads_text, load_model, model_config, read_config
 from headway.hub.fingerprint import fingerprint
 from headway.hub.preprocessor import ImagePreprocessor, preprocessor_of
-from headway.hub.safe.config_file import read_config
 from headway.models.adapt.freeze import freeze, set_dropout
 from headway.models.adapt.lora import add_lora
 from headway.models.adapt.vocabulary import train_new_rows

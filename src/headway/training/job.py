@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from headway.data.batches.batch_source import BatchSource
-from headway.training.distributed.ranks import Ranks
-from headway.training.monitor.health import DataProfile
-from headway.training.monitor.progress import NoProgress, Progress
+from headway.training.health import DataProfile
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions, time_limit
 from headway.training.plan import Plan
+from headway.training.progress import NoProgress, Progress
+from headway.training.ranks import Ranks
 from headway.training.store.run_directory import RunDirectory
 
 

@@ -12,8 +12,8 @@ from headway.models.transformer import Stack
 from headway.nn.attention import Attention
 from headway.nn.baselines import GATES, Recurrent
 from headway.nn.feedforward import FeedForward
-from headway.training.distributed.sharding import like, whole
 from headway.training.plan import ADAM_BETAS, MuonPlan
+from headway.training.sharding import like, whole
 
 EPS = 1e-8
 """What keeps Adam's steps finite."""

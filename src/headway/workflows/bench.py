@@ -20,19 +20,19 @@ from torch import nn
 
 from headway.errors import InputError
 from headway.io.memory import ran_out
-from headway.models.adapt.ensemble import Ensemble
 from headway.models.baselines import BaselineConfig, BaselineEncoder, RecurrentDecoder, RecurrentEncoderDecoder
 from headway.models.config import TransformerConfig
 from headway.models.device import device_of, model_device
 from headway.models.own import OwnConfig
 from headway.models.size import Wiring, forward_flops
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+from headway.models.wirings import Ensemble
 from headway.nn.baselines import CELLS
 from headway.runtime.precision import available
 from headway.tasks.registry import spec
 from headway.tasks.task import Pipeline
 from headway.training.evaluation.intervals import student
-from headway.training.monitor.progress import NoProgress, Progress
+from headway.training.progress import NoProgress, Progress
 from headway.training.store.run_directory import clock, machine, versions
 from headway.workflows import engines, precisions, timing
 from headway.workflows.load import load

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from headway.errors import InputError
-from headway.formats.differences import BOUND
 from headway.formats.exports import FEW, MANY, open_engine, place_of
+from headway.formats.parity import BOUND
 from headway.formats.registry import FLOAT32, SPECS, TORCH
 from headway.hub.adapters.locate import locate_model
 from headway.models.device import PROCESSOR
@@ -20,7 +20,7 @@ from headway.runtime.engine import Engine
 from headway.runtime.precision import available
 from headway.tasks.checks import apart
 from headway.tasks.registry import task_named
-from headway.training.monitor.progress import NoProgress, Progress
+from headway.training.progress import NoProgress, Progress
 from headway.training.store.facts import read_facts
 from headway.workflows import timing
 from headway.workflows.load import load

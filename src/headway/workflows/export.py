@@ -18,9 +18,9 @@ from torch import nn
 from headway import __version__
 from headway.errors import InputError
 from headway.formats.exports import FOLDER, place_of
+from headway.formats.hf.export import check_base, check_push
+from headway.formats.hf.export import push as push_directory
 from headway.formats.hf.loaders import ExternalLoader
-from headway.formats.hf.push import check_base, check_push
-from headway.formats.hf.push import push as push_directory
 from headway.formats.parity import Parity
 from headway.formats.registry import FLOAT32, FORMATS, format_named
 from headway.formats.subject import Subject, refusals
@@ -29,7 +29,7 @@ from headway.hub.directory import load_model, model_config
 from headway.hub.fingerprint import RECORD, full_fingerprint
 from headway.hub.sentence_transformers import limit_sequences
 from headway.io.atomic_write import put_in_place, staged_directory, why_not, write_json, write_whole
-from headway.io.digest import sha256
+from headway.io.regular_file import sha256
 from headway.io.strict_json import read_object
 from headway.models.heads import Gives
 from headway.models.wirings import wiring_name

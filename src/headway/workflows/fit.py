@@ -24,14 +24,14 @@ from headway.nn.global_state import isolated
 from headway.training.evaluation.comparison import better_over_seeds, over_seeds
 from headway.training.evaluation.metric import VAL_LOSS
 from headway.training.hardware.measure import SAVED_IN_A_SECOND
+from headway.training.health import DataProfile
 from headway.training.loop.schedule import Budget, Load, StepBudget, TimeBudget
 from headway.training.loop.state import as_before, put_back, trained
 from headway.training.loop.trainer import Interrupted, held_out_metrics, train
-from headway.training.monitor.health import DataProfile
-from headway.training.monitor.progress import shown_to
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions, by_our_names
 from headway.training.plan import Plan
+from headway.training.progress import shown_to
 from headway.training.store.checkpoint import copied, saving
 from headway.training.store.run_directory import RunDirectory, clock, machine, versions
 from headway.workflows.train.check import changes, recorded

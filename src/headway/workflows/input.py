@@ -1,5 +1,6 @@
 """Read the user's files and find their task."""
 
+import shlex
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,21 +11,21 @@ from typing import Any
 from headway.data.formats.aligned import are_files_of_lines, count_lines, read_aligned, share_a_name, sides_of
 from headway.data.images.folder import are_images
 from headway.data.images.image_table import ImageTable
-from headway.data.open.detected import ALIGNED, COLUMNS, Detected
+from headway.data.open.columns import ALIGNED, COLUMNS, TABLE, TEXT, WITHOUT_COLUMNS, Detected
 from headway.data.open.files import kind
 from headway.data.open.in_memory import table_corpus
 from headway.data.open.read import LINES, holds_labels, input_paths, read, text_corpus
 from headway.data.records.corpus import Corpus
 from headway.data.records.dialogues import Dialogues, as_dialogues, holds_messages, turns_of
-from headway.data.records.rows import left_out
+from headway.data.records.rows import left_out, missing_column
 from headway.data.records.table import Table
 from headway.data.stream.streamed import LARGE, Shard, Streamed, fetched, local_shard, remote_shards, sample_table
 from headway.errors import InputError
 from headway.hub.download import dataset_id
 from headway.tasks.data_facts import DataFacts
-from headway.tasks.detect import detect
+from headway.tasks.recognise import BY_VALUES
 from headway.tasks.registry import NAMES, named, recogniser
-from headway.tasks.unsupported import refuse
+from headway.tasks.unsupported import check_accepted, refuse
 from headway.training.base import CHAT, TO_TEXT, talks
 from headway.training.option_fields import flag
 from headway.training.options import TrainOptions
@@ -249,3 +250,70 @@ def validation_input(
     for line in rows_left_out(source):
         warnings.warn(line, stacklevel=2)
     return source
+
+
+def detect(
+    source: Corpus | Table,
+    *,
+    text_column: str | None = None,
+    label_column: str | None = None,
+    second_column: str | None = None,
+    task: str | None = None,
+) -> Detected:
+    """Find the task and the columns of what was read, or check those the user named.
+
+    Raises InputError when a named column is not there, when the task does not fit, when the columns leave a choice, and
+    for data that would be trained for the wrong task.
+    """
+    facts = DataFacts(source, text_column, label_column, second_column, task)
+    chosen = None if task is None else named(task)
+    if chosen is not None:
+        recogniser(chosen).check(facts)
+    _check_named(facts)
+    if chosen is not None and facts.shape not in recogniser(chosen).reads:
+        able = (recogniser(name) for name in NAMES if facts.shape in recogniser(name).reads)
+        trained = " or ".join(one.trains or one.task for one in able)
+        raise facts.error(f"holds {facts.shape}, which are data for {trained}, not for {task}.")
+    if facts.shape == TABLE:
+        check_accepted(facts)
+    best = chosen
+    if best is None:
+        fits = {name: fit for name in NAMES if (fit := recogniser(name).fit(facts)) is not None}
+        best = max(fits, key=lambda name: fits[name])  # the first one where several fit as well
+        if facts.shape == TABLE and facts.second is None and fits[best] < BY_VALUES:
+            refuse(facts)
+    if len(facts.labels) > 1 and not recogniser(best).several_labels:
+        raise InputError(f"--label-column names {len(facts.labels)} columns; {best} reads one.")
+    detected = recogniser(best).columns(facts)
+    unread = _unread(facts, detected) if facts.shape == TABLE else []
+    return replace(detected, reasons=[*detected.reasons, *unread])
+
+
+def _unread(facts: DataFacts, detected: Detected) -> list[str]:
+    """A reason that names the columns of texts that the task does not read, other than those it names itself."""
+    read = (detected.text_column, detected.label_column, detected.second_column, *detected.label_columns)
+    known = {*read, *" ".join(detected.reasons).split("'")}
+    unread = [column for column in facts.columns if column.name not in known]
+    names = [repr(column.name) for column in unread if (column.text_like and not column.dates) or column.nested]
+    texts = [column.name for column in unread if column.text_like and not column.few and not column.dates]
+    more = ""
+    if texts and not detected.second_column and detected.text_column and not recogniser(detected.task).running_text:
+        both = " ".join(f"--text-column {shlex.quote(name)}" for name in (texts[0], detected.text_column))
+        more = f" ({both} reads both as one; pairs of texts are for --task embedding or text_to_text)"
+    return [f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not read{more}"] if names else []
+
+
+def _check_named(facts: DataFacts) -> None:
+    """Raise InputError where a column was named that is not there."""
+    named = [name for name in (facts.text, *facts.labels, facts.second) if name is not None]
+    if facts.shape in WITHOUT_COLUMNS and named:
+        raise facts.error(f"holds {facts.shape}, which have no columns to name.")
+    if facts.shape == TEXT and named and facts.only_column is None:
+        raise facts.error(
+            f"this is running text and has no column {named[0]!r}; leave out that option, or give a table."
+        )
+    for name in named:
+        if name not in facts.names:
+            raise missing_column(facts.source.name, name, facts.names)
+    if facts.shape == TABLE and facts.text is not None and facts.text in facts.labels:
+        raise facts.error(f"column {facts.text!r} cannot be the text and the label at once.")

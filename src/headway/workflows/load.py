@@ -12,13 +12,12 @@ from headway.formats.registry import AUTO, SPECS, TORCH, check_engine
 from headway.hub import directory as hub
 from headway.hub.adapters.locate import locate_model
 from headway.hub.kept_entries import kept
-from headway.io.fork_safety import check_threads
 from headway.io.regular_file import check_name
-from headway.models.adapt.ensemble import Ensemble
 from headway.models.heads import gives
 from headway.models.own import OwnConfig
-from headway.models.wirings import wiring_name
+from headway.models.wirings import Ensemble, wiring_name
 from headway.nn.global_state import isolated
+from headway.nn.threads import check_threads
 from headway.runtime.engine import Engine
 from headway.tasks.checks import own_model
 from headway.tasks.frames import FrameAnswers

@@ -18,7 +18,7 @@ from headway.runtime.precision import FLOAT32, available
 from headway.tasks.registry import spec, task_named
 from headway.training.evaluation.comparison import too_few
 from headway.training.evaluation.metric import BITS_PER_BYTE, PERPLEXITY, VAL_LOSS, Metric
-from headway.training.monitor.progress import NoProgress, Progress
+from headway.training.progress import NoProgress, Progress
 from headway.training.store.facts import read_facts
 from headway.training.store.run_directory import RunDirectory
 from headway.workflows import timing

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from headway.models.analysis.position_tables import position_tables
+from headway.models.analysis.statistics import position_tables
 from headway.models.config import Positions, RopeScaling, TransformerConfig
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 

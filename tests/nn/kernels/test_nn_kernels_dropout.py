@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from headway.nn.kernels.dispatch import dropout
-from headway.nn.kernels.dropout import drop_oracle
-from headway.nn.random import drawing_from
+from headway.nn.kernels.dropout import drawing_from, drop_oracle
 
 
 @pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 0.9])

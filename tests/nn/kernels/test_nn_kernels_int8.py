@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from headway.nn.kernels import int8
-from headway.nn.kernels.int8 import LARGEST, ZERO, int8_product, is_usable, laid_out, rounded_rows
+from headway.nn import low_precision
+from headway.nn.low_precision import LARGEST, ZERO, int8_is_usable, int8_product, laid_out, rounded_rows
 
-needs_it = pytest.mark.skipif(not is_usable(), reason="this processor has no fast products of whole numbers")
+needs_it = pytest.mark.skipif(not int8_is_usable(), reason="this processor has no fast products of whole numbers")
 
 
 def test_a_row_is_off_by_half_a_step_at_most():
@@ -56,5 +56,5 @@ def test_an_operation_that_fails_or_errs_is_not_used(monkeypatch):
             except ZeroDivisionError:
                 raise RuntimeError("not there") from None
 
-        monkeypatch.setattr(int8, "int8_product", product)
-        assert not int8.is_usable.__wrapped__()
+        monkeypatch.setattr(low_precision, "int8_product", product)
+        assert not low_precision.int8_is_usable.__wrapped__()

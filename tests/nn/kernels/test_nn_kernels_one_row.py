@@ -6,8 +6,8 @@ import torch.nn.functional as F
 
 from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder
-from headway.nn.kernels import int8
-from headway.nn.kernels import one_row as kernel
+from headway.nn import low_precision
+from headway.nn.kernels import products as kernel
 from headway.nn.kernels.dispatch import is_one_row, linear
 from headway.nn.kernels.products import products_by
 from headway.nn.low_precision import Int8DynamicLinear, int8_rows
@@ -94,7 +94,7 @@ def test_a_decoder_laid_out_by_columns_answers_as_before(tied, monkeypatch):
 
 
 @torch.no_grad()
-@pytest.mark.skipif(not int8.is_usable(), reason="this processor has no exact products of whole numbers")
+@pytest.mark.skipif(not low_precision.int8_is_usable(), reason="this processor has no exact products of whole numbers")
 @pytest.mark.parametrize("biased", [True, False])
 def test_one_row_of_an_int8_layer(biased):
     """One row is not rounded, so that it is nearer to the exact product than a row among others."""

@@ -15,8 +15,8 @@ from headway.formats.exports import open_engine, place_of
 from headway.formats.registry import ENGINES, SPECS, check_engine
 from headway.hub.directory import load_model, save_model
 from headway.hub.fingerprint import RECORD
-from headway.io.digest import sha256
-from headway.models.adapt.ensemble import Ensemble
+from headway.io.regular_file import sha256
+from headway.models.wirings import Ensemble
 
 SAID = r"it can be auto, torch, ctranslate2, onnxruntime, openvino or llama\.cpp\."
 

@@ -38,7 +38,7 @@ from headway.hub.generation_config import TargetRules
 from headway.models.config import Positions, RopeScaling, TransformerConfig
 from headway.models.heads import MaskedTokenHead, PoolingHead, VectorHead
 from headway.models.transformer import Decoder
-from headway.nn.kernels import int8
+from headway.nn import low_precision
 from headway.runtime.engine import Searching
 from headway.workflows.export import RECORD, export
 
@@ -152,7 +152,9 @@ def test_no_family_is_needed(tmp_path: Path):
         export(tmp_path / "a", tmp_path / "c")
 
 
-EXACT = pytest.mark.skipif(not int8.is_usable(), reason="this processor has no exact products of whole numbers")
+EXACT = pytest.mark.skipif(
+    not low_precision.int8_is_usable(), reason="this processor has no exact products of whole numbers"
+)
 
 
 @pytest.mark.parametrize("precision", ["float16", "bfloat16", pytest.param("int8", marks=EXACT)])

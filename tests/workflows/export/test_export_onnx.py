@@ -24,9 +24,9 @@ from headway.formats.compare import Comparison
 from headway.formats.onnx import export as target
 from headway.formats.onnx import graphs
 from headway.formats.onnx.engine import open_engine
+from headway.formats.parity import same_ids
 from headway.formats.registry import FORMATS
 from headway.formats.subject import Subject
-from headway.formats.texts import same_ids
 from headway.hub.directory import load_model, save_any
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig

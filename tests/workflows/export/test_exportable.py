@@ -9,7 +9,7 @@ import pytest
 import torch
 from export_kit import BPE, LLAMA, PIECES, QWEN3, WORDS
 
-from headway.formats.differences import exceeding, magnitude
+from headway.formats.parity import exceeding, magnitude
 from headway.formats.registry import FORMATS
 from headway.formats.subject import in_words, refusals
 from headway.models.baselines import BaselineConfig, BaselineEncoder, RecurrentDecoder, RecurrentEncoderDecoder

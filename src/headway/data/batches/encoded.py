@@ -13,7 +13,7 @@ import numpy as np
 from headway.data.batches.cache import CachedTokens, held_if_small, replacing, warn_of_damage
 from headway.data.batches.tokens import Tokens
 from headway.data.records.rows import LazySequence
-from headway.io.cache_directory import cache_directory
+from headway.io.file_lock import cache_directory
 
 IN_MEMORY = 1 << 22
 """Ids up to which rows are kept in memory, without a file."""

@@ -33,7 +33,7 @@ from headway.data.records.repeats import text_hashes
 from headway.data.records.split import RowView
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
-from headway.io.cache_directory import cache_directory
+from headway.io.file_lock import cache_directory
 from headway.io.quantities import counted
 
 IN_MEMORY = 1 << 26

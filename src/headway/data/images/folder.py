@@ -21,9 +21,8 @@ from headway.data.images.image_table import ImageTable, advice, check_broken, ch
 from headway.data.images.preprocessing import ENDINGS, as_bytes, image_size
 from headway.data.open.files import PARTS
 from headway.errors import InputError
-from headway.io.digest import sha256_of
 from headway.io.memory import total_bytes
-from headway.io.regular_file import inside, open_regular
+from headway.io.regular_file import inside, open_regular, sha256_of
 
 LEFT_OUT = ("thumbs.db", "desktop.ini", "__macosx")
 """What systems leave in folders, in lower case; so are hidden files, whose names begin with a dot."""

@@ -25,7 +25,7 @@ from headway.data.formats.tags import (
     untyped,
     usual_layout,
 )
-from headway.data.open.detected import Detected
+from headway.data.open.columns import Detected
 from headway.data.open.files import split_lines
 from headway.data.records.corpus import Corpus, Source
 from headway.data.records.label_typing import composed

@@ -22,7 +22,7 @@ from headway.data.records.rows import check_same_columns, chunked
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.download import DatasetId, dataset_id, loaded, parquet_files
-from headway.io.cache_directory import cache_directory
+from headway.io.file_lock import cache_directory
 from headway.io.quantities import counted
 
 HELD_OUT = 0.1

@@ -21,10 +21,8 @@ from headway.formats.ctranslate2.specification import (
     vocabulary,
     write_head,
 )
-from headway.formats.differences import BOUND, exceeding
-from headway.formats.parity import Parity
+from headway.formats.parity import BOUND, Parity, exceeding, same_ids
 from headway.formats.subject import Subject
-from headway.formats.texts import same_ids
 from headway.hub.generation_config import TargetRules
 from headway.io.strict_json import read_object
 from headway.models.heads import Gives, PoolingHead, gives

@@ -15,15 +15,13 @@ import numpy as np
 import torch
 
 from headway.formats.compare import TEXTS, Comparison
-from headway.formats.differences import BOUND
 from headway.formats.gguf.architectures import ARCHITECTURES, PLAIN
 from headway.formats.gguf.engine import FILE
 from headway.formats.gguf.modelfile import MODELFILE, ends_of, modelfile, turn_end
 from headway.formats.gguf.process import LIBRARY, Ended, LlamaProcess, llama_process, why_not_run
 from headway.formats.gguf.tokenizer import Inexpressible, entries_of
-from headway.formats.parity import Parity
+from headway.formats.parity import BOUND, Parity, compare_ids, lines
 from headway.formats.subject import Subject
-from headway.formats.texts import compare_ids, lines
 from headway.io.atomic_write import write_whole
 
 TYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "int8": "Q8_0"}

@@ -10,10 +10,8 @@ from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
 from headway.data.records.rows import columns_named
-from headway.formats.differences import BOUND, NEW, exceeding
-from headway.formats.parity import Parity
+from headway.formats.parity import BOUND, NEW, Parity, exceeding, own_texts, room
 from headway.formats.subject import Subject
-from headway.formats.texts import own_texts, room
 from headway.training.store.facts import read_facts
 
 LOADER = "headway.integrations.mlflow"

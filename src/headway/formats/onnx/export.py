@@ -21,15 +21,13 @@ import torch
 
 from headway.errors import InputError
 from headway.formats.compare import Comparison
-from headway.formats.differences import BOUND
 from headway.formats.hf.export import label_names, write_processor
 from headway.formats.onnx.engine import PAST_NAME, SEGMENTS, GraphEngine, Open, onnxruntime_opens
 from headway.formats.onnx.graphs import Graph, graphs_of
 from headway.formats.onnx.sessions import OnnxRuntimeSession, OpenVinoSession
-from headway.formats.parity import Parity
+from headway.formats.parity import BOUND, Parity, same_ids
 from headway.formats.registry import FLOAT32
 from headway.formats.subject import Subject
-from headway.formats.texts import same_ids
 from headway.hub.directory import has_family, padding_entry, read_json, save_config
 from headway.hub.download import one_line
 from headway.hub.kept_entries import CONFIG, GENERATION

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from headway.errors import InputError
-from headway.formats.differences import BOUND, exceeding
 from headway.formats.hf.export import (
     INPUTS,
     label_names,
@@ -20,7 +19,7 @@ from headway.formats.hf.export import (
     write_processor,
 )
 from headway.formats.hf.loaders import class_of
-from headway.formats.parity import Parity
+from headway.formats.parity import BOUND, Parity, exceeding
 from headway.formats.subject import Subject
 from headway.hub.adapters.config import is_adapter
 from headway.hub.adapters.merge import LABELS_FILE, adapter_of

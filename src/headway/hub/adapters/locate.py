@@ -20,9 +20,8 @@ from headway.hub.download import ADAPTER, ADAPTER_WEIGHTS, Download, locate
 from headway.hub.fingerprint import check_record, full_fingerprint
 from headway.hub.safe.weights import FILE
 from headway.io.atomic_write import temporary, why_not, write_json
-from headway.io.cache_directory import cache_directory
-from headway.io.digest import changed_file, sha256, sha256_of
-from headway.io.regular_file import inside, open_regular
+from headway.io.file_lock import cache_directory
+from headway.io.regular_file import changed_file, inside, open_regular, sha256, sha256_of
 from headway.io.strict_json import read_object
 
 FOLDER = "adapters"

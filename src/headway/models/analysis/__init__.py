@@ -5,8 +5,14 @@ Each function takes a model and that model's inputs, such as ``pipe.model`` and 
 
 from headway.models.analysis.logits import gradient_times_input, logit_lens, residual_stream
 from headway.models.analysis.maps import attention_maps, fused_difference, heads_off
-from headway.models.analysis.position_tables import PositionTable, position_tables
-from headway.models.analysis.statistics import head_statistics, induction_score, induction_scores, patch_distance
+from headway.models.analysis.statistics import (
+    PositionTable,
+    head_statistics,
+    induction_score,
+    induction_scores,
+    patch_distance,
+    position_tables,
+)
 
 __all__ = [
     "PositionTable",

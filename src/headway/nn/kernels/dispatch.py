@@ -16,9 +16,16 @@ from headway.nn.activations import ACTIVATIONS
 from headway.nn.kernels.attention import attend_filled, attend_oracle, attend_plain, attend_window
 from headway.nn.kernels.closed_form import IGNORED, CrossEntropy, Normalise, Rope, SiluGate, apply_rope_oracle
 from headway.nn.kernels.dropout import drop_by_bytes
-from headway.nn.kernels.one_row import has_embedding_bags as has_embedding_bags
-from headway.nn.kernels.one_row import is_by_columns, one_row
-from headway.nn.kernels.products import FUSED, OneDnnLinear, has_onednn, onednn_everywhere, onednn_linear
+from headway.nn.kernels.products import (
+    FUSED,
+    OneDnnLinear,
+    has_onednn,
+    is_by_columns,
+    one_row,
+    onednn_everywhere,
+    onednn_linear,
+)
+from headway.nn.kernels.products import has_embedding_bags as has_embedding_bags
 
 ANY_SHAPE = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """Torch's fused kernels but cuDNN's, which prepares for each shape that it meets (40 ms each on an H200)."""

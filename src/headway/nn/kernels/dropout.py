@@ -3,10 +3,30 @@
 torch draws once per entry, which on a CPU takes a quarter of a small model's step.
 """
 
+import contextlib
+import threading
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
-from headway.nn.random import generator
+_here = threading.local()
+
+
+def generator() -> torch.Generator | None:
+    """The generator for this thread; None is torch's own."""
+    return getattr(_here, "generator", None)
+
+
+@contextlib.contextmanager
+def drawing_from(seed: int) -> Iterator[None]:
+    """Within the context, this thread draws from a generator of its own, seeded with ``seed``."""
+    before = generator()
+    _here.generator = torch.Generator().manual_seed(seed)
+    try:
+        yield
+    finally:
+        _here.generator = before
 
 
 def drop_by_bytes(x: Tensor, p: float) -> Tensor:

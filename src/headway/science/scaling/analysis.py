@@ -10,8 +10,7 @@ import numpy as np
 
 from headway.errors import InputError
 from headway.science.scaling.fit import DRAWS, LEVEL, Draws, Fit, bootstrap, fit_law, interval, variable_projection
-from headway.science.scaling.law import Law, optimal
-from headway.science.scaling.points import COUNTED, Run, arrays, check_varied
+from headway.science.scaling.law import COUNTED, Law, Run, arrays, check_varied, optimal
 from headway.training.evaluation.intervals import Z, student
 
 FARTHER = 2.0

@@ -11,8 +11,7 @@ from typing import Any
 
 from headway.errors import InputError
 from headway.io.quantities import duration
-from headway.science.scaling.law import compute
-from headway.science.scaling.points import Run, check_varied
+from headway.science.scaling.law import Run, check_varied, compute
 from headway.tasks.task import Scaling
 
 SIZES, LENGTHS = 5, 4

@@ -15,7 +15,7 @@ from torch import nn
 from headway.errors import InputError
 from headway.hub.directory import load_model
 from headway.models.transformer import Decoder
-from headway.science.scaling.points import Run
+from headway.science.scaling.law import Run
 from headway.text.tokenizer import Tokenizer
 from headway.training.store.contents import SNAPSHOTS, read_log
 

@@ -20,12 +20,12 @@ from headway.io.csv_text import as_csv
 from headway.io.quantities import duration
 from headway.science.runner import Within, check_free, check_same, kept
 from headway.science.scaling.grid import KINDS, SNAPSHOTS, Cell, Grid, Kind, Text, plan_grid, shapes
-from headway.science.scaling.points import COUNTS, Run, read_points
+from headway.science.scaling.law import COUNTS, Run, read_points
 from headway.science.speeds import faster_steps, measured_speed
 from headway.tasks.registry import NAMES, named, task_named
 from headway.tasks.task import TaskInputs
-from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.options import TrainOptions
+from headway.training.progress import NoProgress, Progress
 from headway.training.store.contents import read_log
 from headway.training.store.facts import read_facts
 from headway.workflows.input import read_input, validation_input

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from headway.generation.sampling import Likely
-from headway.runtime.batcher import PIECE
-from headway.runtime.prompt_scores import prompt_scores
+from headway.runtime.batcher import PIECE, prompt_scores
 from headway.runtime.windows import frame
 from headway.serving.body import BOOLEAN, OPEN, STRING, Schema, array, integer, optional, read_body, record
 from headway.serving.generation import Generation, answered, check_fits

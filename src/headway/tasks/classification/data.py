@@ -29,10 +29,10 @@ from headway.tasks.checks import LABEL, LONGEST_TEXT, ROWS, TEXT, Material, Mate
 from headway.tasks.classes import ClassData
 from headway.tasks.classification.task import Classifier
 from headway.tasks.held_out import EvaluationInputs
+from headway.tasks.inspection import telling_rows
 from headway.tasks.labels import Classification, balanced_weights, continued_classes
 from headway.tasks.rows import encoded_texts, measured_rows
 from headway.tasks.task import TaskInputs
-from headway.tasks.worst_rows import telling_rows
 from headway.training.base import Base, prepared_base
 from headway.training.evaluation.comparison import FEW
 from headway.training.objective import Objective

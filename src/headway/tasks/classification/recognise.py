@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from headway.data.open.detected import TABLE, TEXT, Detected
+from headway.data.open.columns import TABLE, TEXT, Detected
 from headway.data.records.rows import some
 from headway.tasks.data_facts import TEXT_AND_LABEL, DataFacts
 from headway.tasks.recognise import BY_LABELS, Recogniser

@@ -8,12 +8,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from headway.data.open.detected import Detected
+from headway.data.open.columns import Detected
 from headway.data.records.label_typing import value_of
 from headway.data.records.labels import Labelled
 from headway.formats.hf.loaders import pipeline_loader
 from headway.hub.directory import load_model
-from headway.models.adapt.ensemble import Ensemble
+from headway.models.wirings import Ensemble
 from headway.tasks.answers import Label
 from headway.tasks.checks import Material, MaterialInputs, label_scores
 from headway.tasks.classes import ClassTask

@@ -9,7 +9,7 @@ import numpy as np
 from torch import nn
 
 from headway.data.batches.batching import Examples
-from headway.data.open.detected import Detected
+from headway.data.open.columns import Detected
 from headway.data.records.split import few
 from headway.data.records.table import Table
 from headway.data.records.text_pairs import PairReading, TextPairs

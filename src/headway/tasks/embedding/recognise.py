@@ -2,8 +2,7 @@
 
 from math import isnan
 
-from headway.data.open.columns import Column, number
-from headway.data.open.detected import TEXT, Detected
+from headway.data.open.columns import TEXT, Column, Detected, number
 from headway.data.records.label_typing import MISSING
 from headway.data.records.rows import shorten
 from headway.errors import InputError

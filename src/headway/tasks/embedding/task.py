@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from headway.formats.differences import worst
 from headway.formats.hf.loaders import ExternalLoader, Original, pipeline_loader
+from headway.formats.parity import worst
 from headway.generation.sampling import check_number
 from headway.models.heads import Gives, PoolingHead, gives
 from headway.models.transformer import Encoder

@@ -3,7 +3,7 @@
 from typing import cast
 
 from headway.data.images.image_table import ImageTable
-from headway.data.open.detected import IMAGES, Detected
+from headway.data.open.columns import IMAGES, Detected
 from headway.tasks.data_facts import DataFacts
 from headway.tasks.recognise import BY_VALUES, Recogniser
 

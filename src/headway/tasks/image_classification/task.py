@@ -15,7 +15,7 @@ from torch import Tensor
 from headway.data.batches.batching import Batch, TargetKind
 from headway.data.images.image_table import IMAGE
 from headway.data.images.preprocessing import as_bytes, fitted, normalised, read_image
-from headway.data.open.detected import Detected
+from headway.data.open.columns import Detected
 from headway.data.records.split import few
 from headway.errors import InputError
 from headway.formats.hf.loaders import Original, pipeline_loader

@@ -38,9 +38,9 @@ from headway.tasks.running_text import (
 from headway.tasks.task import Scaling, TaskInputs
 from headway.text.chat import encode_prompt
 from headway.training.base import base_decoder, prepared_base
-from headway.training.distributed.ranks import Ranks
 from headway.training.objective import Objective
 from headway.training.plan import Plan
+from headway.training.ranks import Ranks
 from headway.training.sizing.architecture import architecture, built, reference
 from headway.training.sizing.presets import decoder_config, regularised, tokens_of_rows
 

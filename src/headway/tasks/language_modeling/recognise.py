@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from headway.data.open.detected import CONVERSATIONS, IMAGES, TABLE, TEXT, Detected
+from headway.data.open.columns import CONVERSATIONS, IMAGES, TABLE, TEXT, Detected
 from headway.data.records.dialogues import Dialogues
 from headway.tasks.data_facts import DataFacts
 from headway.tasks.recognise import BY_TEXTS, BY_VALUES, RunningText

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.data.batches.batching import Batch, Examples, TargetKind
-from headway.data.open.detected import Detected
+from headway.data.open.columns import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.dialogues import KEY, Dialogues
 from headway.data.records.table import Table

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch
 from headway.nn.kernels.dispatch import cross_entropy
-from headway.nn.random import generator
+from headway.nn.kernels.dropout import generator
 from headway.tasks.count_baselines import mean_loss, unigrams
 from headway.tasks.losses import TokenLoss
 from headway.text.tokenizer import Tokenizer

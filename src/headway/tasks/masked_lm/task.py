@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from headway.data.batches.batching import Batch, Examples, TargetKind
-from headway.formats.differences import worst
 from headway.formats.hf.loaders import Original, pipeline_loader
+from headway.formats.parity import worst
 from headway.tasks.checks import Found, differs
 from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.tasks.masked_lm.spec import SPEC

@@ -1,6 +1,6 @@
 """A text and several columns to learn in every row of a table."""
 
-from headway.data.open.detected import TABLE, Detected
+from headway.data.open.columns import TABLE, Detected
 from headway.errors import InputError
 from headway.tasks import registry
 from headway.tasks.data_facts import DataFacts

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch, Examples, TargetKind
-from headway.data.open.detected import Detected
+from headway.data.open.columns import Detected
 from headway.data.records.labels import BETWEEN, Labelled, labelled
 from headway.data.records.table import Table
 from headway.errors import InputError

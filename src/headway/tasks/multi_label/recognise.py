@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from headway.data.open.detected import Detected
+from headway.data.open.columns import Detected
 from headway.tasks.data_facts import DataFacts
 from headway.tasks.label_sets import HOLDS_LISTS, found_labels, label_lists
 from headway.tasks.recognise import OfTable

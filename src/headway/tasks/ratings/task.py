@@ -10,7 +10,7 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.data.open.detected import Detected
+from headway.data.open.columns import Detected
 from headway.data.records.labels import Labelled
 from headway.errors import InputError
 from headway.formats.hf.loaders import pipeline_loader

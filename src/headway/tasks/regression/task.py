@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.open.detected import Detected
+from headway.data.open.columns import Detected
 from headway.data.records.labels import Labelled
 from headway.data.records.numbers import Unclear, Written, numbers
 from headway.errors import InputError

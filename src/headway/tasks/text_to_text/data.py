@@ -13,7 +13,7 @@ from torch import nn
 from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.batches.batching import Examples, TargetKind
 from headway.data.batches.encoded import unnamed_rows
-from headway.data.open.detected import Detected
+from headway.data.open.columns import Detected
 from headway.data.records.split import drawn, few
 from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs, exchanged_sides, read_text_pairs

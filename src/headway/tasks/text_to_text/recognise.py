@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from headway.data.formats.aligned import SOURCE, TARGET, are_sides, is_language, is_target_of, sides_of
-from headway.data.open.columns import Column
-from headway.data.open.detected import ALIGNED, TABLE, TEXT, Detected
+from headway.data.open.columns import ALIGNED, TABLE, TEXT, Column, Detected
 from headway.errors import InputError
 from headway.tasks.data_facts import DataFacts
 from headway.tasks.recognise import BY_NAMES, BY_VALUES, Recogniser

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from headway.data.batches.batching import IGNORED, Batch, Examples, TargetKind
-from headway.formats.differences import behind, worst
 from headway.formats.hf.loaders import ExternalLoader, Original, class_loader, pipeline_loader
+from headway.formats.parity import behind, worst
 from headway.hub.generation_config import TargetRules, target_rules, warn_of_settings
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.tasks.checks import NEUTRAL, Found, Material, MaterialInputs, continuations, differs, ending

@@ -16,7 +16,7 @@ import numpy as np
 from headway.data.batches.cache import cache_key
 from headway.data.batches.encoded import encoded_rows
 from headway.data.formats.tags import OUTSIDE, labels_for, parts
-from headway.data.open.detected import Detected
+from headway.data.open.columns import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.rows import counted
 from headway.data.records.split import few

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from headway.data.batches.batching import IGNORED, Batch, padded
 from headway.data.formats.tags import OUTSIDE, entities
-from headway.nn.random import generator
+from headway.nn.kernels.dropout import generator
 from headway.runtime.windows import read_in_windows
 from headway.training.objective import Objective
 

@@ -5,8 +5,7 @@ from itertools import islice
 from pathlib import Path
 
 from headway.data.formats.tags import SURE, TAG, TAGS, listed, spans_of, tagged
-from headway.data.open.columns import Column
-from headway.data.open.detected import TABLE, TEXT, Detected
+from headway.data.open.columns import TABLE, TEXT, Column, Detected
 from headway.errors import InputError
 from headway.tasks.data_facts import DataFacts
 from headway.tasks.recognise import BY_VALUES, Recogniser

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from headway.data.batches.batching import Batch, Examples, TargetKind
 from headway.data.formats.tags import OUTSIDE, entities
-from headway.data.open.detected import Detected
+from headway.data.open.columns import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.split import few
 from headway.data.records.table import Table
 from headway.data.records.words import PLAIN, Place, Words, first_tokens, joined
 from headway.errors import InputError, shown
-from headway.formats.differences import BOUND, worst
 from headway.formats.hf.loaders import Original, pipeline_loader
+from headway.formats.parity import BOUND, worst
 from headway.models.transformer import Encoder
 from headway.runtime.runtime import Output, Runtime
 from headway.runtime.windows import frame, read_in_windows

@@ -14,7 +14,7 @@ from headway.data.batches.batch_source import BatchSource, Position
 from headway.data.batches.batching import Batch
 from headway.data.stream.batch_source import Cursor, StreamBatches, StreamPosition
 from headway.errors import InputError, RunFailed
-from headway.training.distributed.ranks import Ranks
+from headway.training.ranks import Ranks
 
 PATIENCE = 300.0
 """Seconds without a batch after which a worker counts as lost."""

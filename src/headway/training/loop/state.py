@@ -13,12 +13,11 @@ from torch.optim import Optimizer
 from headway.data.batches.batch_source import Position
 from headway.data.stream.batch_source import position_of
 from headway.errors import InputError
-from headway.models.own import OwnConfig
-from headway.models.short_answer import check_answer, kept_answer
-from headway.training.distributed.ranks import Ranks
-from headway.training.distributed.sharding import like
+from headway.models.own import OwnConfig, check_answer, kept_answer
 from headway.training.evaluation.comparison import clearly_lower
-from headway.training.monitor.health import DataProfile, Health, RunStatistics, judge
+from headway.training.health import DataProfile, Health, RunStatistics, judge
+from headway.training.ranks import Ranks
+from headway.training.sharding import like
 
 CPU, GPU = "random", "random.gpu"
 

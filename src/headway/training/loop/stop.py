@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from headway.training.distributed.ranks import Ranks
+from headway.training.ranks import Ranks
 
 Item = TypeVar("Item")
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch
-from headway.nn.random import drawing_from
+from headway.nn.kernels.dropout import drawing_from
 from headway.nn.threads import Threads
 from headway.training.hardware.precision import autocast
 from headway.training.objective import Objective

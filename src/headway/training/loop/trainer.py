@@ -17,18 +17,18 @@ from headway.data.batches.batch_source import BatchSource, Position
 from headway.data.batches.batching import on_device
 from headway.errors import RunFailed
 from headway.io.quantities import metric, parse_seconds
-from headway.training.distributed.sharding import whole
 from headway.training.evaluation.comparison import in_order
 from headway.training.hardware.memory import out_of_memory
+from headway.training.health import LEARNING, Health
 from headway.training.job import Job
 from headway.training.loop.prefetch import Prefetch, together
 from headway.training.loop.schedule import Budget, Load, accumulation, factor
 from headway.training.loop.state import State, Training, WeightAverage, random_state, set_random_state
 from headway.training.loop.stop import Stop, StopRequested
 from headway.training.loop.thread_parallel import ThreadParallel
-from headway.training.monitor.health import LEARNING, Health
 from headway.training.objective import Objective
 from headway.training.optimizers import optimizers, set_rate
+from headway.training.sharding import whole
 from headway.training.store.checkpoint import SaveFailed, Saver
 
 MOST_BAD_STEPS = 3

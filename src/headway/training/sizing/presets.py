@@ -15,11 +15,11 @@ from headway.models.config import TransformerConfig
 from headway.models.device import device_of
 from headway.models.size import flops_per_token, parameters
 from headway.nn.kernels.products import AUTO
-from headway.training.distributed.ranks import Ranks
 from headway.training.hardware.precision import training_rate
 from headway.training.loop.schedule import mean_accumulation
 from headway.training.options import TrainOptions
 from headway.training.plan import Plan, decision_of
+from headway.training.ranks import Ranks
 from headway.training.sizing.layouts import encoder_fields, layout_fields
 
 SHAPE = "--preset, --d-model, --layers, --heads"

@@ -6,11 +6,11 @@ from typing import Any
 from headway.io.quantities import duration
 from headway.models.config import Positions, TransformerConfig
 from headway.models.device import device_of
-from headway.training.distributed.ranks import Ranks
 from headway.training.hardware.precision import training_rate
 from headway.training.loop.schedule import mean_accumulation
 from headway.training.options import TrainOptions
 from headway.training.plan import Plan, decision_of
+from headway.training.ranks import Ranks
 from headway.training.sizing.presets import epochs_of, given_or, head_count, new_plan, passes, sized, tokens_of_rows
 
 

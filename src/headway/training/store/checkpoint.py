@@ -20,10 +20,10 @@ from headway.errors import InputError, RunFailed
 from headway.hub.directory import load_model
 from headway.hub.safe.weights import FILE as MODEL
 from headway.io.atomic_write import flush, new_mode, remove_left_behind, temporary, why_not, write_json
-from headway.io.digest import sha256
 from headway.io.quantities import size
-from headway.training.distributed.ranks import Ranks
+from headway.io.regular_file import sha256
 from headway.training.hardware.memory import out_of_memory
+from headway.training.ranks import Ranks
 
 MANIFEST, FORMAT = "MANIFEST.json", 1
 KEPT = 2
@@ -107,7 +107,7 @@ def save_checkpoint(
 def _write(new: Path, tensors: dict[str, Tensor], ranks: Ranks | None) -> None:
     """Write the tensors in the directory: each kind in its file, or each rank its shards."""
     if ranks is not None:
-        from headway.training.distributed.sharding import save_parts
+        from headway.training.sharding import save_parts
 
         ranks.barrier()
         save_parts(new, tensors)
@@ -179,7 +179,7 @@ def damaged(directory: Path) -> dict[Path, str | None]:
 
 def _tensors(path: Path, model: nn.Module | None) -> dict[str, Tensor]:
     if not (path / "tensors.safetensors").exists():
-        from headway.training.distributed.sharding import load_parts
+        from headway.training.sharding import load_parts
 
         return load_parts(path, model)
     manifest = manifest_of(path)

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from headway.errors import InputError
 from headway.io.atomic_write import remove_left_behind, write_json, write_whole
-from headway.io.digest import sha256
-from headway.training.monitor.progress import Progress
+from headway.io.regular_file import sha256
+from headway.training.progress import Progress
 from headway.training.store.checkpoint import (
     ELSEWHERE,
     MANIFEST,

@@ -12,9 +12,8 @@ from typing import Any
 
 from headway.errors import InputError, shown
 from headway.io.atomic_write import checked_files, write_json
-from headway.io.digest import sha256_of
 from headway.io.quantities import counted, size
-from headway.io.regular_file import open_regular
+from headway.io.regular_file import open_regular, sha256_of
 from headway.io.strict_json import MAX_BYTES, read_object
 from headway.nn.kernels.products import KINDS
 from headway.training.evaluation.metric import REPORTED

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from headway.data.open.detected import Detected
+from headway.data.open.columns import Detected
 from headway.data.open.files import kind
 from headway.data.records.corpus import Corpus
 from headway.data.records.table import Table

@@ -12,9 +12,9 @@ from headway.tasks.registry import known, spec
 from headway.tasks.task import SHOWN, FinalMetrics
 from headway.training.evaluation.comparison import BEFORE, better_over_seeds, is_number, judged, value_of
 from headway.training.evaluation.metric import REPORTED, Metric
+from headway.training.health import LEARNING, DataProfile
 from headway.training.loop.state import State, Training
 from headway.training.loop.trainer import held_out_metrics
-from headway.training.monitor.health import LEARNING, DataProfile
 from headway.training.store.run_directory import RunDirectory, clock
 from headway.workflows.train.setup import TrainingSession
 

@@ -22,16 +22,16 @@ from headway.nn.global_state import isolated
 from headway.nn.kernels.products import products_by
 from headway.tasks.registry import spec
 from headway.tasks.task import FinalMetrics
-from headway.training.distributed.ranks import Ranks
-from headway.training.distributed.sharding import put_together, recompute_activations, shard
 from headway.training.hardware.measure import SAVED_IN_A_SECOND, evaluation_seconds, try_longest
 from headway.training.hardware.memory import out_of_memory
 from headway.training.loop.schedule import Budget, Load, StepBudget, TimeBudget
 from headway.training.loop.state import put_back, trained
 from headway.training.loop.trainer import Interrupted, Saved, held_out_metrics, train
-from headway.training.monitor.progress import NoProgress
 from headway.training.option_fields import DEFAULT_TIME
 from headway.training.options import TrainOptions
+from headway.training.progress import NoProgress
+from headway.training.ranks import Ranks
+from headway.training.sharding import put_together, recompute_activations, shard
 from headway.training.store.checkpoint import newest_checkpoint, saving
 from headway.training.store.cleaning import keep_once, restore_weights
 from headway.training.store.contents import ADAPTED, read_log

@@ -8,9 +8,9 @@ from typing import Any
 from headway.errors import InputError
 from headway.io.quantities import parse_seconds
 from headway.tasks.registry import spec, supporting
-from headway.training.monitor.progress import Progress
 from headway.training.option_fields import DEFAULT_TIME, flag
 from headway.training.options import TrainOptions
+from headway.training.progress import Progress
 from headway.training.store.facts import write_facts
 from headway.training.store.run_directory import RunDirectory, copy_run
 from headway.workflows.evaluate import evaluate

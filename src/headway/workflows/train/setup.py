@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from headway.data.open.detected import Detected
+from headway.data.open.columns import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.dialogues import Dialogues
 from headway.data.records.table import Table

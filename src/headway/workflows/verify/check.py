@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batches.batching import pad, padded, segments_of
-from headway.formats.texts import ordinary
+from headway.formats.parity import ordinary
 from headway.generation.decode import left_padded
 from headway.hub.directory import model_config
-from headway.models.adapt.ensemble import Ensemble
 from headway.models.device import model_device
 from headway.models.transformer import Decoder, EncoderDecoder
+from headway.models.wirings import Ensemble
 from headway.runtime.windows import frame
 from headway.tasks.checks import token_vectors
 from headway.tasks.registry import spec, task_named

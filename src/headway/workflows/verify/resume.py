@@ -20,9 +20,9 @@ from headway.tasks.registry import spec, task_named
 from headway.text.tokenizer import Tokenizer
 from headway.training.hardware.measure import SAVED_IN_A_SECOND
 from headway.training.hardware.precision import product_rate
-from headway.training.monitor.progress import Progress
 from headway.training.options import TrainOptions
 from headway.training.plan import Plan
+from headway.training.progress import Progress
 from headway.training.store.checkpoint import newest_checkpoint
 from headway.training.store.contents import read_log
 from headway.training.store.facts import FILE, followed, read_facts, write_facts

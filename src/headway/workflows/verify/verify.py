@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch, sent
 from headway.errors import InputError
-from headway.formats.differences import BOUND, units_of
 from headway.formats.exports import open_engine
+from headway.formats.parity import BOUND, units_of
 from headway.formats.subject import columns_of
 from headway.generation.beam import beam_search
 from headway.generation.decode import Conditional, decode
@@ -35,8 +35,8 @@ from headway.tasks.checks import token_vectors
 from headway.tasks.registry import spec, task_named
 from headway.training.loop.thread_parallel import ThreadParallel
 from headway.training.loop.trainer import divide_and_clip
-from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.objective import Objective
+from headway.training.progress import NoProgress, Progress
 from headway.training.store.checkpoint import damaged
 from headway.training.store.facts import read_facts
 from headway.workflows.engines import SINGLE, answering, batch_difference, exports_in

@@ -14,7 +14,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from headway.models.transformer import Stack
-from headway.training.distributed.ranks import Ranks
+from headway.training.ranks import Ranks
 
 
 def shard(model: nn.Module, ranks: Ranks, precision: str, replicas: int = 1) -> None:
