@@ -53,6 +53,12 @@ class Kind:
     """of the command"""
 
 
+def found(task: str, text: str | None = None, label: str | None = None, second: str | None = None) -> tuple[Any, ...]:
+    """The answer, what is shown and the columns of a kind whose task is found."""
+    columns = {"text_column": text, "second_column": second, "label_column": label}
+    return FOUND, (task,), {name: value for name, value in columns.items() if value is not None}
+
+
 class Draw(random.Random):
     """Values of the cells of one row."""
 
@@ -235,30 +241,22 @@ KINDS = {
     "imdb": Kind(
         "film reviews: review, sentiment",
         table(lambda d, _: {"review": d.text(), "sentiment": d.choice(["positive", "negative"])}),
-        FOUND,
-        ("classification",),
-        {"text_column": "review", "label_column": "sentiment"},
+        *found("classification", "review", "sentiment"),
     ),
     "sst2": Kind(
         "sentences with 0 and 1, tab-separated",
         table(lambda d, _: {"sentence": d.text(), "label": d.randint(0, 1)}, "sst2.tsv"),
-        FOUND,
-        ("classification",),
-        {"text_column": "sentence", "label_column": "label"},
+        *found("classification", "sentence", "label"),
     ),
     "trec": Kind(
         "questions with a class, compressed",
         table(lambda d, _: {"text": d.text(), "label": d.choice(["DESC", "HUM", "NUM", "LOC"])}, "trec.csv.gz"),
-        FOUND,
-        ("classification",),
-        {"text_column": "text", "label_column": "label"},
+        *found("classification", "text", "label"),
     ),
     "spam": Kind(
         "messages as spam or ham, columns v1 and v2",
         table(lambda d, _: {"v1": d.choice(["ham", "ham", "spam"]), "v2": d.text()}),
-        FOUND,
-        ("classification",),
-        {"text_column": "v2", "label_column": "v1"},
+        *found("classification", "v2", "v1"),
     ),
     "spam without a header": Kind(
         "the same without a header",
@@ -275,24 +273,20 @@ KINDS = {
                 "Description": d.text(low=20, high=30),
             }
         ),
-        FOUND,
-        ("classification",),
-        {"text_column": "Description", "label_column": "Class Index"},
+        *found("classification", "Description", "Class Index"),
         ("'Title' is not read", "--text-column"),
     ),
     "fasttext": Kind(
         "fastText's lines that begin with __label__",
         lines("train.txt", lambda d: f"__label__{d.choice(['pos', 'neg'])} {d.text()}"),
-        FOUND,
-        ("classification",),
+        *found("classification"),
     ),
     "folders of texts": Kind(
         "a folder of .txt files for each class",
         folder_of(
             *(text(f"{c}/{i}.txt", lambda d, n=i: f"{d.text()} {n}\n") for c in ("pos", "neg") for i in range(20))
         ),
-        FOUND,
-        ("classification",),
+        *found("classification"),
     ),
     "airline": Kind(
         "tweets of airlines: an id, a sentiment, its confidence, a reason, the text, a time",
@@ -314,33 +308,26 @@ KINDS = {
     "codes": Kind(
         "class codes 0 to 12",
         table(lambda d, i: {"text": d.text(), "label": i % 13}),
-        FOUND,
-        ("classification",),
+        *found("classification"),
     ),
     "paths of classes": Kind(
         "categories as paths (Home > Lighting)",
         table(
             lambda d, _: {"title": d.text(), "category": d.choice(["Home > Light", "Home > Garden", "Office > Desk"])}
         ),
-        FOUND,
-        ("classification",),
-        {"label_column": "category"},
+        *found("classification", label="category"),
     ),
     "intents": Kind(
         "utterances and intents as JSON Lines",
         table(
             lambda d, _: {"text": d.text(), "intent": d.choice(["refund", "track_order", "cancel"])}, "intents.jsonl"
         ),
-        FOUND,
-        ("classification",),
-        {"label_column": "intent"},
+        *found("classification", label="intent"),
     ),
     "list of objects": Kind(
         "a .json file that is a list of objects",
         table(lambda d, _: {"text": d.text(), "label": d.choice(["a", "b"])}, "export.json"),
-        FOUND,
-        ("classification",),
-        {"text_column": "text", "label_column": "label"},
+        *found("classification", "text", "label"),
     ),
     # tickets
     "ticket": Kind(
@@ -352,9 +339,7 @@ KINDS = {
                 "Queue": d.choice(["Billing", "Tech", "Sales"]),
             }
         ),
-        FOUND,
-        ("classification",),
-        {"text_column": "Body", "label_column": "Queue"},
+        *found("classification", "Body", "Queue"),
         ("'Subject' is not read", "--text-column Subject --text-column Body"),
     ),
     "ticket with urgency": Kind(
@@ -396,9 +381,7 @@ KINDS = {
             },
             "tickets.jsonl",
         ),
-        FOUND,
-        ("multi_label",),
-        {"text_column": "description", "label_column": "tags"},
+        *found("multi_label", "description", "tags"),
     ),
     "tags with commas": Kind(
         "tags in one cell, with commas between them",
@@ -408,9 +391,7 @@ KINDS = {
                 "tags": ", ".join(d.sample(["refund", "bug", "login", "slow"], d.randint(1, 3))),
             }
         ),
-        FOUND,
-        ("multi_label",),
-        {"label_column": "tags"},
+        *found("multi_label", label="tags"),
     ),
     "toxic": Kind(
         "comments with a column of 0 and 1 for each label",
@@ -431,9 +412,7 @@ KINDS = {
             lambda d, i: {"text": d.text(), "labels": d.sample(range(6), d.randint(1, 2)), "id": f"e{i}"},
             "emotions.parquet",
         ),
-        FOUND,
-        ("multi_label",),
-        {"label_column": "labels"},
+        *found("multi_label", label="labels"),
     ),
     # ratings and numbers
     "amazon": Kind(
@@ -449,9 +428,7 @@ KINDS = {
             },
             "reviews.jsonl",
         ),
-        FOUND,
-        ("ratings",),
-        {"text_column": "reviewText", "label_column": "overall"},
+        *found("ratings", "reviewText", "overall"),
     ),
     "app store": Kind(
         "app reviews: content, score, thumbsUpCount, at",
@@ -464,37 +441,27 @@ KINDS = {
                 "at": d.day(),
             }
         ),
-        FOUND,
-        ("ratings",),
-        {"text_column": "content", "label_column": "score"},
+        *found("ratings", "content", "score"),
     ),
     "stars in a workbook": Kind(
         "review and stars, an Excel workbook",
         table(lambda d, _: {"review": d.text(), "stars": d.randint(1, 5)}, "reviews.xlsx"),
-        FOUND,
-        ("ratings",),
-        {"text_column": "review", "label_column": "stars"},
+        *found("ratings", "review", "stars"),
     ),
     "nps": Kind(
         "a survey: comment, nps (0 to 10)",
         table(lambda d, _: {"respondent": d.randint(1000, 9999), "comment": d.text(), "nps": d.randint(0, 10)}),
-        FOUND,
-        ("ratings",),
-        {"text_column": "comment", "label_column": "nps"},
+        *found("ratings", "comment", "nps"),
     ),
     "half stars": Kind(
         "review and rating in halves (0.5 to 5)",
         table(lambda d, _: {"review": d.text(), "rating": d.randint(1, 10) / 2}),
-        FOUND,
-        ("ratings",),
-        {"label_column": "rating"},
+        *found("ratings", label="rating"),
     ),
     "stars in words": Kind(
         "ratings written as words (4 stars)",
         table(lambda d, _: {"review": d.text(), "rating": f"{d.randint(2, 5)} stars"}),
-        FOUND,
-        ("ratings",),
-        {"label_column": "rating"},
+        *found("ratings", label="rating"),
     ),
     "prices": Kind(
         "a price list: title, description, price",
@@ -505,9 +472,7 @@ KINDS = {
                 "price": round(d.uniform(3, 900), 2),
             }
         ),
-        FOUND,
-        ("regression",),
-        {"text_column": "description", "label_column": "price"},
+        *found("regression", "description", "price"),
         ("'title' is not read",),
     ),
     "prices in euros": Kind(
@@ -518,16 +483,12 @@ KINDS = {
                 "price": f"{d.randint(1, 9)}.{d.randint(100, 999)},{d.randint(10, 99)} €",
             }
         ),
-        FOUND,
-        ("regression",),
-        {"label_column": "price"},
+        *found("regression", label="price"),
     ),
     "prices in dollars": Kind(
         "prices written as $1,234.50",
         table(lambda d, _: {"description": d.text(), "price": f"${d.uniform(3, 4999):,.2f}"}),
-        FOUND,
-        ("regression",),
-        {"label_column": "price"},
+        *found("regression", label="price"),
     ),
     "salaries": Kind(
         "job advertisements: Job Title, Description, Salary",
@@ -539,9 +500,7 @@ KINDS = {
             },
             "jobs.xlsx",
         ),
-        FOUND,
-        ("regression",),
-        {"text_column": "Description", "label_column": "Salary"},
+        *found("regression", "Description", "Salary"),
     ),
     "essays": Kind(
         "essays and scores with decimals",
@@ -552,23 +511,17 @@ KINDS = {
                 "score": round(d.uniform(0, 6), 2),
             }
         ),
-        FOUND,
-        ("regression",),
-        {"text_column": "essay", "label_column": "score"},
+        *found("regression", "essay", "score"),
     ),
     "real labels": Kind(
         "a label between 0 and 1",
         table(lambda d, _: {"text": d.text(), "label": round(d.random(), 3)}),
-        FOUND,
-        ("regression",),
-        {"label_column": "label"},
+        *found("regression", label="label"),
     ),
     "likes": Kind(
         "tweets with the numbers of likes and retweets",
         table(lambda d, i: {"tweet": d.text(), "likes": d.randint(0, 5000), "retweets": d.randint(0, 900)}),
-        FOUND,
-        ("language_modeling",),
-        {"text_column": "tweet"},
+        *found("language_modeling", "tweet"),
     ),
     "tonnes": Kind(
         "a text and a number of unknown meaning",
@@ -611,9 +564,7 @@ KINDS = {
     "stsb as embedding": Kind(
         "the same with --task embedding",
         table(lambda d, _: {"sentence1": d.text(), "sentence2": d.text(), "score": round(d.uniform(0, 5), 2)}),
-        FOUND,
-        ("embedding",),
-        {"text_column": "sentence1", "second_column": "sentence2", "label_column": "score"},
+        *found("embedding", "sentence1", "score", second="sentence2"),
         (),
         ("--task", "embedding"),
     ),
@@ -695,34 +646,28 @@ KINDS = {
                 "answer": d.choice("ABCD"),
             }
         ),
-        FOUND,
-        ("classification",),
-        {"text_column": "question", "label_column": "answer"},
+        *found("classification", "question", "answer"),
     ),
     # tagged tokens
     "conll2003": Kind(
         "CoNLL-2003",
         text("eng.train", lambda d: conll(d, before="-DOCSTART- -X- -X- O\n\n")),
-        FOUND,
-        ("token_classification",),
+        *found("token_classification"),
     ),
     "conll columns": Kind(
         "a token, a tab and its tag on each line",
         text("train.conll", lambda d: conll(d, "{word}\t{tag}\n")),
-        FOUND,
-        ("token_classification",),
+        *found("token_classification"),
     ),
     "iob": Kind(
         "IOB2 with other columns between",
         text("train.iob2", lambda d: conll(d, "{number}\t{word}\t_\t{tag}\n")),
-        FOUND,
-        ("token_classification",),
+        *found("token_classification"),
     ),
     "conllu": Kind(
         "CoNLL-U",
         text("train.conllu", lambda d: conll(d, "{number}\t{word}\t_\t{pos}\t_\t_\t0\troot\t_\t_\n")),
-        FOUND,
-        ("token_classification",),
+        *found("token_classification"),
     ),
     "a word a row": Kind(
         "a table with a token in each row",
@@ -740,16 +685,12 @@ KINDS = {
     "lists of tokens": Kind(
         "tokens and ner_tags as lists, JSON Lines",
         table(tokens, "ner.jsonl"),
-        FOUND,
-        ("token_classification",),
-        {"text_column": "tokens", "label_column": "ner_tags"},
+        *found("token_classification", "tokens", "ner_tags"),
     ),
     "spans": Kind(
         "texts and spans, as Doccano exports them",
         table(spans, "doccano.jsonl"),
-        FOUND,
-        ("token_classification",),
-        {"text_column": "text", "label_column": "label"},
+        *found("token_classification", "text", "label"),
     ),
     # conversations and preferences
     "messages": Kind(
@@ -798,36 +739,28 @@ KINDS = {
     "languages": Kind(
         "two columns called like languages",
         table(lambda d, _: {"en": d.text(), "de": d.text(GERMAN)}, "en-de.tsv"),
-        FOUND,
-        ("translation",),
-        {"text_column": "en", "second_column": "de"},
+        *found("translation", "en", second="de"),
     ),
     "wmt": Kind(
         "objects of languages, JSON Lines",
         table(lambda d, _: {"translation": {"en": d.text(), "de": d.text(GERMAN)}}, "wmt.jsonl"),
-        FOUND,
-        ("translation",),
+        *found("translation"),
     ),
     "aligned": Kind(
         "two aligned files, train.en and train.de",
         both(lines("train.en", Draw.text), lines("train.de", lambda d: d.text(GERMAN))),
-        FOUND,
-        ("translation",),
+        *found("translation"),
     ),
     "source and target": Kind(
         "source, target in two languages",
         table(lambda d, _: {"source": d.text(), "target": d.text(GERMAN)}),
-        FOUND,
-        ("translation",),
-        {"text_column": "source", "second_column": "target"},
+        *found("translation", "source", second="target"),
         ("frequent words",),
     ),
     "two scripts": Kind(
         "source, target in two scripts",
         table(lambda d, _: {"src": d.text(), "tgt": " ".join(d.choices(RUSSIAN, k=9))}),
-        FOUND,
-        ("translation",),
-        {},
+        *found("translation"),
         ("Latin and Cyrillic",),
     ),
     "corrections": Kind(
@@ -861,9 +794,7 @@ KINDS = {
     "one column": Kind(
         "a table with one column of texts",
         table(lambda d, _: {"text": d.text()}),
-        FOUND,
-        ("language_modeling",),
-        {"text_column": "text"},
+        *found("language_modeling", "text"),
     ),
     "posts": Kind(
         "posts: id, date, title, body",
@@ -871,15 +802,12 @@ KINDS = {
             lambda d, i: {"id": i, "date": d.day(), "title": d.text(low=3, high=5), "body": d.text(low=30, high=50)},
             "posts.parquet",
         ),
-        FOUND,
-        ("language_modeling",),
-        {"text_column": "body"},
+        *found("language_modeling", "body"),
     ),
     "log": Kind(
         "a log of lines",
         lines("server.log", lambda d: f"{d.day()} 12:00:01 INFO [worker-1] {d.text()}"),
-        FOUND,
-        ("language_modeling",),
+        *found("language_modeling"),
     ),
     "log as a table": Kind(
         "a log as a table: time, level, message",
@@ -890,15 +818,12 @@ KINDS = {
                 "message": d.text(),
             }
         ),
-        FOUND,
-        ("classification",),
-        {"text_column": "message", "label_column": "level"},
+        *found("classification", "message", "level"),
     ),
     "key and value": Kind(
         "lines of a key and a value",
         lines("facts.txt", lambda d: f"{d.choice(GOODS)}: {d.text()}"),
-        FOUND,
-        ("language_modeling",),
+        *found("language_modeling"),
     ),
     "markdown": Kind(
         "a folder of .md files",
@@ -909,8 +834,7 @@ KINDS = {
     "subtitles": Kind(
         "subtitles, .srt",
         lines("film.srt", lambda d: f"{d.randint(1, 99)}\n00:01:02,000 --> 00:01:04,000\n{d.text()}\n"),
-        FOUND,
-        ("language_modeling",),
+        *found("language_modeling"),
     ),
     # images
     "images": Kind("a folder of images for each class", images, FOUND, ("image_classification",)),
