@@ -229,7 +229,7 @@ def test_showing_a_run_needs_no_torch(tmp_path):
 
 
 def test_a_run_that_is_gone_while_its_model_is_served_is_not_found(tmp_path):
-    state = SimpleNamespace(models=SimpleNamespace(find=lambda name: SimpleNamespace(name=name, directory=tmp_path)))
+    state = SimpleNamespace(find=lambda request, name: SimpleNamespace(name=name, directory=tmp_path))
     request = SimpleNamespace(query_params={"model": "notes"})
     with pytest.raises(RequestError, match="the run directory of notes is gone") as refused:
         asyncio.run(training(request, state))
