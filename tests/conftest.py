@@ -26,11 +26,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 THOROUGH = (
     *("faults", "doors", "test_imports.py", "text/test_text_hostile_files.py", "tools/test_tools_move.py"),
     *("cli/test_several_texts.py", "cli/test_scale.py", "hub/test_hub_adapters.py", "runtime/test_runtime_device.py"),
-    *(
-        "models/test_models_no_waiting.py",
-        "nn/kernels/test_nn_kernels_export.py",
-        "runtime/test_runtime_step_graphs.py",
-    ),
+    *("models/test_models_no_waiting.py", "nn/kernels/test_nn_kernels_export.py"),
     *(f"hostile/test_hostile_{part}.py" for part in ("corpus", "fuzz", "options", "patterns", "runs", "tables")),
     *("hostile/test_hostile_tokenizers.py", "hub/test_hub_download.py", "io/test_io_fork_safety.py"),
     *(f"parity/test_{part}.py" for part in ("config_fields", "foreign_models", "lost_characters")),
@@ -39,7 +35,8 @@ THOROUGH = (
     *(f"workflows/export/test_export_{part}.py" for part in ("peft", "snippets")),
     *(f"workflows/test_{part}.py" for part in ("workflows_engines", "workflows_known_texts", "workflows_padding")),
     *("workflows/test_measured_is_answered.py", "tasks/test_sketches.py"),
-    *("runtime/engines/test_engines_answers.py", "runtime/engines/test_engines_choice.py"),
+    *(f"runtime/{part}.py" for part in ("test_runtime_step_graphs", "engines/test_engines_answers")),
+    "runtime/engines/test_engines_choice.py",
     *(f"serving/test_serving_{part}.py" for part in ("crowds", "limits", "schema", "sizes", "soak")),
     *(f"serving/test_playground_{part}.py" for part in ("browser", "plugins", "watch")),
     *("serving/test_connections.py", "serving/test_container.py", "serving/test_watch.py"),

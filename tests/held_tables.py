@@ -1,9 +1,6 @@
 """Tables whose rows are in memory and may be changed."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-
-from headway.data.records.rows import Chunk, chunked
+from headway.data.records.rows import chunked
 from headway.data.records.table import Table
 
 
@@ -13,16 +10,16 @@ class HeldTable(Table):
     kept: list[dict[str, str]]
 
     @property
-    def rows(self) -> list[dict[str, str]]:
+    def rows(self):
         return self.kept
 
 
-def table(rows: Iterable[dict[str, str]], columns: Sequence[str], path: Path, fingerprint: str = "") -> HeldTable:
+def table(rows, columns, path, fingerprint=""):
     """A table of these rows, as though they stood in a .csv at ``path``, one line each."""
     kept = list(rows)
     numbers = range(2, len(kept) + 2)
 
-    def chunks() -> Iterator[Chunk]:
+    def chunks():
         cells = ([row[name] for name in made.columns] for row in kept)
         return chunked(made.columns, zip(numbers, cells, strict=True))
 

@@ -35,7 +35,7 @@ def test_the_picture_is_readable():
     svg = (PICTURES / "house.svg").read_text(encoding="utf-8")
     wide, high = map(float, re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups())
     assert wide <= 900
-    taken: list[tuple[float, float, float, float]] = []
+    taken = []
     for attributes, inner in re.findall(r"<text ([^>]*)>(.*?)</text>", svg):
         x, y = (float(re.search(rf'\b{name}="([\d.]+)"', attributes)[1]) for name in "xy")
         found = re.search(r'font-size="([\d.]+)"', attributes)

@@ -2,9 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +18,7 @@ from cases import CASES  # noqa: E402
 
 
 @contextlib.contextmanager
-def disturbed(device: str = "cpu") -> Iterator[None]:
+def disturbed(device="cpu"):
     """Settings of a caller that nothing of ours may depend on."""
     torch.manual_seed(99)
     torch.set_default_dtype(torch.bfloat16)
@@ -31,13 +29,13 @@ def disturbed(device: str = "cpu") -> Iterator[None]:
         torch.set_default_dtype(torch.float32)
 
 
-def settings() -> list[Any]:
+def settings():
     kinds = torch.is_autocast_enabled("cpu"), torch.is_grad_enabled(), torch.is_inference_mode_enabled()
     state = torch.get_rng_state().tolist()
     return [torch.get_default_dtype(), torch.get_default_device(), torch.get_num_threads(), *kinds, state]
 
 
-def answers(folder: Path) -> list[Any]:
+def answers(folder):
     pipe = headway.load(folder / "run")
     given = CASES[folder.name.removesuffix("_onnx")].inputs[0]
     options = {"seed": 5, "max_tokens": 9} if pipe.task == "language_modeling" else {}
@@ -49,7 +47,7 @@ def answers(folder: Path) -> list[Any]:
     return found
 
 
-def same(one: Any, other: Any) -> bool:
+def same(one, other):
     if isinstance(one, np.ndarray):
         return one.dtype == np.float32 and np.array_equal(one, other)
     if isinstance(one, list):
@@ -58,7 +56,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_answers_and_figures_of_every_task(task: str, monkeypatch: pytest.MonkeyPatch):
+def test_answers_and_figures_of_every_task(task, monkeypatch):
     folder = EARLIER / task
     monkeypatch.chdir(folder)
     expected, measured = answers(folder), headway.evaluate("run")
@@ -71,7 +69,7 @@ def test_answers_and_figures_of_every_task(task: str, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("data", ["corpus", "rows"])
-def test_training(data: str, request: pytest.FixtureRequest, tmp_path: Path, tiny: dict):
+def test_training(data, request, tmp_path, tiny):
     file, asked = request.getfixturevalue(data), {**tiny, "steps": 5, "evaluations": 1, "quiet": True}
     expected = headway.train(file, out=tmp_path / "calm", **asked)
     with disturbed("meta"):
@@ -87,22 +85,10 @@ def test_training(data: str, request: pytest.FixtureRequest, tmp_path: Path, tin
     assert weights[0] == weights[1]
 
 
-def test_the_generator_of_the_caller_is_not_drawn_from(lm_run: Path):
-    """Without ``seed`` each answer is another, whatever the caller's generator; nothing is drawn from it."""
-    pipe = headway.load(lm_run)
-    torch.manual_seed(7)
-    first = pipe("the cat", max_tokens=30)
-    drawn = torch.rand(3)
-    torch.manual_seed(7)
-    assert torch.equal(drawn, torch.rand(3))
-    torch.manual_seed(7)
-    assert pipe("the cat", max_tokens=30) != first
-
-
-def test_models_and_what_is_seen_inside_them(lm_run: Path, tmp_path: Path):
-    ids = torch.tensor([[5, 6, 7]])
+def test_models_and_what_is_seen_inside_them(lm_run, tmp_path):
+    ids, pipe = torch.tensor([[5, 6, 7]]), headway.load(lm_run)
     expected = headway.load_model(lm_run)(ids)
-    maps = look_inside(headway.load(lm_run), "the cat")
+    maps = look_inside(pipe, "the cat")
     with disturbed():
         before = settings()
         model = headway.load_model(lm_run)
@@ -112,3 +98,9 @@ def test_models_and_what_is_seen_inside_them(lm_run: Path, tmp_path: Path):
     assert {weight.dtype for weight in model.parameters()} == {torch.float32}
     assert torch.equal(model(ids), expected) and torch.equal(headway.load_model(tmp_path / "saved")(ids), expected)
     assert repr(seen) == repr(maps)
+    torch.manual_seed(7)
+    first, drawn = pipe("the cat", max_tokens=30), torch.rand(3)
+    torch.manual_seed(7)
+    assert torch.equal(drawn, torch.rand(3)), "nothing is drawn from the generator of the caller"
+    torch.manual_seed(7)
+    assert pipe("the cat", max_tokens=30) != first, "without seed each answer is another"

@@ -33,8 +33,10 @@ SMALLER = {
 """Pages show what a user would give; here the runs are cut short."""
 
 
-def named(path):
-    return path.name
+def of_each(paths):
+    """A test of each page (or picture, or program)."""
+    paths = list(paths)
+    return pytest.mark.parametrize("path", paths, ids=[path.name for path in paths])
 
 
 def text_of(page):
@@ -78,15 +80,15 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("page", [page for page in PAGES if list(blocks(page, "python"))], ids=named)
-def test_python_blocks_run_in_order(page, tmp_path_factory, forker):
+@of_each(page for page in PAGES if list(blocks(page, "python")))
+def test_python_blocks_run_in_order(path, tmp_path_factory, forker):
     """In a process and an empty folder of their own: every file that a page reads is made by the page."""
-    codes = ["\n" * line + code for line, code, _ in blocks(page, "python")]
-    place, shared = tmp_path_factory.mktemp(page.stem), str(ROOT / "docs" / "differences")  # formulas.py
+    codes = ["\n" * line + code for line, code, _ in blocks(path, "python")]
+    place, shared = tmp_path_factory.mktemp(path.stem), str(ROOT / "docs" / "differences")  # formulas.py
     script = f"import os, sys\nos.chdir({str(place)!r})\nsys.path.append({shared!r})\nnames = {{'__name__': 'page'}}\n"
-    script += f"for code in {codes!r}:\n    exec(compile(code, {page.name!r}, 'exec'), names)"
+    script += f"for code in {codes!r}:\n    exec(compile(code, {path.name!r}, 'exec'), names)"
     done = forker("--help", script=script, timeout=180, HEADWAY_CACHE=str(tmp_path_factory.mktemp("cache")))
-    assert done.returncode == 0, f"{page.name} does not run:\n{done.stderr}"
+    assert done.returncode == 0, f"{path.name} does not run:\n{done.stderr}"
 
 
 @pytest.mark.thorough
@@ -99,34 +101,18 @@ def test_the_commands_of_the_readme_run(folder):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#\s]+)", text_of(page)):
-        if not target.startswith(("http://", "https://")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+@of_each(PAGES)
+def test_links_and_names_of_modules_lead_somewhere(path):
+    text = text_of(path)
+    for target in re.findall(r"\]\(([^)#\s]+)", text):
+        assert target.startswith(("http://", "https://")) or (path.parent / target).exists(), f"a link to {target}"
+    assert not list(missing(re.findall(r"`([a-z_]+(?:\.[A-Za-z_][A-Za-z_0-9]*)+)(?:\([^`]*\))?`", text)))
 
 
 SOURCE = ROOT / "src" / "headway"
 MODULES = {".".join(path.relative_to(SOURCE).with_suffix("").parts): path for path in SOURCE.rglob("*.py")}
-FILES = {
-    "json",
-    "jsonl",
-    "html",
-    "txt",
-    "csv",
-    "tsv",
-    "py",
-    "md",
-    "svg",
-    "png",
-    "npz",
-    "db",
-    "safetensors",
-    "onnx",
-    "gz",
-    "en",
-    "de",
-}
+FILES = {*("json", "jsonl", "html", "txt", "csv", "tsv", "py", "md", "svg", "png", "npz", "db", "gz", "en", "de")}
+FILES |= {"safetensors", "onnx"}
 
 
 def missing(named_things):
@@ -150,16 +136,8 @@ def missing(named_things):
 
 def _has(thing, attributes):
     for attribute in attributes:
-        if not hasattr(thing, attribute):
-            return False
-        thing = getattr(thing, attribute)
-    return True
-
-
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_every_name_of_a_module_exists(page):
-    named_things = re.findall(r"`([a-z_]+(?:\.[A-Za-z_][A-Za-z_0-9]*)+)(?:\([^`]*\))?`", text_of(page))
-    assert not list(missing(named_things))
+        thing = getattr(thing, attribute, None)
+    return thing is not None
 
 
 def test_every_constant_that_a_docstring_names_exists():
@@ -168,13 +146,15 @@ def test_every_constant_that_a_docstring_names_exists():
         assert not list(missing(named_things)), path
 
 
-def test_nothing_is_promised_that_is_not_there():
+def test_what_is_promised_is_there_and_every_verb_is_on_a_page():
     """What says that Headway serves waits for the verb; an extra is declared when something imports it."""
     from headway.cli.main import VERBS
 
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     said = [settings["project"]["description"], *(text_of(page) for page in PAGES)]
     said += [path.read_text(encoding="utf-8") for path in (SOURCE / "__init__.py", SOURCE / "cli" / "main.py")]
+    pages = "".join(text_of(page) for page in PAGES)
+    assert [verb for verb in VERBS if not re.search(rf"headway {verb}\b", pages)] == []
     assert ("serve" in VERBS) == any(re.search(r"runs? and serves? Transformers|headway serve", text) for text in said)
     code = "".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
     asked_for = {"track": "torch.utils.tensorboard", "llama": "llama_cpp"}
@@ -193,25 +173,18 @@ def test_scores_are_divided_by_the_root_of_d_k():
     assert "√d_k" in text_of(ROOT / "docs" / "attention.md")
 
 
-def test_every_verb_is_on_a_page():
-    from headway.cli.main import VERBS
-
-    pages = "".join(text_of(page) for page in PAGES)
-    assert [verb for verb in VERBS if not re.search(rf"headway {verb}\b", pages)] == []
-
-
-@pytest.mark.parametrize("page", PAGES[1:], ids=named)
-def test_every_page_is_in_the_index(page):
+@of_each(PAGES[1:])
+def test_every_page_is_in_the_index(path):
     """A page in a folder is in the index of that folder: docs/x/y.md in docs/x.md."""
     docs = ROOT / "docs"
-    index = docs / "index.md" if page.parent == docs else page.parent.with_suffix(".md")
-    assert f"({page.relative_to(index.parent).as_posix()})" in index.read_text(encoding="utf-8") or page == index
+    index = docs / "index.md" if path.parent == docs else path.parent.with_suffix(".md")
+    assert f"({path.relative_to(index.parent).as_posix()})" in index.read_text(encoding="utf-8") or path == index
 
 
-@pytest.mark.parametrize("picture", PICTURES, ids=named)
-def test_pictures_are_small_and_shown(picture):
-    assert picture.stat().st_size < 60_000
-    assert any(f"pictures/{picture.name})" in text_of(page) for page in PAGES), "no page shows it"
+@of_each(PICTURES)
+def test_pictures_are_small_and_shown(path):
+    assert path.stat().st_size < 60_000
+    assert any(f"pictures/{path.name})" in text_of(page) for page in PAGES), "no page shows it"
 
 
 EXAMPLE_INPUTS = {
@@ -225,7 +198,7 @@ EXAMPLE_INPUTS = {
 }
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=named)
+@of_each(EXAMPLES)
 def test_examples(path, folder, monkeypatch, capsys):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 60
     monkeypatch.setattr(sys, "argv", [str(path), *EXAMPLE_INPUTS.get(path.stem, [])])
@@ -233,6 +206,7 @@ def test_examples(path, folder, monkeypatch, capsys):
     assert capsys.readouterr().out.strip()
 
 
+LITTLE = ["--layers=1", "--batch=2", "--windows=2"]
 BENCHMARKS = {
     "cost": ["--quick"],
     "length": [
@@ -248,7 +222,21 @@ BENCHMARKS = {
 }
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=named)
+@pytest.fixture
+def benchmark(folder, monkeypatch):
+    """Run one, small; gives what it measured."""
+
+    def run(name, *words):
+        places = ["--results", str(folder), "--pictures", str(folder)]
+        monkeypatch.setattr(sys, "argv", [f"benchmarks/{name}.py", *words, *places])
+        monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+        runpy.run_path(str(ROOT / "benchmarks" / f"{name}.py"), run_name="__main__")
+        return json.loads((folder / f"{name}.json").read_text())
+
+    return run
+
+
+@of_each(sorted((ROOT / "benchmarks").glob("*.py")))
 def test_benchmarks_import_what_there_is(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "headway":
@@ -258,12 +246,8 @@ def test_benchmarks_import_what_there_is(path):
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_benchmarks_of_the_model(name, folder, monkeypatch):
-    places = ["--results", str(folder), "--pictures", str(folder)]
-    monkeypatch.setattr(sys, "argv", [f"benchmarks/{name}.py", *BENCHMARKS[name], *places])
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    runpy.run_path(str(ROOT / "benchmarks" / f"{name}.py"), run_name="__main__")
-    result = json.loads((folder / f"{name}.json").read_text())
+def test_benchmarks_of_the_model(name, folder, benchmark):
+    result = benchmark(name, *BENCHMARKS[name])
     assert {"command", "date", "machine", "versions", "rows"} <= set(result)
     assert str(folder) not in result["command"]
     assert (folder / f"{name}.svg").stat().st_size < 60_000
@@ -274,13 +258,8 @@ def test_benchmarks_of_the_model(name, folder, monkeypatch):
         assert all(row["forward"]["bytes"] > 0 and row["training_step"]["seconds"]["min"] > 0 for row in result["rows"])
 
 
-def test_the_benchmark_of_texts_and_papers(folder, monkeypatch):
-    monkeypatch.setattr(
-        sys, "argv", ["benchmarks/differences.py", "--quick", "--results", str(folder), "--pictures", str(folder)]
-    )
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    runpy.run_path(str(ROOT / "benchmarks" / "differences.py"), run_name="__main__")
-    found = json.loads((folder / "differences.json").read_text())
+def test_the_benchmark_of_texts_and_papers(folder, benchmark):
+    found = benchmark("differences", "--quick")
     parts = {"layer_norm", "residual", "sinusoids", "heads", "memory"}
     assert parts <= set(found) and all(found[part]["rows"] for part in parts)
     pages = {page.stem for page in (ROOT / "docs" / "differences").glob("*.md")}

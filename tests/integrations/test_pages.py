@@ -21,22 +21,21 @@ BLOCKS = {
 PACKAGES = {"Spark": "pyspark", "Ray": "ray", "Dask": "distributed", "MLflow": "mlflow"}
 
 
-@pytest.mark.parametrize("engine", PACKAGES)
-def test_the_example_runs(engine: str, classifier_run: Path, tmp_path: Path):
-    if find_spec(PACKAGES[engine]) is None:
-        pytest.skip(f"{PACKAGES[engine]} is not installed")
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "answers").symlink_to(classifier_run)
+def run_example(engine, package, code, run, folder, before=(), **places):
+    """A program in a folder where the page's names are, if the package that it needs is installed."""
+    if find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    (folder / "runs").mkdir()
+    (folder / "runs" / "answers").symlink_to(run)
     if engine == "MLflow":
-        export(classifier_run, tmp_path / "mlflow-answers", to="mlflow")
-    places = {"PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": sys.executable}
-    ran = subprocess.run(
-        [sys.executable, "-c", BLOCKS[engine]],
-        cwd=tmp_path,
-        env={**os.environ, **places},
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
+        export(run, folder / "mlflow-answers", to="mlflow")
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": sys.executable, **places}
+    command = [*before, sys.executable, "-c", code]
+    ran = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
-    assert "label" in ran.stdout
+    return ran
+
+
+@pytest.mark.parametrize("engine", PACKAGES)
+def test_the_example_runs(engine, classifier_run, tmp_path):
+    assert "label" in run_example(engine, PACKAGES[engine], BLOCKS[engine], classifier_run, tmp_path).stdout

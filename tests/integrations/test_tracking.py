@@ -5,9 +5,6 @@ import re
 import subprocess
 import sys
 import types
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,11 +16,11 @@ from headway.training.store.tracking import OPENED
 ROWS = [
     {"text": f"{'good' if at % 3 else 'bad'} lamp {at % 9}", "label": ("no", "yes")[at % 3 > 0]} for at in range(60)
 ]
-QUICK: dict[str, Any] = {"steps": 6, "d_model": 8, "layers": 1, "heads": 2, "threads": 1, "log_every": 2, "quiet": True}
+QUICK = {"steps": 6, "d_model": 8, "layers": 1, "heads": 2, "threads": 1, "log_every": 2, "quiet": True}
 Numbers = dict[str, list[tuple[int, float]]]
 
 
-def tensorboard(place: Path) -> tuple[int, Numbers]:
+def tensorboard(place):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     board = EventAccumulator(str(place / "run" / "tensorboard"))
@@ -31,23 +28,20 @@ def tensorboard(place: Path) -> tuple[int, Numbers]:
     return 1, {name: [(one.step, one.value) for one in board.Scalars(name)] for name in board.Tags()["scalars"]}
 
 
-def mlflow(place: Path) -> tuple[int, Numbers]:
+def mlflow(place):
     from mlflow import MlflowClient
 
     client = MlflowClient()
-    runs = client.search_runs([client.get_experiment_by_name("headway").experiment_id])
-    one = runs[0].info.run_id
-    assert runs[0].data.params["task"] == "classification" and runs[0].info.status == "FINISHED"
-    return len(runs), {
-        name: [(metric.step, metric.value) for metric in client.get_metric_history(one, name)]
-        for name in runs[0].data.metrics
-    }
+    one, *others = client.search_runs([client.get_experiment_by_name("headway").experiment_id])
+    assert one.data.params["task"] == "classification" and one.info.status == "FINISHED"
+    metrics = {name: client.get_metric_history(one.info.run_id, name) for name in one.data.metrics}
+    return 1 + len(others), {name: [(each.step, each.value) for each in kept] for name, kept in metrics.items()}
 
 
-def trackio(place: Path) -> tuple[int, Numbers]:
+def trackio(place):
     import sqlite3
 
-    found: Numbers = {}
+    found = {}
     with sqlite3.connect(next((place / "trackio").glob("headway*.db"))) as table:
         rows = table.execute("select run_name, step, metrics from metrics order by id").fetchall()
     for _, step, metrics in rows:
@@ -56,24 +50,23 @@ def trackio(place: Path) -> tuple[int, Numbers]:
     return len({run for run, *_ in rows}), found
 
 
-def wandb(place: Path) -> tuple[int, Numbers]:
+def wandb(place):
     from wandb.proto import wandb_internal_pb2
 
-    found: Numbers = {}
+    found = {}
     files = sorted((place / "run" / "wandb").glob("offline-run-*/run-*.wandb"))
     for file in files:
         for data in records(file.read_bytes()):
             record = wandb_internal_pb2.Record()
             record.ParseFromString(data)
             for item in record.history.item:
-                if not item.nested_key[0].startswith("_"):
-                    found.setdefault(item.nested_key[0], []).append(
-                        (record.history.step.num, float(json.loads(item.value_json)))
-                    )
+                if not (name := item.nested_key[0]).startswith("_"):
+                    value = float(json.loads(item.value_json))
+                    found.setdefault(name, []).append((record.history.step.num, value))
     return len({file.name for file in files}), found
 
 
-def records(content: bytes) -> Iterator[bytes]:
+def records(content):
     """The records of a file of Weights & Biases, which is a log of LevelDB with 7 bytes before."""
     at, parts = 7, b""
     while at + 7 <= len(content):
@@ -88,25 +81,21 @@ def records(content: bytes) -> Iterator[bytes]:
             parts = b""
 
 
-READ: dict[str, Callable[[Path], tuple[int, Numbers]]] = {
-    one.__name__: one for one in (tensorboard, trackio, mlflow, wandb)
-}
+READ = {one.__name__: one for one in (tensorboard, trackio, mlflow, wandb)}
 
 
 @pytest.fixture(autouse=True)
-def kept_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
-
-
-def test_there_is_a_reader_for_each():
-    assert READ.keys() == OPENED.keys()
+def kept_here(tmp_path, monkeypatch):
+    for name, value in {
+        **{"MLFLOW_TRACKING_URI": (tmp_path / "mlruns").as_uri(), "MLFLOW_ALLOW_FILE_STORE": "true"},
+        **{"WANDB_MODE": "offline", "TRACKIO_DIR": str(tmp_path / "trackio")},
+    }.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.mark.parametrize("name", READ)
-def test_a_tracker_has_the_numbers_of_the_log(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_tracker_has_the_numbers_of_the_log(name, tmp_path, capsys):
+    assert READ.keys() == OPENED.keys()
     pytest.importorskip(name)
     headway.train(ROWS, out=tmp_path / "run", track=name, **QUICK)
     headway.train(ROWS, out=tmp_path / "run", track=name, **{**QUICK, "steps": None, "more_steps": 4})
@@ -119,28 +108,23 @@ def test_a_tracker_has_the_numbers_of_the_log(name: str, tmp_path: Path, capsys:
         assert dict(found[f"{event}/{value}"]) == pytest.approx(logged, rel=1e-6), value
 
 
-def failing(where: str) -> Any:
+def failing(where):
     """A library whose function fails, and how often it was called."""
-    calls: list[str] = []
+    library = types.ModuleType("trackio")
+    library.__spec__, library.calls = types.SimpleNamespace(), []
 
-    class Run:
-        def __getattr__(self, method: str) -> Callable[..., None]:
-            return lambda *args, **named: tell(method)
-
-    def tell(method: str) -> None:
-        calls.append(method)
+    def tell(method):
+        library.calls.append(method)
         if method == where:
             raise ConnectionError("no route to the server\nand more lines")
 
-    library: Any = types.ModuleType("trackio")
-    library.__spec__ = types.SimpleNamespace()
-    library.init = lambda *args, **named: tell("init") or Run()
-    library.calls = calls
+    run = {"__getattr__": lambda self, method: lambda *args, **named: tell(method)}
+    library.init = lambda *args, **named: tell("init") or type("Run", (), run)()
     return library
 
 
 @pytest.mark.parametrize("where", ["init", "log", "finish"])
-def test_a_tracker_that_fails_is_one_warning(where: str, tmp_path: Path, monkeypatch, capsys):
+def test_a_tracker_that_fails_is_one_warning(where, tmp_path, monkeypatch, capsys):
     library = failing(where)
     monkeypatch.setitem(sys.modules, "trackio", library)
     run = headway.train(ROWS, out=tmp_path / "run", track="trackio", **QUICK)
@@ -150,7 +134,7 @@ def test_a_tracker_that_fails_is_one_warning(where: str, tmp_path: Path, monkeyp
     assert library.calls.count(where) == 1 and run["steps"] == 6
 
 
-def test_a_server_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any):
+def test_a_server_that_is_not_there(tmp_path, monkeypatch, capsys):
     pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     headway.train(ROWS, out=tmp_path / "run", track="mlflow", **QUICK)
@@ -160,7 +144,7 @@ def test_a_server_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     "name, install", [("wandb", "wandb"), ("tensorboard", "'headway[track]'"), ("mlflow", "mlflow-skinny")]
 )
-def test_a_tracker_that_is_not_installed(name: str, install: str, tmp_path: Path, monkeypatch: Any):
+def test_a_tracker_that_is_not_installed(name, install, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr("headway.training.store.tracking.find_spec", lambda name: None)
     with pytest.raises(InputError, match=re.escape(f"--track {name} needs {name}: pip install {install}")):
@@ -168,7 +152,7 @@ def test_a_tracker_that_is_not_installed(name: str, install: str, tmp_path: Path
     assert not (tmp_path / "run").exists()
 
 
-def test_one_tracker_at_a_time(tmp_path: Path):
+def test_one_tracker_at_a_time(tmp_path):
     with pytest.raises(InputError, match="--tensorboard and --track were both given"):
         headway.train(ROWS, out=tmp_path / "run", track="wandb", tensorboard=True, **QUICK)
     words = [sys.executable, "-m", "headway", "train", "rows.csv", "--track", "comet"]

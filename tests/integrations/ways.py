@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ Answers = list[dict[str, Any]]
 ROOT = Path(__file__).parents[2]
 
 
-def row_of(answer: dict[str, Any]) -> dict[str, Any]:
+def row_of(answer):
     """What a pipeline answers, as the columns of a table."""
     if "scores" not in answer:
         return {"value": answer["value"]}
@@ -37,16 +36,16 @@ def row_of(answer: dict[str, Any]) -> dict[str, Any]:
     return {"label": answer["label"], **scores}
 
 
-def rows_of(frame: Any) -> Answers:
+def rows_of(frame):
     """The rows of a pandas frame, None for what is missing."""
     return frame.astype(object).where(frame.notna(), None).to_dict("records")
 
 
-def pipeline(run: Path, texts: Texts) -> Answers:
+def pipeline(run, texts):
     return [row_of(answer) for answer in headway.load(run)([text or "" for text in texts])]
 
 
-def command(run: Path, texts: Texts) -> Answers:
+def command(run, texts):
     with tempfile.TemporaryDirectory() as folder:
         source, to = Path(folder) / "in.jsonl", Path(folder) / "out.csv"
         source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
@@ -58,7 +57,7 @@ def command(run: Path, texts: Texts) -> Answers:
     return [{name: cell if name in words_of else float(cell or "nan") for name, cell in row.items()} for row in found]
 
 
-def server(run: Path, texts: Texts) -> Answers:
+def server(run, texts):
     from served_models import Server
 
     found, served = [], Server(run, "--quiet")
@@ -70,31 +69,31 @@ def server(run: Path, texts: Texts) -> Answers:
     return found
 
 
-def pandas(run: Path, texts: Texts) -> Answers:
+def pandas(run, texts):
     pd = pytest.importorskip("pandas")
     return rows_of(headway.load(run).predict(pd.DataFrame({"text": texts})))
 
 
-def polars(run: Path, texts: Texts) -> Answers:
+def polars(run, texts):
     pl = pytest.importorskip("polars")
     frame = pl.DataFrame({"text": texts})
     lazy = frame.lazy().map_batches(headway.Batch(run), schema=headway.load(run).predict(frame[:0]).schema)
     return lazy.collect().to_dicts()
 
 
-def arrow(run: Path, texts: Texts) -> Answers:
+def arrow(run, texts):
     pa = pytest.importorskip("pyarrow")
     answer = pickle.loads(pickle.dumps(headway.Batch(run)))
     batches = pa.table({"text": texts}).to_batches(max_chunksize=300)
     return pa.Table.from_batches([answer(batch) for batch in batches]).to_pylist()
 
 
-def arrays(run: Path, texts: Texts) -> Answers:
+def arrays(run, texts):
     found = headway.Batch(run)({"text": np.array(texts, dtype=object)})
     return [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]
 
 
-def onnx(run: Path, texts: Texts) -> Answers:
+def onnx(run, texts):
     """ONNX Runtime, without Headway: every text has a word."""
     onnxruntime, tokenizers = pytest.importorskip("onnxruntime"), pytest.importorskip("tokenizers")
     pytest.importorskip("onnxscript")
@@ -116,14 +115,14 @@ def onnx(run: Path, texts: Texts) -> Answers:
     return [{f"score: {name}": float(one) for name, one in zip(pipe.labels, row, strict=True)} for row in scores]
 
 
-def sklearn(run: Path, texts: Texts) -> Answers:
+def sklearn(run, texts):
     """Estimators that would have been fitted to the run, where what they answer without a word is no number."""
     from headway.integrations.sklearn import Run
     from headway.sklearn import MultiLabelClassifier, TextClassifier, TextRegressor
 
     kinds = {"classification": TextClassifier, "regression": TextRegressor, "multi_label": MultiLabelClassifier}
     pipe = headway.load(run)
-    model: Any = kinds[pipe.task]()
+    model = kinds[pipe.task]()
     model.run_ = Run(run)
     if pipe.task == "regression":
         model._mean = np.nan
@@ -139,7 +138,7 @@ def sklearn(run: Path, texts: Texts) -> Answers:
     return [one | dict(zip(names, row.tolist(), strict=True)) for one, row in zip(first, scores, strict=True)]
 
 
-def spark(run: Path, texts: Texts) -> Answers:
+def spark(run, texts):
     """Two Python workers, by mapInPandas, and by a function of a column, which gives the same."""
     pytest.importorskip("pyspark")
     from pyspark.sql import SparkSession
@@ -161,7 +160,7 @@ def spark(run: Path, texts: Texts) -> Answers:
     return found
 
 
-def ray(run: Path, texts: Texts) -> Answers:
+def ray(run, texts):
     """Two actors."""
     engine, pd = pytest.importorskip("ray"), pytest.importorskip("pandas")
     import ray.data
@@ -178,7 +177,7 @@ def ray(run: Path, texts: Texts) -> Answers:
         engine.shutdown()
 
 
-def dask(run: Path, texts: Texts) -> Answers:
+def dask(run, texts):
     """Three partitions and one that is empty, by two workers of one thread."""
     pytest.importorskip("distributed")
     import dask.dataframe
@@ -194,7 +193,7 @@ def dask(run: Path, texts: Texts) -> Answers:
         return rows_of(dask.dataframe.read_parquet(folder).compute().sort_values("number"))
 
 
-def mlflow(run: Path, texts: Texts) -> Answers:
+def mlflow(run, texts):
     """The pyfunc of an export."""
     pd = pytest.importorskip("pandas")
     with exported(run) as folder:
@@ -203,7 +202,7 @@ def mlflow(run: Path, texts: Texts) -> Answers:
         return rows_of(mlflow.pyfunc.load_model(str(folder)).predict(pd.DataFrame({"text": texts})))
 
 
-def mlflow_server(run: Path, texts: Texts) -> Answers:
+def mlflow_server(run, texts):
     """``mlflow models serve --env-manager local``."""
     with exported(run) as folder, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -235,7 +234,7 @@ def mlflow_server(run: Path, texts: Texts) -> Answers:
 
 
 @contextlib.contextmanager
-def exported(run: Path) -> Iterator[Path]:
+def exported(run):
     """An export for MLflow."""
     pytest.importorskip("mlflow")
     with tempfile.TemporaryDirectory() as folder:
@@ -244,7 +243,7 @@ def exported(run: Path) -> Iterator[Path]:
         yield Path(folder) / "mlflow"
 
 
-WAYS: dict[str, Callable[[Path, Texts], Answers]] = {
+WAYS = {
     way.__name__: way
     for way in (command, server, pandas, polars, arrow, arrays, sklearn, onnx, spark, ray, dask, mlflow, mlflow_server)
 }

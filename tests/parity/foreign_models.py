@@ -8,9 +8,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -35,18 +33,18 @@ TRANSLATORS = ("t5", "marian")
 ALL = (*DECODERS, *TRANSLATORS, "bert")
 
 
-def sentence(draw: random.Random) -> str:
+def sentence(draw):
     """Somebody does something."""
     return " ".join(map(draw.choice, (NAMES, DOES, HOW, THINGS, WHEN))) + "."
 
 
-def texts(count: int, seed: int) -> list[str]:
+def texts(count, seed):
     """Texts of one sentence, or of two."""
     draw = random.Random(seed)
     return [" ".join(sentence(draw) for _ in range(draw.choice((1, 1, 2)))) for _ in range(count)]
 
 
-def make(name: str, place: Path, *, seconds: float | None = None, steps: int = 40) -> Path:
+def make(name, place, *, seconds=None, steps=40):
     """A trained model with its tokenizer in a directory, by name."""
     torch.manual_seed(11)
     place.mkdir(parents=True, exist_ok=True)
@@ -60,42 +58,33 @@ def make(name: str, place: Path, *, seconds: float | None = None, steps: int = 4
     return place
 
 
-def written(tokenizer: Any, text: str) -> list[int]:
+def written(tokenizer, text):
     """A document of a language model: as its tokenizer writes it, and what ends a text."""
     ids = tokenizer(text).input_ids
     return ids if ids[-1] == tokenizer.eos_token_id else [*ids, tokenizer.eos_token_id]
 
 
-def backwards(text: str) -> str:
+def backwards(text):
     """What a translator is trained to write."""
     return " ".join(reversed(text.split()[:5]))
 
 
-def _model(name: str, tokenizer: Any, auto: Any) -> Any:
+def _model(name, tokenizer, auto):
     import transformers
 
     ids = {key: getattr(tokenizer, key) for key in ("bos_token_id", "eos_token_id", "pad_token_id")}
     rows = -(-len(tokenizer) // 16) * 16  # more rows than tokens, as published models have
     if name == "t5":
         sizes = {"d_model": 48, "d_kv": 12, "d_ff": 96, "num_layers": 2, "num_heads": 4, "dropout_rate": 0.0}
-        config = transformers.T5Config(
-            vocab_size=rows, **sizes, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0
-        )
+        sizes |= {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}
+        config = transformers.T5Config(vocab_size=rows, **sizes)
         return transformers.T5ForConditionalGeneration(config)
     if name == "marian":
         sizes = {f"{side}_{what}": value for side in ("encoder", "decoder") for what, value in BOTH.items()}
-        config = transformers.MarianConfig(
-            vocab_size=rows,
-            d_model=48,
-            max_position_embeddings=LENGTH,
-            dropout=0.0,
-            pad_token_id=tokenizer.pad_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-            decoder_start_token_id=tokenizer.pad_token_id,
-            forced_eos_token_id=None,
-            scale_embedding=True,
-            **sizes,
-        )
+        ids |= {"decoder_start_token_id": tokenizer.pad_token_id, "forced_eos_token_id": None}
+        sizes |= {"d_model": 48, "max_position_embeddings": LENGTH, "dropout": 0.0, "scale_embedding": True}
+        del ids["bos_token_id"]
+        config = transformers.MarianConfig(vocab_size=rows, **sizes, **ids)
         model = transformers.MarianMTModel(config)
         model.generation_config.bad_words_ids = [[tokenizer.pad_token_id]]
         model.generation_config.num_beams = 1
@@ -117,10 +106,10 @@ def _model(name: str, tokenizer: Any, auto: Any) -> Any:
 BOTH = {"layers": 2, "attention_heads": 4, "ffn_dim": 96}
 
 
-def _batches(name: str, tokenizer: Any) -> Callable[[random.Random], dict[str, torch.Tensor]]:
+def _batches(name, tokenizer):
     known = texts(4000, 1)
 
-    def batch(draw: random.Random) -> dict[str, torch.Tensor]:
+    def batch(draw):
         chosen = draw.choices(known, k=32)
         if name in TRANSLATORS:
             ids, mask = _padded([tokenizer(text).input_ids for text in chosen], tokenizer.pad_token_id)
@@ -137,13 +126,13 @@ def _batches(name: str, tokenizer: Any) -> Callable[[random.Random], dict[str, t
     return batch
 
 
-def _padded(rows: list[list[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _padded(rows, pad):
     length = max(map(len, rows))
     ids = torch.tensor([[*row, *[pad] * (length - len(row))] for row in rows])
     return ids, torch.tensor([[n < len(row) for n in range(length)] for row in rows])
 
 
-def _train(model: Any, batch: Callable[[random.Random], Any], seconds: float | None, steps: int) -> None:
+def _train(model, batch, seconds, steps):
     draw, begun, optimizer = random.Random(2), time.monotonic(), torch.optim.AdamW(model.parameters(), lr=3e-3)
     model.train()
     step = 0
@@ -156,7 +145,7 @@ def _train(model: Any, batch: Callable[[random.Random], Any], seconds: float | N
     model.eval()
 
 
-def _sentencepiece(place: Path, kind: str, **options: Any) -> bytes:
+def _sentencepiece(place, kind, **options):
     families.corpus, made = (lambda *_: texts(1200, 3)), families.corpus
     try:
         return families.sentencepiece_model([], vocab_size=400, model_type=kind, hard_vocab_limit=False, **options)
@@ -164,7 +153,7 @@ def _sentencepiece(place: Path, kind: str, **options: Any) -> bytes:
         families.corpus = made
 
 
-def _llama(place: Path) -> None:
+def _llama(place):
     """Llama 2's: SentencePiece with bytes, <s> before every text."""
     options = {"normalization_rule_name": "identity", "remove_extra_whitespaces": False, "split_digits": True}
     model = _sentencepiece(place, "bpe", byte_fallback=True, **options)
@@ -178,7 +167,7 @@ def _llama(place: Path) -> None:
     made.save_pretrained(place)
 
 
-def _mistral(place: Path) -> None:
+def _mistral(place):
     """Mistral 7B's: the same as tokenizer.json, with its blanks made by the normalizer and a template for <s>."""
     _llama(place)
     spec = json.loads((place / "tokenizer.json").read_text())
@@ -196,23 +185,22 @@ def _mistral(place: Path) -> None:
     families.write(place, tokenizer_config__json={"tokenizer_class": "PreTrainedTokenizerFast", **names})
 
 
-def _special(token: str) -> dict[str, Any]:
+def _special(token):
     return {"SpecialToken": {"id": token, "type_id": 0}}
 
 
-def _sequence(which: str) -> dict[str, Any]:
+def _sequence(which):
     return {"Sequence": {"id": which, "type_id": "AB".index(which)}}
 
 
-def _bytes(place: Path, specials: list[str], kind: str, begin: str | None = None, **names: str) -> None:
+def _bytes(place, specials, kind, begin=None, **names):
     """A byte-level BPE; ``begin``: the token before every text, by a template as Llama 3 has it."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    trainer = trainers.BpeTrainer(
-        vocab_size=500, special_tokens=specials, initial_alphabet=alphabet, show_progress=False
-    )
+    words = {"special_tokens": specials, "initial_alphabet": alphabet, "show_progress": False}
+    trainer = trainers.BpeTrainer(vocab_size=500, **words)
     tokenizer.train_from_iterator(texts(1200, 3), trainer)
     level = processors.ByteLevel(trim_offsets=False)
     if begin is not None:
@@ -228,12 +216,12 @@ def _bytes(place: Path, specials: list[str], kind: str, begin: str | None = None
     families.write(place, tokenizer_config__json={"tokenizer_class": kind, **names})
 
 
-def _llama_bytes(place: Path) -> None:
+def _llama_bytes(place):
     begin, end = "<|begin_of_text|>", "<|end_of_text|>"
     _bytes(place, [begin, end], "PreTrainedTokenizerFast", begin, bos_token=begin, eos_token=end)
 
 
-def _qwen(place: Path) -> None:
+def _qwen(place):
     end = "<|endoftext|>"
     _bytes(place, [end, "<|im_start|>", "<|im_end|>"], "Qwen2Tokenizer", eos_token=end, pad_token=end)
     from transformers import Qwen2Tokenizer
@@ -241,12 +229,12 @@ def _qwen(place: Path) -> None:
     Qwen2Tokenizer.from_pretrained(place).save_pretrained(place)
 
 
-def _gpt2(place: Path) -> None:
+def _gpt2(place):
     _bytes(place, ["<|endoftext|>"], "GPT2Tokenizer")
     families.write(place, config__json={"model_type": "gpt2"})
 
 
-def _t5(place: Path) -> None:
+def _t5(place):
     model = _sentencepiece(place, "unigram", pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
     families.write(place, spiece__model=model, config__json={"model_type": "t5"})
     from transformers import T5Tokenizer
@@ -254,7 +242,7 @@ def _t5(place: Path) -> None:
     T5Tokenizer.from_pretrained(place, extra_ids=0).save_pretrained(place)
 
 
-def _marian(place: Path) -> None:
+def _marian(place):
     source, target = (_sentencepiece(place, "unigram") for _ in range(2))
     pieces = families.pieces_of(source)
     vocabulary = {token: number for number, token in enumerate(["</s>", "<unk>", *pieces, "<pad>"])}
@@ -263,7 +251,7 @@ def _marian(place: Path) -> None:
     families.write(place, config__json={"model_type": "marian"}, tokenizer_config__json=config)
 
 
-def _bert(place: Path) -> None:
+def _bert(place):
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -276,7 +264,7 @@ def _bert(place: Path) -> None:
     families.write(place, tokenizer_config__json={"tokenizer_class": "BertTokenizer"})
 
 
-MAKERS: dict[str, Callable[[Path], None]] = {
+MAKERS = {
     **{"llama_sentencepiece": _llama, "llama_bytes": _llama_bytes, "mistral": _mistral, "gpt2": _gpt2},
     **{"qwen2": _qwen, "qwen3": _qwen, "t5": _t5, "marian": _marian, "bert": _bert},
 }

@@ -8,8 +8,6 @@ import copy
 import json
 import math
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -32,7 +30,7 @@ BOTH = {
     **{"decoder_attention_heads": 2, "encoder_ffn_dim": 7, "decoder_ffn_dim": 5, "max_position_embeddings": 23},
     **{"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2, "forced_eos_token_id": 2},
 }
-SETTINGS: dict[str, dict[str, Any]] = {
+SETTINGS = {
     "nanochat": {**DECODER, "eos_token_id": 2, "bos_token_id": 2},
     "modernbert": {**ENCODER, "num_hidden_layers": 4, "local_attention": 6, "cls_token_id": 1, "sep_token_id": 2},
     **dict.fromkeys(("bert", "roberta", "xlm-roberta"), ENCODER),
@@ -57,7 +55,7 @@ CLASSES = {
     **{"gpt2": "GPT2ForSequenceClassification", "roberta": "RobertaForMaskedLM"},
 }
 """The class that reads most of a family's fields, where it is not the first."""
-ROPE: list[Any] = [
+ROPE = [
     {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5},
     {"rope_type": "yarn", "rope_theta": 500.0, "factor": 3.0, "original_max_position_embeddings": 7},
     {"rope_type": "linear", "rope_theta": 500.0, "factor": 3.0},
@@ -69,7 +67,7 @@ ROPE: list[Any] = [
         "full_attention": {"rope_type": "default", "rope_theta": 999.0},
     },
 ]
-WORDS: dict[str, list[Any]] = {
+WORDS = {
     "classifier_pooling": ["mean", "max", "last"],
     "feed_forward_proj": ["gated-gelu", "gated-silu", "gelu"],
     "dense_act_fn": ["silu", "gelu"],
@@ -78,7 +76,7 @@ WORDS: dict[str, list[Any]] = {
     "problem_type": ["multi_label_classification", "regression"],
     "local_attention": [1, 2, 5],
 }
-MORE: dict[str, list[Any]] = {
+MORE = {
     **{"is_causal": [True, False], "head_dim": [6], "rope_theta": [500.0], "partial_rotary_factor": [0.5]},
     **{"rope_scaling": [{"rope_type": "linear", "factor": 3.0}], "position_embedding_type": ["relative_key"]},
     **{"pruned_heads": [{"0": [1]}], "use_bidirectional_attention": [True], "tie_encoder_decoder": [True]},
@@ -91,7 +89,7 @@ FORM = {"return_dict", "output_attentions", "output_hidden_states", "is_encoder_
 SIZES_OF_INPUTS = {"vocab_size", "decoder_vocab_size"}
 
 
-def others(name: str, value: Any) -> list[Any]:
+def others(name, value):
     """Other values that are sensible for a field, by the type of the one it has."""
     if name in WORDS:
         return WORDS[name]
@@ -110,7 +108,7 @@ def others(name: str, value: Any) -> list[Any]:
     return [value[::-1]] if isinstance(value, list) else []
 
 
-def written(family: Any) -> tuple[Any, dict[str, Any]]:
+def written(family):
     """The class of a family's model, and all that its configuration writes."""
     name = CLASSES.get(family.model_type, next(iter(family.classes.values())))
     cls = getattr(transformers, name)
@@ -118,13 +116,13 @@ def written(family: Any) -> tuple[Any, dict[str, Any]]:
     return cls, json.loads(cls.config_class(**settings).to_json_string(use_diff=False))
 
 
-def saved(model: Any, config: dict[str, Any], directory: Path) -> None:
+def saved(model, config, directory):
     """As ``save_pretrained``, with that configuration to the letter."""
     model.save_pretrained(directory)
     (directory / "config.json").write_text(json.dumps(config))
 
 
-def build(cls: Any, config: dict[str, Any]) -> Any:
+def build(cls, config):
     """Their model of a configuration, redrawn; None where they refuse it."""
     try:
         model = cls(cls.config_class.from_dict(copy.deepcopy(config))).float().eval()
@@ -139,7 +137,7 @@ def build(cls: Any, config: dict[str, Any]) -> Any:
     return model
 
 
-def batch(ours: Any, theirs: Any) -> tuple[list[Any], dict[str, Any], torch.Tensor | None]:
+def batch(ours, theirs):
     """What ours is given, what theirs is given, and where the answers have tokens."""
     draw = torch.Generator().manual_seed(1)
     if getattr(ours, "patches", None) is not None:
@@ -161,7 +159,7 @@ def batch(ours: Any, theirs: Any) -> tuple[list[Any], dict[str, Any], torch.Tens
 
 
 @torch.no_grad()
-def difference(ours: Any, theirs: Any) -> float | None:
+def difference(ours, theirs):
     """The largest difference between the answers to a padded batch; None where theirs answers nothing."""
     ours_given, given, mask = batch(ours, theirs)
     try:
@@ -173,12 +171,12 @@ def difference(ours: Any, theirs: Any) -> float | None:
     return _apart(found[mask], expected[mask]) if found.dim() == 3 and mask is not None else _apart(found, expected)
 
 
-def _apart(found: torch.Tensor, expected: torch.Tensor) -> float:
+def _apart(found, expected):
     return float((found - expected).abs().max()) if found.shape == expected.shape else math.inf
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.model_type)
-def test_every_field_is_read_or_without_effect_or_refused(family: Any, tmp_path: Path):
+def test_every_field_is_read_or_without_effect_or_refused(family, tmp_path):
     cls, config = written(family)
     fields = {name: others(name, value) for name, value in config.items() if name not in ("model_type", *FORM)}
     fields = {name: values for name, values in fields.items() if name not in ("architectures", *SIZES_OF_INPUTS)}
@@ -215,17 +213,17 @@ class Recorded(dict):
 
     asked: set[str]
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key, default=None):
         self.asked.add(key)
         return super().get(key, default)
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key):
         self.asked.add(key)
         return super().__getitem__(key)
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.model_type)
-def test_a_senseless_value_of_a_field_that_is_read_is_one_message_soon(family: Any, tmp_path: Path):
+def test_a_senseless_value_of_a_field_that_is_read_is_one_message_soon(family, tmp_path):
     """What is accepted all the same must not change an answer: a NaN or a text is never taken for a number."""
     cls, config = written(family)
     theirs = build(cls, config)
@@ -252,7 +250,7 @@ def test_a_senseless_value_of_a_field_that_is_read_is_one_message_soon(family: A
     assert not taken and not slow
 
 
-def _of_its_kind(value: Any, known: Any) -> bool:
+def _of_its_kind(value, known):
     """Whether a value may stand where another was: a finite number for a number, and so on."""
     if isinstance(known, float):
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
@@ -274,7 +272,7 @@ def _of_its_kind(value: Any, known: Any) -> bool:
         ("nanochat", {"final_logit_softcapping": "15"}, "final_logit_softcapping is '15'"),
     ],
 )
-def test_the_message_names_file_and_field(kind: str, wrong: dict, said: str, tmp_path: Path):
+def test_the_message_names_file_and_field(kind, wrong, said, tmp_path):
     family = next(family for family in FAMILIES if family.model_type == kind)
     cls, config = written(family)
     saved(build(cls, config), {**config, **wrong}, tmp_path)

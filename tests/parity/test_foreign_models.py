@@ -5,9 +5,7 @@ The quick tests train each for some steps; the thorough ones for a minute, and c
 
 import json
 import random
-from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import foreign_models
@@ -23,7 +21,7 @@ THOROUGH = {"ids": 1000, "documents": 200, "answers": 100}
 NEW = 24
 
 
-def _pairs(names: tuple[str, ...]) -> list[Any]:
+def _pairs(names):
     return [
         *(pytest.param((name, "quick"), id=f"{name}-quick") for name in names),
         *(pytest.param((name, "minute"), id=f"{name}-minute", marks=pytest.mark.thorough) for name in names),
@@ -33,32 +31,27 @@ def _pairs(names: tuple[str, ...]) -> list[Any]:
 class Foreign:
     """One model, opened here and there."""
 
-    def __init__(self, name: str, place: Path, counts: dict[str, int]):
+    def __init__(self, name, place, counts):
         import transformers
 
-        auto = (
-            transformers.AutoModelForSeq2SeqLM
-            if name in TRANSLATORS
-            else transformers.AutoModelForMaskedLM
-            if name == "bert"
-            else transformers.AutoModelForCausalLM
-        )
+        kind = "Seq2SeqLM" if name in TRANSLATORS else "MaskedLM" if name == "bert" else "CausalLM"
         self.name, self.place, self.counts = name, place, counts
-        self.model, self.tokenizer = (
-            auto.from_pretrained(place).eval(),
-            transformers.AutoTokenizer.from_pretrained(place),
-        )
+        self.model = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(place).eval()
+        self.tokenizer = transformers.AutoTokenizer.from_pretrained(place)
         self.pipe: Any = headway.load(place)
 
     @torch.no_grad()
-    def next_logits(self, ids: list[int], target: list[int] | None = None) -> torch.Tensor:
+    def next_logits(self, ids, target=None):
         """The logits (V,) of what follows ids, or a target after them."""
-        if target is None:
-            return self.model(torch.tensor([ids])).logits[0, -1]
-        return self.model(torch.tensor([ids]), decoder_input_ids=torch.tensor([target])).logits[0, -1]
+        given = {} if target is None else {"decoder_input_ids": torch.tensor([target])}
+        return self.model(torch.tensor([ids]), **given).logits[0, -1]
+
+    def after(self, ids, found, start):
+        """Those of what follows what was found: after ``ids``, or of a target after ``start``."""
+        return self.next_logits([*ids, *found]) if start is None else self.next_logits(ids, [*start, *found])
 
     @torch.no_grad()
-    def loss(self, windows: list[list[int]]) -> tuple[float, int]:
+    def loss(self, windows):
         """The sum of -ln p over every id but the first of each window, and their number."""
         total, count = 0.0, 0
         for window in windows:
@@ -68,33 +61,28 @@ class Foreign:
         return total, count
 
     @torch.no_grad()
-    def greedy(self, ids: list[int], start: list[int] | None = None, never: tuple[int, ...] = ()) -> list[int]:
+    def greedy(self, ids, start=None, never=()):
         """The likeliest tokens until one ends the text: after ``ids``, or of a target after ``start``."""
-        found: list[int] = []
+        found = []
         while len(found) < NEW:
-            logits = self.next_logits([*ids, *found]) if start is None else self.next_logits(ids, [*start, *found])
+            logits = self.after(ids, found, start)
             logits[list(never)] = -torch.inf
             found.append(int(logits.argmax()))
             if found[-1] == self.tokenizer.eos_token_id:
                 return found[:-1]
         return found
 
-    def ties(self, ids: list[int], theirs: list[int], start: list[int] | None = None) -> bool:
+    def ties(self, ids, theirs, start=None):
         """Whether somewhere on the way the two best logits differ by so little that rounding may decide."""
-        for n in range(len(theirs) + 1):
-            so_far = theirs[:n]
-            logits = self.next_logits([*ids, *so_far]) if start is None else self.next_logits(ids, [*start, *so_far])
-            best = logits.topk(2).values
-            if float(best[0] - best[1]) < TIE:
-                return True
-        return False
+        best = (self.after(ids, theirs[:n], start).topk(2).values for n in range(len(theirs) + 1))
+        return any(float(first - second) < TIE for first, second in best)
 
 
 @pytest.fixture(scope="module")
-def foreign(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, str]], Foreign]:
-    made: dict[tuple[str, str], Foreign] = {}
+def foreign(tmp_path_factory):
+    made = {}
 
-    def of(key: tuple[str, str]) -> Foreign:
+    def of(key):
         if key not in made:
             name, how = key
             place = tmp_path_factory.mktemp("foreign") / name
@@ -106,25 +94,22 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, st
 
 
 @pytest.mark.parametrize("key", _pairs(foreign_models.ALL))
-def test_ids_of_texts_are_those_of_its_tokenizer(key: tuple[str, str], foreign: Callable):
+def test_ids_of_texts_are_those_of_its_tokenizer(key, foreign):
     it = foreign(key)
     lines = [*texts(it.counts["ids"] - 4, 7), "", " ", "  two  blanks ", "日本 👍🏽 naïve"]
     assert it.pipe.tokenizer.encode_batch(lines, special=True) == it.tokenizer(lines).input_ids
     if it.name in DECODERS:
-        assert [it.pipe.prompt(line).ids for line in lines if line] == it.tokenizer(
-            [one for one in lines if one]
-        ).input_ids
-        begin = it.tokenizer("").input_ids
-        assert it.pipe.prompt("").ids == (
-            begin or [it.model.generation_config.bos_token_id or it.tokenizer.eos_token_id]
-        )
+        some = [line for line in lines if line]
+        assert [it.pipe.prompt(line).ids for line in some] == it.tokenizer(some).input_ids
+        begin = it.model.generation_config.bos_token_id or it.tokenizer.eos_token_id
+        assert it.pipe.prompt("").ids == (it.tokenizer("").input_ids or [begin])
     if it.name in TRANSLATORS:
         theirs = it.tokenizer(text_target=lines).input_ids
         assert it.pipe.tokenizer.target.encode_batch(lines, special=True) == theirs
 
 
 @pytest.mark.parametrize("key", _pairs(DECODERS))
-def test_losses_of_language_models(key: tuple[str, str], foreign: Callable, tmp_path: Path):
+def test_losses_of_language_models(key, foreign, tmp_path):
     it = foreign(key)
     lines = texts(it.counts["documents"], 8)
     documents = [written(it.tokenizer, line) for line in lines]
@@ -146,12 +131,11 @@ def test_losses_of_language_models(key: tuple[str, str], foreign: Callable, tmp_
 
 
 @pytest.mark.parametrize("key", _pairs(DECODERS))
-def test_continuations_are_equal_as_text(key: tuple[str, str], foreign: Callable):
+def test_continuations_are_equal_as_text(key, foreign):
     it = foreign(key)
     draw = random.Random(9)
-    prompts = [
-        " ".join((words := line.split())[: draw.randint(1, len(words) - 1)]) for line in texts(it.counts["answers"], 9)
-    ]
+    lines = [line.split() for line in texts(it.counts["answers"], 9)]
+    prompts = [" ".join(words[: draw.randint(1, len(words) - 1)]) for words in lines]
     ours = it.pipe(prompts, temperature=0, max_tokens=NEW)
     rows = it.model.config.vocab_size
     never = tuple({*range(len(it.tokenizer), rows), *it.tokenizer.all_special_ids} - {it.tokenizer.eos_token_id})
@@ -168,7 +152,7 @@ def test_continuations_are_equal_as_text(key: tuple[str, str], foreign: Callable
 
 
 @pytest.mark.parametrize("key", _pairs(TRANSLATORS))
-def test_translations_and_their_losses(key: tuple[str, str], foreign: Callable, tmp_path: Path):
+def test_translations_and_their_losses(key, foreign, tmp_path):
     it = foreign(key)
     lines = texts(it.counts["answers"], 10)
     path = tmp_path / "pairs.jsonl"
@@ -194,13 +178,12 @@ def test_translations_and_their_losses(key: tuple[str, str], foreign: Callable, 
 
 
 @pytest.mark.parametrize("key", _pairs(("bert",)))
-def test_fillings_and_their_losses(key: tuple[str, str], foreign: Callable, tmp_path: Path):
+def test_fillings_and_their_losses(key, foreign, tmp_path):
     import transformers
 
     it = foreign(key)
-    fill = transformers.pipeline(
-        "fill-mask", it.model, tokenizer=it.tokenizer, top_k=5 + len(it.tokenizer.all_special_ids)
-    )
+    top = 5 + len(it.tokenizer.all_special_ids)
+    fill = transformers.pipeline("fill-mask", it.model, tokenizer=it.tokenizer, top_k=top)
     draw = random.Random(12)
     lines = []
     for line in texts(it.counts["answers"], 11):
@@ -214,18 +197,14 @@ def test_fillings_and_their_losses(key: tuple[str, str], foreign: Callable, tmp_
         assert [row["score"] for row in mine] == pytest.approx([row["score"] for row in other], abs=BOUND)
         close = any(a["score"] - b["score"] < TIE for a, b in pairwise(other))
         assert close or [row["token"] for row in mine] == [row["token_str"] for row in other], line
-    model: Any = headway.load_model(it.place)
+    model = headway.load_model(it.place)
     total, apart = 0.0, 0.0
     for line, whole in zip(lines, texts(it.counts["answers"], 11), strict=True):
-        ids, labels = (
-            it.tokenizer(line, return_tensors="pt").input_ids,
-            it.tokenizer(whole, return_tensors="pt").input_ids,
-        )
+        ids, labels = (it.tokenizer(one, return_tensors="pt").input_ids for one in (line, whole))
         if ids.shape != labels.shape:
             continue
         with torch.no_grad():
-            losses = [
-                torch.nn.functional.cross_entropy(logits[0], labels[0]) for logits in (model(ids), it.model(ids).logits)
-            ]
-        total, apart = total + 1, max(apart, float((losses[0] - losses[1]).abs()))
+            answers = (model(ids), it.model(ids).logits)
+            ours_loss, their_loss = (torch.nn.functional.cross_entropy(one[0], labels[0]) for one in answers)
+        total, apart = total + 1, max(apart, float((ours_loss - their_loss).abs()))
     assert total and apart < BOUND

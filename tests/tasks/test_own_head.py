@@ -2,26 +2,25 @@
 
 import json
 import math
-from pathlib import Path
 
 import pytest
+from faults_harness import facts_of
+from rows_kit import CHECKS, passed_checks
 from safetensors.torch import load_file
-from test_own_task import ROOT, distribution, run, run_many
+from test_own_task import ROOT, distribution, last_lines, run, run_many
 
-EXAMPLE = ROOT / "examples" / "own_head.py"
+EXAMPLE = (ROOT / "examples" / "own_head.py").read_text(encoding="utf-8")
 SMALL = ("--task", "worth", "--threads", "1", "--quiet")
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory):
     """Where the example is installed."""
-    place = tmp_path_factory.mktemp("site")
-    distribution(place, "own-head", {"worth": "own_head"}, own_head=EXAMPLE.read_text(encoding="utf-8"))
-    return place
+    return distribution(tmp_path_factory.mktemp("site"), "own-head", {"worth": "own_head"}, own_head=EXAMPLE)
 
 
 @pytest.fixture(scope="module")
-def offers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def offers(tmp_path_factory):
     """A good word is worth two, a bad one nothing."""
     path = tmp_path_factory.mktemp("offers") / "offers.csv"
     lines = [f"{'fine ' * (n % 5)}{'torn ' * (4 - n % 5)}chair number {n},{2 * (n % 5)}" for n in range(211)]
@@ -30,26 +29,21 @@ def offers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trained(site: Path, offers: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+def trained(site, offers, tmp_path_factory):
     """A run from scratch, and what ``train`` printed."""
     out = tmp_path_factory.mktemp("runs") / "worth"
     size = ("--d-model", "32", "--layers", "1", "--steps", "120", "--learning-rate", "0.005")
-    done = run(site, "train", offers, *SMALL, *size, "--out", out, "--json")
-    return out, json.loads(done.stdout.splitlines()[-1])
+    return out, *last_lines(run_many(site, ["train", offers, *SMALL, *size, "--out", out, "--json"]))
 
 
-def test_the_example_is_short():
-    assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) <= 100
-
-
-def test_it_learns_and_answers_as_it_was_measured(trained, site, offers):
+def test_it_learns_and_answers_as_it_was_measured(trained, site):
+    assert len(EXAMPLE.splitlines()) <= 100
     out, found = trained
     assert found["task"] == "worth" and found["error"] < 1.2  # of prices from 0 to 8; the mean is 2.4 away
-    again, rated = run_many(
-        site, ["evaluate", out, "--json"], ["appraise", out, "fine fine fine fine", "torn torn torn torn", "--json"]
-    )
-    assert json.loads(again[1])["error"] == pytest.approx(found["error"], abs=1e-6)
-    good, bad = json.loads(rated[1])["results"]
+    ask = ["appraise", out, "fine fine fine fine", "torn torn torn torn", "--json"]
+    again, rated = last_lines(run_many(site, ["evaluate", out, "--json"], ask))
+    assert again["error"] == pytest.approx(found["error"], abs=1e-6)
+    good, bad = rated["results"]
     assert good["value"] > bad["value"] + 2 and min(good["spread"], bad["spread"]) > 0
     config = json.loads((out / "config.json").read_text())
     assert config["model_type"] == "headway-task" and config["more"]["d_model"] == config["d_model"] == 32
@@ -57,23 +51,10 @@ def test_it_learns_and_answers_as_it_was_measured(trained, site, offers):
 
 
 def test_from_a_pretrained_encoder_it_keeps_all_but_the_head(site, offers, classifier_run, tmp_path):
-    done = run(
-        site,
-        "train",
-        offers,
-        *SMALL,
-        "--from",
-        classifier_run,
-        "--freeze",
-        "0",
-        "--steps",
-        "3",
-        "--out",
-        tmp_path / "on",
-    )
-    facts = json.loads((tmp_path / "on" / "headway.json").read_text())
-    head = next(one for one in facts["decisions"] if one["what"] == "head")
-    assert head["value"] == "a new one, which starts untrained", done.stderr
+    frozen = ["--from", classifier_run, "--freeze", "0", "--steps", "3"]
+    run(site, "train", offers, *SMALL, *frozen, "--out", tmp_path / "on")
+    (head,) = [one for one in facts_of(tmp_path / "on")["decisions"] if one["what"] == "head"]
+    assert head["value"] == "a new one, which starts untrained"
     before, after = (load_file(path / "model.safetensors") for path in (classifier_run, tmp_path / "on"))
     table = next(name for name in before if "word_embeddings" in name or "tok_embeddings" in name)
     same = [name for name, weight in after.items() if weight.shape == before[table].shape]
@@ -84,8 +65,7 @@ def test_from_a_pretrained_encoder_it_keeps_all_but_the_head(site, offers, class
 
 @pytest.mark.thorough
 def test_verify_and_what_is_no_encoder(trained, site, offers, lm_run, tmp_path):
-    found = json.loads(run(site, "verify", trained[0], "--json", "--quiet", "--threads", "1").stdout.splitlines()[-1])
-    passed = {check["name"]: check["passed"] for check in found["checks"]}
-    assert {name for name, ok in passed.items() if ok} >= {"batch", "accumulation", "checkpoints", "resume"}
+    said = run(site, "verify", trained[0], "--json", "--quiet", "--threads", "1").stdout
+    assert passed_checks(said) >= CHECKS - {"export"}
     said = run(site, "train", offers, *SMALL, "--from", lm_run, "--out", tmp_path / "no", status=2).stderr
     assert "is no encoder, and the head of worth is for encoders" in said

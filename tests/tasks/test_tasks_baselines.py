@@ -10,19 +10,22 @@ from headway.tasks import baselines, count_baselines
 from headway.tasks.baselines import _flat, classification_baselines, image_baselines
 from headway.tasks.count_baselines import ngram_baselines
 
+TRAIN, VALIDATION = np.array([0, 1, 0, 1, 2], dtype=np.uint16), np.array([0, 1, 2, 2], dtype=np.uint16)
+
 
 class TextList(list[str]):
     """Texts in memory, as rows of texts are."""
 
     @property
-    def lengths(self) -> np.ndarray:
+    def lengths(self):
         return np.array([*map(len, self)], dtype=np.int64)
 
-    def part(self, rows: np.ndarray) -> "TextList":
+    def part(self, rows):
         return TextList(self[i] for i in rows)
 
 
-TRAIN, VALIDATION = np.array([0, 1, 0, 1, 2], dtype=np.uint16), np.array([0, 1, 2, 2], dtype=np.uint16)
+def of_texts(texts, targets, held_out, wanted, labels):
+    return classification_baselines(TextList(texts), targets, TextList(held_out), wanted, labels)
 
 
 def test_ngrams_by_hand():
@@ -36,17 +39,16 @@ def test_ngrams_by_hand():
     assert bigram["val_loss"] == pytest.approx(-sum(map(math.log, (after_0, after_1, after_2))) / 3)
 
 
-def test_the_probabilities_after_every_token_sum_to_one():
+def test_probabilities_after_every_token_sum_to_one_and_no_target_is_no_crash():
     for first in range(3):
-        total = 0.0
-        for second in range(3):
-            loss = ngram_baselines(TRAIN, np.array([first, second], dtype=np.uint16), 3)[2]["val_loss"]
-            total += math.exp(-loss)
-        assert total == pytest.approx(1.0)
+        pairs = [np.array([first, second], dtype=np.uint16) for second in range(3)]
+        losses = [ngram_baselines(TRAIN, pair, 3)[2]["val_loss"] for pair in pairs]
+        assert sum(math.exp(-loss) for loss in losses) == pytest.approx(1.0)
+    assert ngram_baselines(TRAIN, VALIDATION[:1], 3) == [{"name": "uniform (ln V)", "val_loss": math.log(3)}]
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 7, 101])
-def test_counting_in_chunks_changes_nothing(chunk: int, monkeypatch: pytest.MonkeyPatch):
+def test_counting_in_chunks_changes_nothing(chunk, monkeypatch):
     random = np.random.default_rng(3)
     train, validation = random.integers(0, 13, 97).astype(np.uint16), random.integers(0, 13, 31).astype(np.uint16)
     whole = ngram_baselines(train, validation, 13)
@@ -57,7 +59,7 @@ def test_counting_in_chunks_changes_nothing(chunk: int, monkeypatch: pytest.Monk
             assert found == {**name, "val_loss": pytest.approx(name["val_loss"], rel=1e-12)}
 
 
-def test_memory_does_not_grow_with_the_text(monkeypatch: pytest.MonkeyPatch):
+def test_memory_does_not_grow_with_the_text(monkeypatch):
     monkeypatch.setattr(count_baselines, "CHUNK", 1 << 12)
     random = np.random.default_rng(3)
     monkeypatch.setattr(count_baselines, "MOST_PAIRS", 1 << 12)
@@ -70,34 +72,20 @@ def test_memory_does_not_grow_with_the_text(monkeypatch: pytest.MonkeyPatch):
         assert peak < 1_000_000, "half of the text itself"
 
 
-def test_a_validation_text_without_targets_is_no_crash():
-    assert ngram_baselines(TRAIN, VALIDATION[:1], 3) == [{"name": "uniform (ln V)", "val_loss": math.log(3)}]
-
-
 def test_the_linear_model_is_right_where_single_words_tell_and_the_majority_is_what_it_says():
     texts = [f"{word} number {i}" for i in range(17) for word in ("good", "bad", "bad")]
-    targets = [0, 1, 1] * 17
-    held_out = ["a good one", "a bad one"]
-    (majority, fitted), said = classification_baselines(
-        TextList(texts), targets, TextList(held_out), [0, 1], ["good", "bad"]
-    )
-    assert said == ""
-    assert majority["accuracy"] == 0.5
+    (majority, fitted), said = of_texts(texts, [0, 1, 1] * 17, ["a good one", "a bad one"], [0, 1], ["good", "bad"])
+    assert said == "" and majority["accuracy"] == 0.5
     assert majority["macro_f1"] == pytest.approx((0 + 2 / 3) / 2)
     assert fitted["accuracy"] == fitted["macro_f1"] == 1.0
-
-
-def test_texts_without_any_ngram_fall_back_to_the_majority():
-    found, _ = classification_baselines(TextList(["", "", ""]), [1, 1, 0], TextList(["", ""]), [1, 0], ["a", "b"])
+    found, _ = of_texts(["", "", ""], [1, 1, 0], ["", ""], [1, 0], ["a", "b"])  # no n-gram: the majority
     assert [entry["accuracy"] for entry in found] == [0.5, 0.5]
 
 
-def test_of_many_rows_a_sample_is_read_and_said(monkeypatch: pytest.MonkeyPatch):
+def test_of_many_rows_a_sample_is_read_and_said(monkeypatch):
     monkeypatch.setattr(baselines, "MOST_CHARACTERS", 2_000)
     texts = [f"{word} number {i}" for i in range(211) for word in ("good", "bad", "bad")]
-    found, said = classification_baselines(
-        TextList(texts), [0, 1, 1] * 211, TextList(["a good one"]), [0], ["good", "bad"]
-    )
+    found, said = of_texts(texts, [0, 1, 1] * 211, ["a good one"], [0], ["good", "bad"])
     assert found[1]["accuracy"] == 1.0
     assert "of 633 rows, drawn at random" in said and "on 633" not in said
 
@@ -105,18 +93,16 @@ def test_of_many_rows_a_sample_is_read_and_said(monkeypatch: pytest.MonkeyPatch)
 def test_of_too_many_classes_there_is_no_linear_model_and_that_is_said():
     classes = 20_000
     texts, targets = [f"text {i}" for i in range(3 * classes)], [i % classes for i in range(3 * classes)]
-    found, said = classification_baselines(
-        TextList(texts), targets, TextList(texts[:9]), targets[:9], [str(i) for i in range(classes)]
-    )
+    found, said = of_texts(texts, targets, texts[:9], targets[:9], [str(i) for i in range(classes)])
     assert [line["name"] for line in found] == ["majority class"]
     assert "left out: 20,000 classes in 60,000 rows" in said
 
 
-def test_of_many_classes_rare_ngrams_are_left_out(monkeypatch: pytest.MonkeyPatch):
+def test_of_many_classes_rare_ngrams_are_left_out(monkeypatch):
     monkeypatch.setattr(baselines, "MOST_WEIGHTS", 40_000)
     words = [f"{i}{i}" for i in range(40)]
     texts = [f"{word} number {i * 37 % 1009} {i}" for i in range(29) for word in words]
-    found, said = classification_baselines(TextList(texts), [*range(40)] * 29, TextList(words), [*range(40)], words)
+    found, said = of_texts(texts, [*range(40)] * 29, words, [*range(40)], words)
     assert said == "" and found[1]["accuracy"] > 0.9
 
 
@@ -135,7 +121,7 @@ def test_images_are_told_by_a_linear_model():
 
 
 @pytest.mark.parametrize(("size", "step"), [((5, 7), (1, 1)), ((65, 40), (3, 3)), ((2, 97), (2, 4))])
-def test_large_images_are_shrunk_by_means(size: tuple, step: tuple):
+def test_large_images_are_shrunk_by_means(size, step):
     images = np.random.default_rng(0).integers(0, 256, (3, *size, 3), dtype=np.uint8)
     rows, columns = size[0] // step[0], size[1] // step[1]
     expected = [

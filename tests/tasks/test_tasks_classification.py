@@ -1,13 +1,11 @@
 """Loss, metrics, class weights and token dropout of the classifier's task."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from objectives_kit import Recorder, check_parts, check_r_drop
 from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, precision_recall_fscore_support
-from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch, TargetKind, pad
 from headway.models.config import TransformerConfig
@@ -20,58 +18,35 @@ LABELS = ["ant", "bee", "cow"]
 TARGETS = [0, 2, 1, 2, 2]
 
 
-class Recorder(nn.Module):
-    """A model that keeps what it was given and answers with fixed logits."""
-
-    def __init__(self, logits: Tensor):
-        super().__init__()
-        self.logits = nn.Parameter(logits)
-        self.ids = torch.empty(0)
-
-    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        self.ids = ids
-        return self.logits
-
-
 @pytest.fixture
-def batch() -> Batch:
+def batch():
     random = np.random.default_rng(7)
     ids, mask = pad([random.integers(5, 31, n).tolist() for n in (3, 7, 2, 11, 5)])
     return Batch({"ids": ids}, mask, torch.tensor(TARGETS), TargetKind.ROW)
 
 
 @pytest.fixture
-def logits() -> Tensor:
+def logits():
     return torch.randn(5, 3, generator=torch.Generator().manual_seed(13))
 
 
-def test_loss_is_a_sum_and_a_number_of_texts(batch: Batch, logits: Tensor):
-    total, count, _ = Classification(LABELS).loss(Recorder(logits), batch)
-    expected = -sum(logits.log_softmax(dim=-1)[row, target] for row, target in enumerate(TARGETS))
-    assert count == 5
-    torch.testing.assert_close(total, expected)
-
-
-def test_class_weights_multiply_the_loss_in_training_alone(batch: Batch, logits: Tensor):
-    weights = torch.tensor([2.0, 3.0, 0.5])
-    task, model = Classification(LABELS, weights=weights), Recorder(logits)
-    losses = -logits.log_softmax(dim=-1)[torch.arange(5), batch.targets]
-    torch.testing.assert_close(task.loss(model, batch)[0], (losses * weights[batch.targets]).sum())
-    model.eval()
-    torch.testing.assert_close(task.loss(model, batch)[0], losses.sum())
-
-
-def test_a_row_has_the_weight_of_its_own_class_with_smoothing_too(batch: Batch, logits: Tensor):
-    weights, share = torch.tensor([2.0, 3.0, 0.5]), 0.11
-    log_p = logits.log_softmax(dim=-1)
-    expected = sum(
-        -weights[target] * ((1 - share) * log_p[row, target] + share * log_p[row].mean())
-        for row, target in enumerate(TARGETS)
-    )
-    task = Classification(LABELS, weights=weights, label_smoothing=share)
-    loss, _, shown = task.loss(Recorder(logits), batch)
+@pytest.mark.parametrize("share", [0.0, 0.11])
+@pytest.mark.parametrize("weights", [None, torch.tensor([2.0, 3.0, 0.5])])
+def test_weights_of_classes_and_smoothing_act_in_training_alone(weights, share, batch, logits):
+    """The loss is a sum, and a number of texts; a row has the weight of its own class, with smoothing too."""
+    log_p, of_class = logits.log_softmax(dim=-1), torch.ones(3) if weights is None else weights
+    plain = -log_p[torch.arange(5), batch.targets]
+    task, model = Classification(LABELS, weights=weights, label_smoothing=share), Recorder(logits)
+    loss, count, shown = task.loss(model, batch)
+    expected = (of_class[batch.targets] * ((1 - share) * plain - share * log_p.mean(dim=-1))).sum()
     torch.testing.assert_close(loss, expected)
-    torch.testing.assert_close(shown, -log_p[torch.arange(5), batch.targets].sum())  # as validation measures it
+    torch.testing.assert_close(shown, plain.sum())  # as validation measures it
+    assert count == 5
+    model.eval()
+    torch.testing.assert_close(task.loss(model, batch)[0], plain.sum())
+    if weights is None:
+        smoothed = F.cross_entropy(logits, batch.targets, reduction="sum", label_smoothing=share)
+        torch.testing.assert_close(loss, smoothed)
 
 
 def test_balanced_weights_make_the_classes_equal_and_the_mean_weight_one():
@@ -80,15 +55,7 @@ def test_balanced_weights_make_the_classes_equal_and_the_mean_weight_one():
     assert balanced_weights([0, 0], 2).isfinite().all()
 
 
-def test_label_smoothing_acts_in_training_alone(batch: Batch, logits: Tensor):
-    task, model = Classification(LABELS, label_smoothing=0.11), Recorder(logits)
-    smoothed = F.cross_entropy(logits, batch.targets, reduction="sum", label_smoothing=0.11)
-    torch.testing.assert_close(task.loss(model, batch)[0], smoothed)
-    model.eval()
-    torch.testing.assert_close(task.loss(model, batch)[0], F.cross_entropy(logits, batch.targets, reduction="sum"))
-
-
-def test_token_dropout_hides_about_its_share_and_never_a_special_token(logits: Tensor):
+def test_token_dropout_hides_about_its_share_and_never_a_special_token(logits):
     hidden, protected, share = 4, [0, 1, 2, 3, 4], 0.3
     ids = torch.arange(5 * 997).reshape(5, 997) % 31
     batch = Batch({"ids": ids}, None, torch.tensor(TARGETS), TargetKind.ROW)
@@ -107,25 +74,11 @@ def test_token_dropout_hides_about_its_share_and_never_a_special_token(logits: T
     assert torch.equal(model.ids, ids)
 
 
-def test_micro_batches_of_any_size_give_the_gradient_of_the_whole(batch: Batch):
+def test_micro_batches_of_any_size_give_the_gradient_of_the_whole(batch):
     config = TransformerConfig(vocab_size=31, d_model=14, n_heads=1, n_layers=2, max_length=11)
     model = Encoder(config, ClassificationHead(config, 3, norm=True, dropout=0.0))
     initialise(model, seed=5)
-    task = Classification(LABELS, weights=torch.tensor([1.5, 1.0, 0.5]))
-    gradients = []
-    for cuts in ([0, 5], [0, 2, 3, 5]):
-        model.zero_grad()
-        count = 0
-        for start, stop in pairwise(cuts):
-            part = Batch(
-                {"ids": batch.ids[start:stop]}, batch.mask[start:stop], batch.targets[start:stop], TargetKind.ROW
-            )
-            loss, n, _ = task.loss(model, part)
-            loss.backward()
-            count += n
-        gradients.append([p.grad / count for p in model.parameters()])
-    for whole, parts in zip(*gradients, strict=True):
-        assert (whole - parts).abs().max() <= 1e-6 * max(1.0, whole.abs().max().item())
+    check_parts(Classification(LABELS, weights=torch.tensor([1.5, 1.0, 0.5])), model, batch, 2, 3, 5)
 
 
 def test_scores_by_hand_with_a_class_that_is_never_predicted():
@@ -140,7 +93,7 @@ def test_scores_by_hand_with_a_class_that_is_never_predicted():
 
 
 @pytest.mark.parametrize("seed", range(7))
-def test_scores_agree_with_scikit_learn(seed: int):
+def test_scores_agree_with_scikit_learn(seed):
     random = np.random.default_rng(seed)
     true, predicted = random.integers(0, 3, 29), random.integers(0, 2 + seed % 2, 29)
     found = scores(true, predicted, LABELS)
@@ -151,18 +104,15 @@ def test_scores_agree_with_scikit_learn(seed: int):
         assert list(found["per_class"][label].values()) == pytest.approx([precision[i], recall[i], f1[i], support[i]])
 
 
-def test_scores_of_nothing_are_zero():
+def test_of_very_many_classes_no_matrix_is_made_and_nothing_scores_zero():
+    classes = np.arange(20_000)
+    found = scores(classes, np.roll(classes, 1) * (classes % 2), [str(i) for i in classes])
+    assert "confusion" not in found and found["accuracy"] == 1 / 20_000
     nothing = np.zeros(0, dtype=np.int64)
     assert scores(nothing, nothing, LABELS)["macro_f1"] == 0.0
 
 
-def test_of_very_many_classes_no_matrix_is_made():
-    classes = np.arange(20_000)
-    found = scores(classes, np.roll(classes, 1) * (classes % 2), [str(i) for i in classes])
-    assert "confusion" not in found and found["accuracy"] == 1 / 20_000
-
-
-def test_evaluation_counts_rows_as_true_and_columns_as_predicted(batch: Batch, logits: Tensor):
+def test_evaluation_counts_rows_as_true_and_columns_as_predicted(batch, logits):
     model = Recorder(logits).eval()
     found = Classification(LABELS).evaluate(model, [batch])
     predicted = logits.argmax(dim=-1).tolist()
@@ -170,28 +120,8 @@ def test_evaluation_counts_rows_as_true_and_columns_as_predicted(batch: Batch, l
     assert found["val_loss"] == pytest.approx(F.cross_entropy(logits, batch.targets).item())
 
 
-class Both(nn.Module):
-    """A model that answers B rows with one set of logits, and 2 B rows with both."""
-
-    def __init__(self, *answers: torch.Tensor):
-        super().__init__()
-        self.answers = answers
-
-    def forward(self, ids: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        return torch.cat(self.answers[: len(ids) // len(self.answers[0])])
-
-
 def test_r_drop_adds_the_divergence_of_two_answers():
     draw = torch.Generator().manual_seed(0)
     answers = [torch.randn(5, 3, generator=draw) for _ in range(2)]
-    targets = torch.tensor([0, 2, 1, 1, 0])
-    batch = Batch({"ids": torch.ones(5, 2, dtype=torch.int64)}, None, targets, TargetKind.ROW)
-    model = Both(*answers).train()
-    found, count, _ = Classification(["a", "b", "c"], r_drop=4.0).loss(model, batch)
-    one, other = (answer.log_softmax(dim=-1) for answer in answers)
-    plain = sum(F.nll_loss(p, targets, reduction="sum") for p in (one, other)) / 2
-    both = sum(F.kl_div(a, b, log_target=True, reduction="sum") for a, b in ((one, other), (other, one))) / 2
-    assert count == 5
-    assert found.item() == pytest.approx((plain + 4.0 / 2 * both).item(), rel=1e-5)
-    once = Classification(["a", "b", "c"], r_drop=4.0).loss(model.eval(), batch)[0]
-    assert once.item() == pytest.approx(F.nll_loss(one, targets, reduction="sum").item(), rel=1e-5)
+    batch = Batch({"ids": torch.ones(5, 2).long()}, None, torch.tensor([0, 2, 1, 1, 0]), TargetKind.ROW)
+    check_r_drop(Classification(["a", "b", "c"], r_drop=4.0), batch, answers, 4.0)

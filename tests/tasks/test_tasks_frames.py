@@ -1,8 +1,5 @@
 """Data frames in and out: the same kind comes back with columns of answers, its own columns and index unchanged."""
 
-from pathlib import Path
-from typing import Any
-
 import pandas
 import polars
 import pyarrow
@@ -14,7 +11,7 @@ from headway.errors import InputError
 
 TEXTS = ["great good lovely", None, "bad awful poor", " "]
 ROWS = {"text": TEXTS, "label": ["a", "b", "c", "d"], "n": [1, 2, 3, 4]}
-KINDS: dict[str, Any] = {
+KINDS = {
     "pandas": lambda: pandas.DataFrame(ROWS, index=[7, 7, "x", 9]),
     "polars": lambda: polars.DataFrame(ROWS),
     "pyarrow": lambda: pyarrow.table(ROWS),
@@ -22,14 +19,14 @@ KINDS: dict[str, Any] = {
 }
 
 
-def values(frame: Any, name: str) -> list[Any]:
+def values(frame, name):
     column = frame[name]
     found = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
     return [None if one != one else one for one in found]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_frame_comes_back_as_it_came(kind: str, classifier_run: Path):
+def test_a_frame_comes_back_as_it_came(kind, classifier_run):
     frame, pipe = KINDS[kind](), headway.load(classifier_run)
     found = pipe.predict(frame)
     assert type(found) is type(frame) and len(found) == 4
@@ -37,15 +34,13 @@ def test_a_frame_comes_back_as_it_came(kind: str, classifier_run: Path):
     assert values(found, "label") == ["a", "b", "c", "d"]  # its own
     assert values(found, "predicted: label") == [first["label"], None, third["label"], None]
     assert values(found, "score")[0] == pytest.approx(first["score"], abs=1e-6)
-    for label, score in first["scores"].items():
-        assert values(found, f"score: {label}")[0] == pytest.approx(score, abs=1e-6)
-    if kind == "pandas":
-        assert found.index.tolist() == [7, 7, "x", 9] and list(frame.columns) == list(
-            ROWS
-        )  # the given one is unchanged
+    scores = {label: values(found, f"score: {label}")[0] for label in first["scores"]}
+    assert scores == pytest.approx(first["scores"], abs=1e-6)
+    if kind == "pandas":  # and the given one is unchanged
+        assert found.index.tolist() == [7, 7, "x", 9] and list(frame.columns) == list(ROWS)
 
 
-def test_the_column_of_texts_is_that_of_the_run_the_only_one_or_asked_for(classifier_run: Path):
+def test_the_column_of_texts_is_that_of_the_run_the_only_one_or_asked_for(classifier_run):
     pipe = headway.load(classifier_run)
     frame = pandas.DataFrame({"review": ["great good"], "title": ["bad awful"], "n": [3]})
     with pytest.raises(InputError, match="which column holds the texts is not clear; pass text_column"):
@@ -60,7 +55,7 @@ def test_the_column_of_texts_is_that_of_the_run_the_only_one_or_asked_for(classi
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_answered_frame_can_be_answered_again(kind: str, classifier_run: Path):
+def test_an_answered_frame_can_be_answered_again(kind, classifier_run):
     pipe = headway.load(classifier_run)
     once = pipe.predict(KINDS[kind]())
     again = pipe.predict(once)
@@ -69,17 +64,14 @@ def test_an_answered_frame_can_be_answered_again(kind: str, classifier_run: Path
     assert values(again, "predicted: score") == values(once, "score")
 
 
-def test_a_text_that_is_not_known_gets_null(classifier_run: Path):
-    found = headway.load(classifier_run).predict(pandas.DataFrame({"text": ["日本", "great good", None]}))
+def test_another_column_is_named_and_what_is_not_known_gets_null(classifier_run):
+    frame = pandas.DataFrame({"name": ["日本", "great good", None], "n": [1, 2, 3]})
+    with pytest.warns(UserWarning, match="a pandas frame has no column 'text': 'name' is taken as the text"):
+        found = headway.load(classifier_run).predict(frame)
     assert found["label"].isna().tolist() == [True, False, True]
 
 
-def test_another_column_in_place_of_that_of_the_run_is_named(classifier_run: Path):
-    with pytest.warns(UserWarning, match="a pandas frame has no column 'text': 'name' is taken as the text"):
-        headway.load(classifier_run).predict(pandas.DataFrame({"name": ["great good"], "n": [1]}))
-
-
-def test_several_answers_to_a_text_are_a_list(tmp_path: Path):
+def test_several_answers_to_a_text_are_a_list(tmp_path):
     (tmp_path / "names.conll").write_text("Anna B-PER\nsings O\n\nOtto B-PER\nruns O\n\n" * 20)
     headway.train(tmp_path / "names.conll", out=tmp_path / "run", steps=2, d_model=16, layers=1, heads=2, quiet=True)
     found = headway.load(tmp_path / "run").predict(pandas.DataFrame({"text": ["Anna sings", None]}))

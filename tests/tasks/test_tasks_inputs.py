@@ -1,8 +1,6 @@
 """Every pipeline answers one input or several, whatever they come in, and refuses by name what is neither."""
 
 import random
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas
@@ -26,7 +24,7 @@ class Frame:
 
 
 @pytest.fixture(scope="module")
-def pipelines(lm_run: Path, classifier_run: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory):
+def pipelines(lm_run, classifier_run, corpus, tmp_path_factory):
     folder, draw = tmp_path_factory.mktemp("pipelines"), random.Random(1)
     (folder / "pairs.csv").write_text("source,target\n" + "".join(f"the cat {n},le chat {n}\n" for n in range(40)))
     (folder / "a.conll").write_text("".join(f"Anna B-PER\nlives O\nin O\nVienna{i} B-LOC\n\n" for i in range(20)))
@@ -44,13 +42,13 @@ def pipelines(lm_run: Path, classifier_run: Path, corpus: Path, tmp_path_factory
 NAMES = ("classification", "language_modeling", "masked_lm", "translation", "tags", "embedding")
 
 
-def answers(pipelines: dict[str, Any], name: str, inputs: Any) -> Any:
+def answers(pipelines, name, inputs):
     greedy = {"temperature": 0, "max_tokens": 3} if name == "language_modeling" else {}
     return np.asarray(found) if isinstance(found := pipelines[name](inputs, **greedy), np.ndarray) else found
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_series_arrays_and_generators_are_lists(pipelines: dict[str, Any], name: str):
+def test_series_arrays_and_generators_are_lists(pipelines, name):
     column = pytest.importorskip("datasets").Dataset.from_dict({"text": (texts := list(TEXTS))})["text"]
     if name == "masked_lm":
         texts = [f"{text} [MASK]" for text in TEXTS]
@@ -78,34 +76,43 @@ def test_series_arrays_and_generators_are_lists(pipelines: dict[str, Any], name:
         (["the [MASK]", float("nan")], "1 is float"),
     ],
 )
-def test_what_is_no_input_is_refused_by_name(pipelines: dict[str, Any], name: str, wrong: Any, words: str):
+def test_what_is_no_input_is_refused_by_name(pipelines, name, wrong, words):
     if name == "images" and isinstance(wrong, list):
         wrong = [np.zeros((8, 8), np.uint8), wrong[1]]
     with pytest.raises(InputError, match=words):
         pipelines[name](wrong)
 
 
-def test_a_missing_text_is_named_with_its_position(pipelines: dict[str, Any]):
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "tags"])  # which reads lists of words
+def test_a_list_in_a_list_is_no_text(pipelines, name):
+    with pytest.raises(InputError, match="0 is list"):
+        pipelines[name]([["the [MASK]"]])
+
+
+def test_a_missing_text_is_named_with_its_position(pipelines):
     with pytest.raises(InputError, match="text 1 is float; expected a text, not nan"):
         pipelines["classification"](pandas.Series(["a", None], dtype=object).astype("str"))
 
 
-def test_names_of_images_come_in_any_list(pipelines: dict[str, Any], tmp_path: Path):
+@pytest.mark.parametrize("k", [0, -1, 1.5, None, True])
+def test_numbers_of_answers_that_mean_nothing(pipelines, k):
+    for ask in (pipelines["masked_lm"], lambda text, k: pipelines["embedding"].nearest(text, ["cat"], k=k)):
+        with pytest.raises(InputError, match="k is"):
+            ask("the [MASK]", k=k)
+
+
+def test_names_of_images_come_in_any_list(pipelines, tmp_path):
     image = pytest.importorskip("PIL.Image")
     names = [str(tmp_path / f"{number}.png") for number in range(3)]
-    for number, name in enumerate(names):
-        image.fromarray(np.full((8, 8), 90 * number, np.uint8)).save(name)
+    pixels = [np.full((8, 8), 90 * number, np.uint8) for number in range(3)]
+    for name, one in zip(names, pixels, strict=True):
+        image.fromarray(one).save(name)
     expected = pipelines["images"](names)
-    for inputs in (
-        pandas.Series(names),
-        np.array(names),
-        iter(names),
-        np.stack([np.array(image.open(n)) for n in names])[..., None],
-    ):
+    for inputs in (pandas.Series(names), np.array(names), iter(names), np.stack(pixels)[..., None]):
         assert pipelines["images"](inputs) == expected
 
 
-def test_vectors_of_a_series_and_its_neighbours(pipelines: dict[str, Any]):
+def test_vectors_of_a_series_and_its_neighbours(pipelines):
     embed = pipelines["embedding"]
     nearest = embed.nearest("the cat", pandas.Series(TEXTS), k=2)
     assert nearest == embed.nearest("the cat", TEXTS, k=2)

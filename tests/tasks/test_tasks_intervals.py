@@ -9,7 +9,7 @@ from headway.training.evaluation import intervals
 from headway.training.evaluation.comparison import SCORES, better_over_seeds, over_seeds
 
 
-def pairs(a: int, b: int, c: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+def pairs(a, b, c, d):
     """Right by both, by the first alone, by the second alone, by neither."""
     one = np.array([True] * (a + b) + [False] * (c + d))
     other = np.array([True] * a + [False] * b + [True] * c + [False] * d)
@@ -20,36 +20,23 @@ def pairs(a: int, b: int, c: int, d: int) -> tuple[np.ndarray, np.ndarray]:
     ("right", "n", "expected"),
     [(81, 263, (0.2553, 0.3662)), (15, 148, (0.0624, 0.1605)), (0, 20, (0.0, 0.1611)), (1, 29, (0.0061, 0.1718))],
 )
-def test_wilson_as_newcombe_prints_it(right: int, n: int, expected: tuple[float, float]):
+def test_intervals_as_newcombe_prints_them(right, n, expected):
     assert intervals.wilson(right, n) == pytest.approx(expected, abs=1e-4)  # Newcombe 1998, table I, method 3
+    assert intervals.wilson(2, 2) == pytest.approx((0.342, 1.0), abs=1e-3)  # nearly no evidence
     with pytest.raises(ValueError, match="expected 1 or more"):
         intervals.wilson(0, 0)
-
-
-def test_two_rows_are_nearly_no_evidence():
-    low, high = intervals.wilson(2, 2)
-    assert low == pytest.approx(0.342, abs=1e-3) and high == 1.0
-
-
-def test_independent_shares_as_newcombe_prints_them():
-    """56/70 against 48/80, his table II (a), method 10."""
+    # 56/70 against 48/80, his table II (a), method 10
     assert intervals.of_shares(56 / 70, 70, 48 / 80, 80) == pytest.approx((0.0524, 0.3339), abs=1e-4)
 
 
-def compared(*counts: int) -> tuple[float, float]:
+def compared(*counts):
     """The interval by which the first of two models is more often right."""
     low, high = better_over_seeds("class", *([np.stack([one, np.ones(len(one))], 1)] for one in pairs(*counts)))
     return low, high
 
 
-def test_paired_shares_cover_newcombes_score_interval():
-    """36, 12, 2, 0 of 50: his table for paired data gives 0.0569 to 0.3404 by method 10."""
-    low, high = compared(36, 12, 2, 0)
-    assert low <= 0.0570 and high >= 0.3403 and low > 0
-
-
 @pytest.mark.parametrize("n", [7, 31, 211])
-def test_paired_shares_never_claim_more_than_the_exact_test_of_mcnemar(n: int):
+def test_paired_shares_never_claim_more_than_the_exact_test_of_mcnemar(n):
     draw = np.random.default_rng(n)
     decided = 0
     for _ in range(200):
@@ -62,7 +49,10 @@ def test_paired_shares_never_claim_more_than_the_exact_test_of_mcnemar(n: int):
     assert n < 31 or decided > 20
 
 
-def test_models_that_answer_alike_are_not_told_apart():
+def test_paired_shares_cover_newcombes_interval_and_equal_models_are_not_told_apart():
+    """36, 12, 2, 0 of 50: his table for paired data gives 0.0569 to 0.3404 by method 10."""
+    low, high = compared(36, 12, 2, 0)
+    assert 0 < low <= 0.0570 and high >= 0.3403
     low, high = compared(2, 0, 0, 0)
     assert low < -0.3 and high > 0.3
     low, high = compared(900, 0, 0, 100)
@@ -79,7 +69,7 @@ def test_a_mean_is_students_interval_with_three_more_units_as_far_off_as_the_far
 
 
 @pytest.mark.parametrize(("sigma", "n"), [(0.5, 23), (1.0, 30)])
-def test_a_mean_over_units_of_any_size_covers_what_it_says(sigma: float, n: int):
+def test_a_mean_over_units_of_any_size_covers_what_it_says(sigma, n):
     """Also where a few units are far harder than the others."""
     draw, covered = np.random.default_rng(0), 0
     for _ in range(600):
@@ -134,7 +124,7 @@ def test_areas_are_those_of_scikit_learn_with_ties():
 
 
 @pytest.mark.parametrize("kind", ["quotient", "class", "correlation", "area", "macro"])
-def test_of_a_perfect_result_as_much_is_unknown_as_of_a_perfect_share(kind: str):
+def test_of_a_perfect_result_as_much_is_unknown_as_of_a_perfect_share(kind):
     at = np.arange(30.0)
     perfect = {"quotient": np.full((30, 2), 4.0), "correlation": np.stack([at, at], 1)}
     units = perfect.get(kind, np.stack([at % 2, at % 2], 1))
@@ -146,6 +136,8 @@ def test_of_a_perfect_result_as_much_is_unknown_as_of_a_perfect_share(kind: str)
 def test_seeds_make_an_interval_wider_and_rows_are_never_forgotten():
     """Three seeds that are right alike: of 61 rows, Wilson's interval, not one of no width."""
     rows = np.array([[1.0, 1.0]] * 51 + [[0.0, 1.0]] * 10)
+    # two show how much seeds differ so badly that an interval is too wide or too narrow
+    assert over_seeds("class", [rows] * 2) is None and better_over_seeds("class", [rows] * 2, [rows] * 3) is None
     low, high = over_seeds("class", [rows] * 3)
     assert (low, high) == pytest.approx(intervals.wilson(51, 61), abs=0.01)
     worse = rows.copy()
@@ -158,12 +150,6 @@ def test_seeds_make_an_interval_wider_and_rows_are_never_forgotten():
     assert 0 < found[0] < 1.0 < found[1]
     low, high = better_over_seeds("class", [rows] * 3, [rows])
     assert low < 0 < high
-
-
-def test_two_seeds_have_no_interval():
-    """They show how much seeds differ so badly that an interval is too wide or too narrow."""
-    rows = np.array([[1.0, 1.0]] * 51 + [[0.0, 1.0]] * 10)
-    assert over_seeds("class", [rows] * 2) is None and better_over_seeds("class", [rows] * 2, [rows] * 3) is None
 
 
 def test_quotients_of_sums_are_compared_on_the_same_units():

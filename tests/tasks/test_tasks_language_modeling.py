@@ -1,10 +1,10 @@
 """The loss of a language model against a plain computation."""
 
 import math
-from itertools import pairwise
 
 import pytest
 import torch
+from objectives_kit import check_parts
 
 from headway.data.batches.batching import IGNORED, Batch, TargetKind
 from headway.models.config import TransformerConfig
@@ -16,31 +16,29 @@ B, T, V = 5, 7, 23
 
 
 @pytest.fixture
-def model() -> Decoder:
+def model():
     model = Decoder(TransformerConfig(vocab_size=V, d_model=22, n_heads=1, n_layers=2, max_length=T, dropout=0.0))
     initialise(model, seed=3, embedding_std=1.0)
     return model
 
 
 @pytest.fixture
-def batch() -> Batch:
+def batch():
     random = torch.Generator().manual_seed(11)
     tokens = torch.randint(V, (B, T + 1), generator=random)
     return Batch({"ids": tokens[:, :-1]}, None, tokens[:, 1:], TargetKind.TOKEN)
 
 
-def test_loss_is_the_sum_over_all_targets_and_their_number(model: Decoder, batch: Batch):
+def test_loss_is_the_sum_over_all_targets_and_their_number(model, batch):
     total, count, _ = LanguageModeling().loss(model, batch)
     probabilities = model(batch.ids).softmax(dim=-1)
-    expected = 0.0
-    for row in range(B):
-        for place in range(T):
-            expected -= math.log(probabilities[row, place, batch.targets[row, place]].item())
+    targets = batch.targets.tolist()
+    expected = -sum(math.log(probabilities[row, at, targets[row][at]]) for row in range(B) for at in range(T))
     assert count == B * T
     assert total.item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_what_is_ignored_is_neither_counted_nor_computed(model: Decoder, batch: Batch):
+def test_what_is_ignored_is_neither_counted_nor_computed(model, batch):
     targets = batch.targets.clone()
     targets[0], targets[2, :4] = IGNORED, IGNORED
     rows = []
@@ -52,7 +50,7 @@ def test_what_is_ignored_is_neither_counted_nor_computed(model: Decoder, batch: 
     assert total.item() == pytest.approx(-sum(logs[i, t, targets[i, t]].item() for i, t in places), rel=1e-5)
 
 
-def test_label_smoothing_acts_in_training_alone(model: Decoder, batch: Batch):
+def test_label_smoothing_acts_in_training_alone(model, batch):
     share = 0.13
     plain, smoothed = LanguageModeling(), LanguageModeling(label_smoothing=share)
     logs = model(batch.ids).log_softmax(dim=-1)
@@ -63,32 +61,17 @@ def test_label_smoothing_acts_in_training_alone(model: Decoder, batch: Batch):
     assert smoothed.loss(model, batch)[0] == plain.loss(model, batch)[0]
 
 
-def test_evaluation_counts_every_target_once_whatever_the_batches(model: Decoder, batch: Batch):
+def test_evaluation_counts_every_target_once_whatever_the_batches(model, batch):
     model.eval()
     task = LanguageModeling(bytes_per_token=3.0)
     total, count, _ = task.loss(model, batch)
-    parts = [
-        Batch({"ids": batch.ids[:2]}, None, batch.targets[:2], TargetKind.TOKEN),
-        Batch({"ids": batch.ids[2:]}, None, batch.targets[2:], TargetKind.TOKEN),
-    ]
+    halves = (slice(0, 2), slice(2, B))
+    parts = [Batch({"ids": batch.ids[rows]}, None, batch.targets[rows], TargetKind.TOKEN) for rows in halves]
     found = task.evaluate(model, parts)
     assert found["val_loss"] == pytest.approx(total.item() / count, rel=1e-6)
     assert found["perplexity"] == pytest.approx(math.exp(found["val_loss"]))
     assert found["bits_per_byte"] == pytest.approx(found["val_loss"] / math.log(2) / 3.0)
 
 
-def test_micro_batches_of_any_size_give_the_gradient_of_the_whole(model: Decoder, batch: Batch):
-    task = LanguageModeling()
-    gradients = []
-    for cuts in ([0, B], [0, 1, 3, B]):
-        model.zero_grad()
-        count = 0
-        for start, stop in pairwise(cuts):
-            loss, n, _ = task.loss(
-                model, Batch({"ids": batch.ids[start:stop]}, None, batch.targets[start:stop], TargetKind.TOKEN)
-            )
-            loss.backward()
-            count += n
-        gradients.append([p.grad / count for p in model.parameters()])
-    for whole, parts in zip(*gradients, strict=True):
-        assert (whole - parts).abs().max() <= 1e-6 * max(1.0, whole.abs().max().item())
+def test_micro_batches_of_any_size_give_the_gradient_of_the_whole(model, batch):
+    check_parts(LanguageModeling(), model, batch, 1, 3, B)

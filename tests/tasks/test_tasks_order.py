@@ -2,11 +2,10 @@
 
 import csv
 import random
-from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
+from faults_harness import facts_of
 
 import headway
 from headway.data.records.split import few
@@ -14,29 +13,34 @@ from headway.tasks import baselines, data_profile
 from headway.tasks.embedding import objective as embedding
 from headway.tasks.text_to_text import data as translation
 from headway.tasks.token_classification import data as tags
-from headway.training.store.facts import read_facts
 
 TINY = {"threads": 1, "precision": "float32", "quiet": True, "steps": 1, "evaluations": 1, "d_model": 16, "layers": 1}
 TOPICS = [[f"{letter}{i}" for i in range(9)] for letter in "pqr"]
 HALF_A_POINT = 0.005
 
 
-def orders(rows: list, length: Callable[[object], int]) -> dict[str, list]:
-    """Rows that come sorted by class, in two other orders too."""
-    return {
-        "class": rows,
-        "length": sorted(rows, key=length),
-        "shuffled": random.Random(1).sample(rows, len(rows)),
-    }
+def orders(rows, length, measured):
+    """What is measured with rows that come sorted by class, by length and shuffled: the same figures in every order."""
+    ways = {"class": rows, "length": sorted(rows, key=length), "shuffled": random.Random(1).sample(rows, len(rows))}
+    found = {name: measured(name, given) for name, given in ways.items()}
+    first, _ = found["class"]
+    for name, (lines, _) in found.items():
+        for one, other in zip(first, lines, strict=True):
+            assert one == pytest.approx(other, abs=HALF_A_POINT), name
+    return first, [" ".join(warnings) for _, warnings in found.values()]
 
 
-def table(path: Path, rows: Sequence[Sequence[str]], *columns: str) -> Path:
+def table(path, rows, *columns):
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([columns, *rows])
     return path
 
 
-def drawn_texts(count: int, seed: int) -> list[list[str]]:
+def first_length(row):
+    return len(row[0])
+
+
+def drawn_texts(count, seed):
     """Texts of some words of a topic each, sorted by it."""
     draw = random.Random(seed)
     drawn = [
@@ -47,64 +51,64 @@ def drawn_texts(count: int, seed: int) -> list[list[str]]:
     return [[" ".join([*words, str(draw.randrange(999))]), f"topic {topic}"] for topic, words in drawn]
 
 
-def measured(inputs: Path, held_out: Path, out: Path, **options: object) -> tuple[list[dict], list[str]]:
+def measured(inputs, held_out, **options):
+    out = inputs.with_suffix("")
     headway.train(inputs, validation=held_out, out=out, **{**TINY, **options})
-    facts = read_facts(out)
-    assert facts is not None
+    facts = facts_of(out)
     return facts["baselines"], facts["data"]["warnings"]
 
 
-def check(found: dict[str, tuple[list[dict], list[str]]]) -> list[dict]:
-    """The same figures in every order; those of one."""
-    (_, (first, _)), *others = found.items()
-    for name, (lines, _) in others:
-        for one, other in zip(first, lines, strict=True):
-            assert one == pytest.approx(other, abs=HALF_A_POINT), name
-    return first
+@pytest.fixture
+def of_tables(tmp_path):
+    """The figures of a table in every order."""
+
+    def of(rows, held_out, *columns, **options):
+        kept = table(tmp_path / "held_out.csv", held_out, *columns)
+
+        def one(name, given):
+            return measured(table(tmp_path / f"{name}.csv", given, *columns), kept, **options)
+
+        return orders(rows, first_length, one)
+
+    return of
 
 
-def test_classification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_classification(of_tables, monkeypatch):
     monkeypatch.setattr(baselines, "MOST_CHARACTERS", 1_500)
-    held_out = table(tmp_path / "held_out.csv", drawn_texts(20, 1), "text", "label")
-    found = {
-        name: measured(table(tmp_path / f"{name}.csv", rows, "text", "label"), held_out, tmp_path / name)
-        for name, rows in orders(drawn_texts(60, 0), lambda row: len(row[0])).items()
-    }
-    assert check(found)[1]["accuracy"] == 1.0
-    assert all("drawn at random" in " ".join(warnings) for _, warnings in found.values())
+    lines, said = of_tables(drawn_texts(60, 0), drawn_texts(20, 1), "text", "label")
+    assert lines[1]["accuracy"] == 1.0 and all("drawn at random" in warnings for warnings in said)
 
 
-def test_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_images(tmp_path, monkeypatch):
     """Sorted by class, the first 40 are of one class."""
     monkeypatch.setattr(baselines, "MOST_IMAGES", 40)
     draw = np.random.default_rng(0)
 
-    def images(each: int) -> list[tuple[np.ndarray, str]]:
+    def images(each):
         values = [draw.integers(0, 60, (8, 8), dtype=np.uint8) for _ in range(3 * each)]
         for i, image in enumerate(values):
             image[:, 2 * (i // each) : 2 * (i // each) + 3] += 150
         return [(image, f"kind {i // each}") for i, image in enumerate(values)]
 
-    def save(name: str, rows: list[tuple[np.ndarray, str]]) -> Path:
+    def save(name, rows):
         np.savez(tmp_path / name, images=np.stack([one for one, _ in rows]), labels=np.array([one for _, one in rows]))
         return tmp_path / name
 
     held_out = save("held_out.npz", images(10))
-    found = {
-        name: measured(save(f"{name}.npz", rows), held_out, tmp_path / name, batch_size=8)
-        for name, rows in orders(images(40), lambda row: int(row[0].sum())).items()
-    }
-    majority, fitted = check(found)
+    (majority, fitted), said = orders(
+        images(40),
+        lambda row: int(row[0].sum()),
+        lambda name, rows: measured(save(f"{name}.npz", rows), held_out, batch_size=8),
+    )
     assert majority["accuracy"] == pytest.approx(1 / 3) and fitted["accuracy"] == 1.0
-    for _, warnings in found.values():
-        assert "the linear baseline is fitted on 40 of 120 images, drawn at random" in warnings
+    assert all("the linear baseline is fitted on 40 of 120 images, drawn at random" in warnings for warnings in said)
 
 
-def test_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_tags(tmp_path, monkeypatch):
     monkeypatch.setattr(tags, "MOST_WORDS", 60)
     draw = random.Random(0)
 
-    def sentences(count: int, seed: int) -> list[str]:
+    def sentences(count, seed):
         draw.seed(seed)
         return [
             "".join(
@@ -115,75 +119,46 @@ def test_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             for _ in range(count)
         ]
 
-    held_out = tmp_path / "held_out.conll"
-    held_out.write_text("\n".join(sentences(10, 1)))
-    found = {}
-    for name, rows in orders(sentences(40, 0), len).items():
-        path = tmp_path / f"{name}.conll"
-        path.write_text("\n".join(rows))
-        found[name] = measured(path, held_out, tmp_path / name)
-    assert check(found)[0]["entity_f1"] > 0.99
+    def save(name, rows):
+        (tmp_path / f"{name}.conll").write_text("\n".join(rows))
+        return tmp_path / f"{name}.conll"
+
+    held_out = save("held_out", sentences(10, 1))
+    found, _ = orders(sentences(40, 0), len, lambda name, rows: measured(save(name, rows), held_out))
+    assert found[0]["entity_f1"] > 0.99
 
 
-def test_embeddings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_embeddings(of_tables, monkeypatch):
     monkeypatch.setattr(embedding, "MOST_CHARACTERS", 1_200)
     draw = random.Random(0)
 
-    def pairs(count: int) -> list[list[str]]:
-        rows = []
-        for words in TOPICS:
-            for _ in range(count):
-                chosen = draw.sample(words, draw.randint(3, 5))
-                rows.append([" ".join(chosen), " ".join(reversed(chosen))])
-        return rows
+    def pairs(count):
+        chosen = [draw.sample(words, draw.randint(3, 5)) for words in TOPICS for _ in range(count)]
+        return [[" ".join(words), " ".join(reversed(words))] for words in chosen]
 
-    held_out = table(
-        tmp_path / "held_out.csv",
-        list({tuple(sorted(a.split())): [a, b] for a, b in pairs(15)}.values()),
-        "one",
-        "other",
-    )
-    found = {
-        name: measured(
-            table(tmp_path / f"{name}.csv", rows, "one", "other"), held_out, tmp_path / name, task="embedding"
-        )
-        for name, rows in orders(pairs(60), lambda row: len(row[0])).items()
-    }
-    assert check(found)[0]["accuracy"] == 1.0
-    assert all("the TF-IDF baseline is fitted on" in " ".join(warnings) for _, warnings in found.values())
+    held_out = list({tuple(sorted(a.split())): [a, b] for a, b in pairs(15)}.values())
+    lines, said = of_tables(pairs(60), held_out, "one", "other", task="embedding")
+    assert lines[0]["accuracy"] == 1.0 and all("the TF-IDF baseline is fitted on" in warnings for warnings in said)
 
 
-def test_translation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_translation(of_tables, monkeypatch):
     """Of held-out pairs, the short ones are copies: what is written and compared with copies is not only of those."""
     monkeypatch.setattr(translation, "MOST_WRITTEN", 20)
     draw = random.Random(0)
-    copies = [[f"alpha beta gamma {i}"] * 2 for i in range(40)]
-    others = [[" ".join(draw.choices(TOPICS[0], k=14)), " ".join(draw.choices(TOPICS[1], k=14))] for _ in range(40)]
-    held_out = table(tmp_path / "held_out.csv", [*copies, *others], "source", "target")
-    found = {
-        name: measured(
-            table(tmp_path / f"{name}.csv", rows, "source", "target"), held_out, tmp_path / name, task="translation"
-        )
-        for name, rows in orders([*copies, *others], lambda row: len(row[0])).items()
-    }
-    unchanged = next(line for line in check(found) if line["name"] == "the source, unchanged")
+    pairs = [[f"alpha beta gamma {i}"] * 2 for i in range(40)]
+    pairs += [[" ".join(draw.choices(TOPICS[0], k=14)), " ".join(draw.choices(TOPICS[1], k=14))] for _ in range(40)]
+    lines, _ = of_tables(pairs, pairs, "source", "target", task="translation")
+    (unchanged,) = [line for line in lines if line["name"] == "the source, unchanged"]
     assert 10 < unchanged["bleu"] < 90
 
 
 @pytest.mark.parametrize("task", ["language_modeling", "masked_lm"])
-def test_running_text(task: str, tmp_path: Path):
-    held_out = table(tmp_path / "held_out.csv", [[text] for text, _ in drawn_texts(20, 1)], "text")
-    found = {
-        name: measured(
-            table(tmp_path / f"{name}.csv", [[text] for text, _ in rows], "text"), held_out, tmp_path / name,
-            task=task, tokenizer="word", length=16,
-        )
-        for name, rows in orders(drawn_texts(60, 0), lambda row: len(row[0])).items()
-    }  # fmt: skip
-    check(found)
+def test_running_text(task, of_tables):
+    rows, held_out = ([[text] for text, _ in drawn_texts(count, seed)] for count, seed in ((60, 0), (20, 1)))
+    of_tables(rows, held_out, "text", task=task, tokenizer="word", length=16)
 
 
-def test_what_is_said_of_pairs_does_not_depend_on_their_order(monkeypatch: pytest.MonkeyPatch):
+def test_what_is_said_of_pairs_does_not_depend_on_their_order(monkeypatch):
     """Targets that follow from their sources do so in sorted pairs too, of which the first are of one topic."""
     monkeypatch.setattr(data_profile, "MOST_PAIRS", 60)
     draw = random.Random(0)
@@ -191,7 +166,7 @@ def test_what_is_said_of_pairs_does_not_depend_on_their_order(monkeypatch: pytes
     train = [draw.sample(row, 3) for row in rows]
     held_out = [draw.sample(row, 3) for row in rows[::10]]
 
-    def fit(order: Sequence[int]) -> float | None:
+    def fit(order):
         parts = [[part[i] for i in order] for part in (rows, train)]
         some = [list(data_profile._shuffled(part, data_profile.MOST_PAIRS)) for part in parts]
         return data_profile.fitting_pairs(*some, rows[::10], held_out)

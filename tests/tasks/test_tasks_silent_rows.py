@@ -3,7 +3,6 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -20,7 +19,7 @@ sys.path.append(str(Path(__file__).parent.parent / "training"))
 from bases import V, make_base
 
 
-def likely(kind: str, bias: str, place: Path) -> tuple[Path, set[int]]:
+def likely(kind, bias, place):
     """A base in which the rows without a token are by far the likeliest, one of them a hole; and their ids."""
     make_base(kind, place)
     spec = json.loads((place / "tokenizer.json").read_text())
@@ -38,29 +37,29 @@ def likely(kind: str, bias: str, place: Path) -> tuple[Path, set[int]]:
 
 
 @pytest.mark.parametrize("beam", [1, 5])
-def test_a_translator_never_writes_them(beam: int, tmp_path: Path):
+def test_a_translator_never_writes_them(beam, tmp_path):
     place, silent = likely("bart", "final_logits_bias", tmp_path)
-    pipe: Any = headway.load(str(place), task="translation")
+    pipe = headway.load(str(place), task="translation")
     (found,) = pipe.runtime.search(pipe.sources_of("the cat"), pipe.rules, beam=beam)
     assert found and not any(silent.intersection(one.ids) for one in found)
 
 
-def test_a_decoder_that_translates_never_writes_them(tmp_path: Path):
+def test_a_decoder_that_translates_never_writes_them(tmp_path):
     """Each token has a second row here, which is half as likely again and has no token."""
     nouns = ("cat", "old dog", "red door", "mat", "big sun", "small red mat", "tree")
     pairs = "".join(f"the {one} {two}\tle {two} {one}\n" for one in nouns for two in nouns)
     (tmp_path / "pairs.tsv").write_text(f"en\tfr\n{pairs}")
     words = {"layers": 1, "d_model": 24, "heads": 3, "length": 64, "threads": 1, "quiet": True}
     headway.train(tmp_path / "pairs.tsv", out=tmp_path / "run", model="decoder", steps=30, **words)
-    pipe: Any = headway.load(tmp_path / "run")
+    pipe = headway.load(tmp_path / "run")
     rows = pipe.tokenizer.vocab_size
-    model: Any = resize_vocabulary(load_model(tmp_path / "run"), 2 * rows, {rows + n: [n] for n in range(rows)})
+    model = resize_vocabulary(load_model(tmp_path / "run"), 2 * rows, {rows + n: [n] for n in range(rows)})
     model.head.matrix.weight.data[rows:] *= 1.5
     padded = Translator(model, pipe.tokenizer, TargetRules(start=(), end=pipe.rules.end))
     assert padded("the cat", beam=1) == pipe("the cat", beam=1) != ""
 
 
-def test_a_mask_is_never_filled_with_them(tmp_path: Path):
+def test_a_mask_is_never_filled_with_them(tmp_path):
     place, silent = likely("bert", "cls.predictions.bias", tmp_path)
-    found: Any = headway.load(str(place))("the [MASK] sat", k=300)
+    found = headway.load(str(place))("the [MASK] sat", k=300)
     assert len(found) <= V - len(silent) and all(one["token"] for one in found)

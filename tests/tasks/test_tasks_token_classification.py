@@ -3,19 +3,18 @@
 import json
 import random
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from objectives_kit import Recorder
 
 import headway
 from headway.data.batches.batching import IGNORED, Batch, TargetKind
 from headway.data.formats.tags import entities, in_labels, iob2, labels_for
 from headway.data.open.read import read
-from headway.data.records.tagged import Tagged, read_tagged
+from headway.data.records.tagged import read_tagged
 from headway.data.records.words import PLAIN, first_tokens
 from headway.errors import InputError
 from headway.runtime.windows import read_in_windows
@@ -27,7 +26,7 @@ from headway.workflows.input import detect
 LABELS = ["O", "B-LOC", "I-LOC", "B-MISC", "I-MISC", "B-PER", "I-PER"]
 
 
-def counted(wanted: list[list[str]], found: list[list[str]], labels: list[str] = LABELS) -> Counts:
+def counted(wanted, found, labels=LABELS):
     counts = Counts(labels)
     for targets, guesses in zip(wanted, found, strict=True):
         counts.add([labels.index(tag) for tag in targets], [labels.index(tag) for tag in guesses])
@@ -63,7 +62,7 @@ ENTITIES = {
 
 
 @pytest.mark.parametrize("tags", ENTITIES)
-def test_entities_of_every_scheme(tags: str):
+def test_entities_of_every_scheme(tags):
     found = entities(tags.split())
     assert found == ENTITIES[tags]
     assert entities(iob2(tags.split())) == found
@@ -80,7 +79,7 @@ def test_tags_of_words_are_no_entities():
     assert metrics["entity_f1"] == metrics["accuracy"] == 0.75
 
 
-def tagged(path: Path, text: str, **options: str) -> Tagged:
+def tagged(path, text, **options):
     path.write_text(text, encoding="utf-8", newline="")
     source = read(path)
     return read_tagged(source, detect(source, task="token_classification", **options), "error")
@@ -97,22 +96,13 @@ READ = {
 
 
 @pytest.mark.parametrize("name", READ)
-def test_sentences_of_a_file(name: str, tmp_path: Path):
+def test_sentences_of_a_file(name, tmp_path):
     found = tagged(tmp_path / "a.conll", READ[name])
     assert [one.text for one in found] == ["Anna Smith saw Rome ."] * 2
     assert next(iter(found)).tags == ["B-PER", "I-PER", "O", "B-LOC", "O"]
     assert [list(found)[1].text[start:end] for start, end in list(found)[1].words][3] == "Rome"
     line = next(i for i, one in enumerate(READ[name].split("\n"), start=1) if one.startswith("Rome"))
     assert next(iter(found)).place(3) == f"{tmp_path / 'a.conll'}, line {line}"
-
-
-def test_universal_dependencies(tmp_path: Path):
-    lines = ["# text = can't see", "1-2\tcan't" + "\t_" * 8]
-    for number, (word, kind) in enumerate([("ca", "AUX"), ("n't", "PART"), ("see", "VERB")] * 2, start=1):
-        lines.append(f"{number}\t{word}\t{word}\t{kind}\t_\t_\t0\troot\t_\t_")
-    found = tagged(tmp_path / "a.conllu", "\n".join(lines))
-    assert next(iter(found)).text == "ca n't see ca n't see" and found.whole
-    assert next(iter(found)).tags[:3] == ["AUX", "PART", "VERB"]
 
 
 BAD = {
@@ -126,26 +116,23 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_lines_are_named(name: str, tmp_path: Path):
+def test_bad_lines_are_named(name, tmp_path):
     text, said = BAD[name]
     with pytest.raises(InputError, match=f"a.conll.*{said}"):
         tagged(tmp_path / "a.conll", text)
 
 
-def test_tags_of_one_kind_teach_nothing(tmp_path: Path):
-    (tmp_path / "a.conll").write_text("".join(f"word{i}\tO\nran\tO\n\n" for i in range(20)))
-    with pytest.raises(InputError, match=r"a\.conll: every tag is 'O', so there is nothing to learn"):
-        headway.train(tmp_path / "a.conll", task="token_classification", steps=1, out=tmp_path / "run", quiet=True)
-
-
-def test_sentences_with_bad_lines_can_be_left_out(tmp_path: Path):
+def test_bad_sentences_can_be_left_out_and_tags_of_one_kind_teach_nothing(tmp_path):
     path = tmp_path / "a.conll"
     path.write_text("\n\n".join(["\n".join(FOX)] * 3 + ["Rome\n" + "\n".join(FOX)]))
     found = read_tagged(source := read(path), detect(source), "skip")
     assert len(found) == len(list(found)) == 3 and "1 sentence with malformed lines left out" in found.warnings[0]
+    path.write_text("".join(f"word{i}\tO\nran\tO\n\n" for i in range(20)))
+    with pytest.raises(InputError, match=r"a\.conll: every tag is 'O', so there is nothing to learn"):
+        headway.train(path, task="token_classification", steps=1, out=tmp_path / "run", quiet=True)
 
 
-def jsonl(*rows: object) -> str:
+def jsonl(*rows):
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
@@ -154,7 +141,7 @@ PERSON = {"start": 4, "end": 14, "label": "PER"}
 LISTS = {"tokens": ["Anna", "saw", "Rome"], "tags": ["B-PER", "O", "B-LOC"]}
 
 
-def test_spans_of_a_text(tmp_path: Path):
+def test_spans_of_a_text(tmp_path):
     spans = [{"start": 19, "end": 23, "label": "LOC"}, PERSON]
     found = tagged(tmp_path / "a.jsonl", jsonl({"text": TEXT, "spans": spans}, {"text": "It rained.", "spans": []}))
     one, other = found
@@ -164,63 +151,62 @@ def test_spans_of_a_text(tmp_path: Path):
     assert next(iter(wide)).tags[1] == "B-PER" and "1 span" in wide.warnings[0]
 
 
-def test_lists_of_tokens_and_tags(tmp_path: Path):
-    found = tagged(tmp_path / "a.jsonl", jsonl(LISTS, LISTS))
-    assert list(found)[1].text == "Anna saw Rome" and list(found)[1].tags == LISTS["tags"]
-    assert list(found)[1].place(2) == f"{tmp_path / 'a.jsonl'}, line 2"
-
-
 BAD_ROWS = {
-    "outside": (
-        {"text": TEXT, "spans": [{"start": 19, "end": 29, "label": "X"}]},
-        "19 to 29 .X. lies outside the text",
-    ),
-    "empty": ({"text": TEXT, "spans": [{"start": 4, "end": 4, "label": "X"}]}, "4 to 4 .X. lies outside"),
-    "crossing": ({"text": TEXT, "spans": [PERSON, {"start": 9, "end": 18, "label": "X"}]}, "9 to 18 .X. crosses"),
-    "no span": ({"text": TEXT, "spans": [{"start": "a"}]}, "column 'spans' holds .* expected spans such as"),
+    "outside": ({"spans": [{"start": 19, "end": 29, "label": "X"}]}, "19 to 29 .X. lies outside the text"),
+    "empty": ({"spans": [{"start": 4, "end": 4, "label": "X"}]}, "4 to 4 .X. lies outside"),
+    "crossing": ({"spans": [PERSON, {"start": 9, "end": 18, "label": "X"}]}, "9 to 18 .X. crosses"),
+    "no span": ({"spans": [{"start": "a"}]}, "column 'spans' holds .* expected spans such as"),
     "no text": ({"text": "", "spans": [PERSON]}, "lies outside the text of 0 characters"),
 }
 BAD_LISTS = {
-    "fewer": ({**LISTS, "tags": ["O", "O"]}, "3 tokens in column 'tokens', but 2 tags in column 'tags'"),
+    "fewer": ({"tags": ["O", "O"]}, "3 tokens in column 'tokens', but 2 tags in column 'tags'"),
     "no tokens": ({"tokens": [], "tags": ["O"]}, "1 tag in column 'tags', but no text"),
-    "numbers": ({**LISTS, "tags": [0, 1, 2]}, "the tag '0' in column 'tags' is a number"),
-    "empty tag": ({**LISTS, "tags": ["O", "", "O"]}, "an empty tag"),
-    "no type": ({**LISTS, "tags": ["O", "I-", "O"]}, "the tag 'I-' has no type"),
+    "numbers": ({"tags": [0, 1, 2]}, "the tag '0' in column 'tags' is a number"),
+    "empty tag": ({"tags": ["O", "", "O"]}, "an empty tag"),
+    "no type": ({"tags": ["O", "I-", "O"]}, "the tag 'I-' has no type"),
 }
 
 
 @pytest.mark.parametrize("name", [*BAD_ROWS, *BAD_LISTS])
-def test_bad_rows_are_named(name: str, tmp_path: Path):
+def test_bad_rows_are_named(name, tmp_path):
     row, said = {**BAD_ROWS, **BAD_LISTS}[name]
     good = LISTS if name in BAD_LISTS else {"text": TEXT, "spans": [PERSON]}
     named = {"text_column": "tokens", "label_column": "tags"} if name in BAD_LISTS else {}
     with pytest.raises(InputError, match=f"a.jsonl, line 2: .*{said}"):
-        tagged(tmp_path / "a.jsonl", jsonl(good, row, *[good] * 20), **named)
+        tagged(tmp_path / "a.jsonl", jsonl(good, good | row, *[good] * 20), **named)
 
 
-def test_unknown_tags_are_named(tmp_path: Path):
+def test_unknown_tags_are_named(tmp_path):
     found = tagged(tmp_path / "a.conll", READ["tabs"])
     with pytest.raises(InputError, match=r"line 4: the tag 'B-LOC' is not one of the model's tags: O, B-PER, I-PER"):
         found.check_labels(["O", "B-PER", "I-PER"], "the model's tags")
 
 
-def test_words_of_a_text():
+def test_universal_dependencies_and_lists_of_tokens(tmp_path):
+    lines = ["# text = can't see", "1-2\tcan't" + "\t_" * 8]
+    for number, (word, kind) in enumerate([("ca", "AUX"), ("n't", "PART"), ("see", "VERB")] * 2, start=1):
+        lines.append(f"{number}\t{word}\t{word}\t{kind}\t_\t_\t0\troot\t_\t_")
+    found = tagged(tmp_path / "a.conllu", "\n".join(lines))
+    (one,) = found
+    assert one.text == "ca n't see ca n't see" and found.whole and one.tags[:3] == ["AUX", "PART", "VERB"]
+    _, other = tagged(tmp_path / "a.jsonl", jsonl(LISTS, LISTS))
+    assert other.text == "Anna saw Rome" and other.tags == LISTS["tags"]
+    assert other.place(2) == f"{tmp_path / 'a.jsonl'}, line 2"
+
+
+def test_words_of_a_text_and_the_first_token_of_each():
     text = "Mr. Smith's 日本 हिन्दी!"
     assert [text[a:b] for a, b in PLAIN.split(text)] == ["Mr", ".", "Smith", "'", "s", "日", "本", "हिन्दी", "!"]
     assert PLAIN.split("") == PLAIN.split(" \n") == []
-
-
-def test_the_first_token_of_each_word():
     words = [(0, 2), (2, 3), (4, 9), (9, 10), (10, 11)]  # Mr . Smith ' s
-    assert first_tokens(words, [(0, 1), (1, 2), (2, 3), (3, 6), (6, 9), (9, 11)]) == [
-        *((0, 0, 1), (2, 1, 2), (3, 2, 3), (5, 3, 5)),  # 's is one token, and so one word
-    ]
+    found = first_tokens(words, [(0, 1), (1, 2), (2, 3), (3, 6), (6, 9), (9, 11)])
+    assert found == [(0, 0, 1), (2, 1, 2), (3, 2, 3), (5, 3, 5)]  # 's is one token, and so one word
     assert first_tokens([(0, 1), (1, 2), (3, 4)], [(0, 1), (3, 4)]) == [(0, 0, 1), (1, 2, 3)]  # nothing is kept of one
     assert first_tokens(words, []) == []
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "word", "bpe", "char"])
-def test_rows_have_a_target_at_the_first_token_of_each_word(kind: str, tmp_path: Path):
+def test_rows_have_a_target_at_the_first_token_of_each_word(kind, tmp_path):
     found = tagged(tmp_path / "a.conll", READ["tabs"])
     tokenizer = train_tokenizer([one.text for one in found], kind, 300, role="encoder", lowercase=False)
     whole = encoded(found, tokenizer, LABELS)
@@ -231,22 +217,18 @@ def test_rows_have_a_target_at_the_first_token_of_each_word(kind: str, tmp_path:
         assert words == [0, *(zlib.crc32(word.encode()) for word in ["Anna", "Smith", "saw", "Rome", "."])]
         assert [LABELS[tag - 1] for tag in targets if tag] == wanted
         assert targets[0] == targets[-1] == 0
-    assert [tag for row in whole.targets for tag in row if tag != IGNORED] == [
-        LABELS.index(tag) for row in tags for tag in row
-    ]
     assert whole.lost == 0 and whole.cut(100) is whole
     assert whole.too_long(7).tolist() == [len(ids) > 7 for ids in whole.ids]
     parts = whole.cut(7)
-    joined = [tag for row in parts.targets for tag in row if tag != IGNORED]
     assert all(len(row) <= 7 for row in parts.ids)
-    assert joined == [tag for row in whole.targets for tag in row if tag != IGNORED]
-    assert [word for _, _, row in parts.triples() for word in row[1:]] == [
-        word for _, _, row in whole.triples() for word in row[1:]
-    ]
+    one, other = ([tag for row in rows.targets for tag in row if tag != IGNORED] for rows in (parts, whole))
+    assert one == other == [LABELS.index(tag) for row in tags for tag in row]
+    one, other = ([word for _, _, row in rows.triples() for word in row[1:]] for rows in (parts, whole))
+    assert one == other
     assert parts.words.sum() == whole.words.sum() == 10
 
 
-def test_words_of_which_nothing_is_kept_have_no_target(tmp_path: Path):
+def test_words_of_which_nothing_is_kept_have_no_target(tmp_path):
     found = tagged(tmp_path / "a.conll", READ["tabs"] + "\n\n\u200b O\n".replace(" ", "\t"))
     tokenizer = train_tokenizer([one.text for one in found], "wordpiece", 300, role="encoder", lowercase=False)
     rows = encoded(found, tokenizer, LABELS)
@@ -254,7 +236,7 @@ def test_words_of_which_nothing_is_kept_have_no_target(tmp_path: Path):
     assert len(rows.cut(100).ids) == 2
 
 
-def test_the_baseline_gives_each_word_its_most_frequent_tag(tmp_path: Path):
+def test_the_baseline_gives_each_word_its_most_frequent_tag(tmp_path):
     lines = ["Rome\tB-LOC", "Rome\tB-LOC", "Rome\tB-PER", "saw\tO", "saw\tO", "Anna\tB-PER", "it\tO"]
     found = tagged(tmp_path / "a.conll", "\n".join(lines))
     tokenizer = train_tokenizer([one.text for one in found], "word", 50, role="encoder", lowercase=False)
@@ -268,46 +250,32 @@ def test_the_baseline_gives_each_word_its_most_frequent_tag(tmp_path: Path):
     assert units.tolist() == [[2, 5]] and line["entity_f1"] == 0.4
 
 
-class Fixed(nn.Module):
-    """A model that answers with fixed logits."""
-
-    def __init__(self, logits: Tensor):
-        super().__init__()
-        self.logits = nn.Parameter(logits)
-
-    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.logits
-
-
 def test_loss_and_evaluation_count_words():
     logits = torch.randn(2, 5, 7, generator=torch.Generator().manual_seed(3))
     targets = torch.tensor([[IGNORED, 5, 6, 0, IGNORED], [IGNORED, 0, IGNORED, IGNORED, IGNORED]])
     batch = Batch({"ids": torch.ones(2, 5, dtype=torch.int64)}, None, targets, TargetKind.TOKEN)
-    task, model = TokenClassification(LABELS), Fixed(logits).eval()
+    task, model = TokenClassification(LABELS), Recorder(logits).eval()
     total, count, _ = task.loss(model, batch)
     wanted = targets != IGNORED
     assert count == 4
     torch.testing.assert_close(total, F.cross_entropy(logits[wanted], targets[wanted], reduction="sum"))
-    each: list[np.ndarray] = []
+    each = []
     metrics = task.evaluate(model, [batch], each)
     assert metrics["val_loss"] == pytest.approx(total.item() / 4)
     units = np.concatenate(each)
     assert units.shape == (2, 2) and units[:, 0].sum() / units[:, 1].sum() == pytest.approx(metrics["entity_f1"])
     assert task.cost({"entity_f1": 0.9, "val_loss": 9.0}) < task.cost({"entity_f1": 0.8, "val_loss": 0.1})
     smooth = TokenClassification(LABELS, label_smoothing=0.1).loss(model.train(), batch)[0]
-    torch.testing.assert_close(
-        smooth, F.cross_entropy(logits[wanted], targets[wanted], reduction="sum", label_smoothing=0.1)
-    )
+    expected = F.cross_entropy(logits[wanted], targets[wanted], reduction="sum", label_smoothing=0.1)
+    torch.testing.assert_close(smooth, expected)
 
 
 def test_windows_keep_every_token_once_and_far_from_their_ends():
     around = [101], [102, 103]
     for length, room in ((0, 5), (1, 5), (5, 5), (6, 5), (13, 5), (31, 7), (9, 1), (100, 8)):
-        margins: list[Tensor] = []
+        margins = []
 
-        def read(
-            rows: list[list[int]], room: int = room, length: int = length, margins: list = margins
-        ) -> list[Tensor]:
+        def read(rows, room=room, length=length, margins=margins):
             for ids in rows:
                 assert ids[:1] == [101] and ids[-2:] == [102, 103] and len(ids) <= room + 3
                 before, after = torch.arange(len(ids)) - 1, len(ids) - 3 - torch.arange(len(ids))
@@ -321,7 +289,7 @@ def test_windows_keep_every_token_once_and_far_from_their_ends():
         assert room < 3 or all(margin >= (room - 1) // 4 for margin in found[:, 1].tolist())
 
 
-def test_random_tags_are_read_back(tmp_path: Path):
+def test_random_tags_are_read_back(tmp_path):
     draw = random.Random(3)
     sentences = [[(draw.choice("abc"), draw.choice(["O", "B-X", "I-X", "B-Y"])) for _ in range(5)] for _ in range(29)]
     text = "\n\n".join("\n".join(f"{word} {tag}" for word, tag in one) for one in sentences)

@@ -5,8 +5,7 @@ import random
 
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import nn
+from objectives_kit import check_r_drop
 
 from headway.data.batches.batch_source import Position, RowBatches
 from headway.data.batches.batching import IGNORED, Batch, Examples, TargetKind, length_batches
@@ -20,12 +19,12 @@ V, START, END = 23, 2, 2
 PAIRS = [([5, 6, 7], [8, 9, END]), ([3, 4], [10, 11, 12, 13, END]), ([9, 9, 9, 9, 9], [7, END]), ([4], [END])]
 
 
-def translator(dropout: float = 0.0) -> EncoderDecoder:
+def translator(dropout=0.0):
     config = TransformerConfig(vocab_size=V, d_model=20, n_heads=2, n_layers=2, max_length=32, dropout=dropout)
     return initialise(EncoderDecoder(config), 3, zero_out=False)
 
 
-def batch_of_pairs() -> Batch:
+def batch_of_pairs():
     return next(Examples([s for s, _ in PAIRS], [t for _, t in PAIRS], TargetKind.SEQUENCE).batches(1000))
 
 
@@ -36,7 +35,7 @@ def test_the_decoder_reads_the_true_target_so_far():
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_loss_is_that_of_each_pair_alone(smoothing: float):
+def test_the_loss_is_that_of_each_pair_alone(smoothing):
     model, task = translator().train(), Translation(START, label_smoothing=smoothing)
     loss, count, _ = task.loss(model, batch_of_pairs())
     total = 0.0
@@ -62,32 +61,12 @@ def test_evaluation_is_without_smoothing_and_counts_every_token_once():
     assert found["accuracy"] == pytest.approx(int(hits) / count)
 
 
-class Both(nn.Module):
-    """A model that answers B rows with one set of logits, and 2 B rows with both."""
-
-    def __init__(self, *answers: torch.Tensor):
-        super().__init__()
-        self.answers = answers
-
-    def forward(self, source: torch.Tensor, inputs: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        return torch.cat(self.answers[: len(source) // len(self.answers[0])])
-
-
 def test_r_drop_adds_the_divergence_of_two_answers():
     draw = torch.Generator().manual_seed(0)
     answers = [torch.randn(2, 3, V, generator=draw) for _ in range(2)]
     targets = torch.tensor([[4, END, IGNORED], [7, 8, END]])
     batch = Batch({"ids": torch.tensor([[5, 6], [9, 9]])}, None, targets, TargetKind.SEQUENCE)
-    model, asked = Both(*answers).train(), targets != IGNORED
-    found, count, _ = Translation(START, r_drop=5.0).loss(model, batch)
-    one, other = (answer[asked].log_softmax(dim=-1) for answer in answers)
-    plain = sum(F.nll_loss(p, targets[asked], reduction="sum") for p in (one, other)) / 2
-    both = sum(F.kl_div(a, b, log_target=True, reduction="sum") for a, b in ((one, other), (other, one))) / 2
-    assert count == 5
-    assert found.item() == pytest.approx((plain + 5.0 / 2 * both).item(), rel=1e-5)
-    assert Translation(START, r_drop=5.0).loss(model.eval(), batch)[0].item() == pytest.approx(
-        F.nll_loss(one, targets[asked], reduction="sum").item(), rel=1e-5
-    )
+    check_r_drop(Translation(START, r_drop=5.0), batch, answers, 5.0)
 
 
 def test_rows_of_a_batch_lose_the_padding_of_both_sides():

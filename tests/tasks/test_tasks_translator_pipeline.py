@@ -1,15 +1,13 @@
 """Translations of texts: the same alone and in a batch, those of transformers, and nothing cut in silence."""
 
-import csv
 import json
 import shutil
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
 import transformers
+from rows_kit import answered
 
 import headway
 from headway.cli import results
@@ -27,7 +25,7 @@ LONG = "the cat sat. " * 9 + "old dogs ran!"
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directory(tmp_path_factory):
     """A translator of random weights in M2M-100's layout."""
     place = tmp_path_factory.mktemp("translator")
     words = train_tokenizer([*LINES, LONG] * 3, "bpe", 300, role="translator")
@@ -48,22 +46,30 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def mt(directory: Path) -> Translator:
+def mt(directory):
     found = headway.load(directory)
     assert isinstance(found, Translator)
     return found
 
 
-def test_settings_of_the_directory_that_are_not_followed_are_said(directory: Path, tmp_path: Path):
+def test_settings_that_are_not_followed_are_said_and_an_end_is_needed(directory, tmp_path):
     shutil.copytree(directory, tmp_path / "copy")
-    where = tmp_path / "copy" / "generation_config.json"
-    where.write_text(json.dumps({**json.loads(where.read_text()), "no_repeat_ngram_size": 3}))
+    edit(tmp_path / "copy" / "generation_config.json", no_repeat_ngram_size=3)
     with pytest.warns(UserWarning, match="no_repeat_ngram_size is not supported"):
+        headway.load(tmp_path / "copy")
+    for name in ("config.json", "generation_config.json"):
+        edit(tmp_path / "copy" / name, eos_token_id=None, forced_eos_token_id=...)
+    with pytest.raises(InputError, match="no token ends a target"):
         headway.load(tmp_path / "copy")
 
 
+def edit(path, **entries):
+    found = {**json.loads(path.read_text()), **entries}
+    path.write_text(json.dumps({key: value for key, value in found.items() if value is not ...}))
+
+
 @pytest.mark.parametrize("beam", [1, 4])
-def test_a_batch_is_what_its_texts_are_alone(mt: Translator, beam: int):
+def test_a_batch_is_what_its_texts_are_alone(mt, beam):
     together = mt(LINES, beam=beam)
     assert together == [mt(line, beam=beam) for line in LINES]
     assert len(set(together)) > 1
@@ -74,7 +80,7 @@ def test_a_batch_is_what_its_texts_are_alone(mt: Translator, beam: int):
         assert [one["score"] for one in each] == sorted((one["score"] for one in each), reverse=True)
 
 
-def test_translations_are_those_of_transformers(mt: Translator, directory: Path):
+def test_translations_are_those_of_transformers(mt, directory):
     theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory).eval()
     words = transformers.AutoTokenizer.from_pretrained(directory)
     for line in LINES:
@@ -84,7 +90,7 @@ def test_translations_are_those_of_transformers(mt: Translator, directory: Path)
         assert mt(line, beam=1) == words.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
 
-def test_blank_texts_stay_and_long_ones_are_cut_at_sentence_ends(mt: Translator):
+def test_blank_texts_stay_and_long_ones_are_cut_at_sentence_ends(mt):
     assert mt(["", "  ", LINES[0]])[:2] == ["", "  "]
     assert mt([]) == []
     parts = mt.sources_of(LONG)
@@ -106,12 +112,12 @@ def test_blank_texts_stay_and_long_ones_are_cut_at_sentence_ends(mt: Translator)
         ("3.14 is no end", ["3.14 is no end"]),
     ],
 )
-def test_sentences(text: str, sentences: list[str]):
+def test_sentences(text, sentences):
     assert SENTENCE.findall(text) == sentences
 
 
 @pytest.mark.parametrize("hostile", [".", '."', "a.", ". ", "。", ".。", '"', "a. b", "…!", "\n."])
-def test_sentences_are_found_in_linear_time(hostile: str):
+def test_sentences_are_found_in_linear_time(hostile):
     """A run of stops that ends no sentence took minutes, and held up every other thread."""
     for text in (hostile * 16_000 + "x", "x" + hostile * 16_000):
         began = time.thread_time()
@@ -119,11 +125,11 @@ def test_sentences_are_found_in_linear_time(hostile: str):
         assert time.thread_time() - began < 1
 
 
-def test_many_short_sentences_are_not_encoded_once_for_each_other(mt: Translator, monkeypatch: pytest.MonkeyPatch):
-    sizes: list[int] = []
+def test_many_short_sentences_are_not_encoded_once_for_each_other(mt, monkeypatch):
+    sizes = []
     encode = type(mt.tokenizer).encode
 
-    def counted(self: object, text: str, **options: bool) -> list[int]:
+    def counted(self, text, **options):
         sizes.append(len(text))
         return encode(self, text, **options)
 
@@ -133,13 +139,11 @@ def test_many_short_sentences_are_not_encoded_once_for_each_other(mt: Translator
     assert len(parts) > 10 and all(len(part) <= mt.longest_source for part in parts)
     assert sum(sizes) < 8 * len(text) * 200
     monkeypatch.undo()
-    once = len(mt.tokenizer.encode((text * 3).strip(), special=True)) - len(
-        mt.tokenizer.encode((text * 2).strip(), special=True)
-    )
-    assert all(len(part) + once > mt.longest_source for part in parts[:-1])  # each holds as many as it can
+    two, three = (len(mt.tokenizer.encode((text * times).strip(), special=True)) for times in (2, 3))
+    assert all(len(part) + three - two > mt.longest_source for part in parts[:-1])  # each holds as many as it can
 
 
-def test_sentences_without_spaces_are_joined_without(mt: Translator, monkeypatch: pytest.MonkeyPatch):
+def test_sentences_without_spaces_are_joined_without(mt, monkeypatch):
     text = "猫が寝る。" * 8
     parts = mt.sources_of(text)
     assert len(parts) > 1 and "".join(mt.tokenizer.decode(part) for part in parts) == text
@@ -148,14 +152,14 @@ def test_sentences_without_spaces_are_joined_without(mt: Translator, monkeypatch
     assert mt._joined(text, found, 1.0)[0]["text"] == "はい。いいえ。Well. Yes."
 
 
-def test_what_is_broken_off_is_said(mt: Translator):
+def test_what_is_broken_off_is_said(mt):
     with pytest.warns(UserWarning, match=r"1 translation is cut off at the model.s maximum length \(32 tokens\)"):
         (found,) = mt.runtime.search(mt.sources_of(LINES[0]), mt.rules, beam=1)
         assert found[0].cut, "the model of random weights ends nothing"
         mt(LINES[0], beam=1)
 
 
-def test_batches_side_by_side_are_put_back_in_order(mt: Translator, monkeypatch: pytest.MonkeyPatch):
+def test_batches_side_by_side_are_put_back_in_order(mt, monkeypatch):
     sources = [mt.tokenizer.encode(line, special=True) for line in [*LINES, *LINES[::-1], LINES[2]]]
     alone = [mt.runtime.search([source], mt.rules, beam=3)[0][0].ids for source in sources]
     monkeypatch.setattr(runtime, "BATCH_TOKENS", 40)
@@ -175,79 +179,42 @@ def test_batches_side_by_side_are_put_back_in_order(mt: Translator, monkeypatch:
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [
-        ({"beam": 0}, "beam is 0"),
-        ({"beam": 2, "n_best": 3}, "n_best is 3; it must be from 1 to 2"),
-        ({"beam": "5"}, "beam"),
-    ],
+    [({"beam": 2, "n_best": 3}, "n_best is 3; it must be from 1 to 2"), ({"beam": "5"}, "beam")],
 )
-def test_wrong_numbers_are_refused(mt: Translator, options: dict, said: str):
+def test_wrong_numbers_are_refused(mt, options, said):
     with pytest.raises(InputError, match=said):
         mt("the cat", **options)
 
 
-def test_another_thing_than_a_text_is_refused(mt: Translator):
-    with pytest.raises(InputError, match="text 1 is int"):
-        mt(["the cat", 3])
-
-
-def test_a_directory_that_ends_no_target_is_refused(directory: Path, tmp_path: Path):
-    for name in ("config.json", "generation_config.json"):
-        values = json.loads((directory / name).read_text())
-        (tmp_path / name).write_text(
-            json.dumps({k: v for k, v in values.items() if "eos" not in k} | {"eos_token_id": None})
-        )
-    for name in ("model.safetensors", "tokenizer.json", "tokenizer_config.json"):
-        (tmp_path / name).write_bytes((directory / name).read_bytes())
-    with pytest.raises(InputError, match="no token ends a target"):
-        headway.load(tmp_path)
-
-
-def test_the_verb_keeps_lines_in_order(mt: Translator, directory: Path, tmp_path: Path, in_process: Callable):
-    lines = tmp_path / "lines.txt"
-    lines.write_text("\n".join([LINES[0], "", LINES[1]]) + "\n")
-    expected = mt([LINES[0], "", LINES[1]])
-    status, out, err = in_process("translate", directory, lines)
-    assert status == 0 and out == "".join(f"{one}\n" for one in expected), err
-    assert in_process("translate", directory, lines, "--to", tmp_path / "out.txt")[0] == 0
+def test_the_verb_keeps_lines_in_order(mt, directory, tmp_path, in_process):
+    lines, texts = tmp_path / "lines.txt", [LINES[0], "", LINES[1]]
+    lines.write_text("\n".join(texts) + "\n")
+    assert in_process.passed("translate", directory, lines)[0] == "".join(f"{one}\n" for one in mt(texts))
+    in_process.passed("translate", directory, lines, "--to", tmp_path / "out.txt")
     assert (tmp_path / "out.txt").read_text().count("\n") == 3
-    found = json.loads(in_process("translate", directory, LINES[0], "--n-best", "2", "--json")[1].splitlines()[-1])
+    found = in_process.json("translate", directory, LINES[0], "--n-best", "2")
     assert found["task"] == "translation" and found["results"] == [mt(LINES[0], n_best=2)]
-    scored = json.loads(in_process("translate", directory, LINES[0], "--scores", "--json")[1].splitlines()[-1])
+    scored = in_process.json("translate", directory, LINES[0], "--scores")
     assert scored["results"] == [mt.hypotheses([LINES[0]])[0][0]]
 
 
-def test_a_table_keeps_its_other_columns_and_translations_their_place(
-    mt: Translator, directory: Path, tmp_path: Path, in_process: Callable
-):
+def test_a_table_keeps_its_other_columns_and_translations_their_place(mt, directory, tmp_path, in_process):
     (tmp_path / "t.tsv").write_text(f"id\ttext\tscore\n7\t{LINES[0]}\tlow\n9\t{LINES[1]}\thigh\n")
-    assert in_process("translate", directory, tmp_path / "t.tsv", "--to", tmp_path / "out.csv")[0] == 0
-    with (tmp_path / "out.csv").open() as file:
-        found = list(csv.DictReader(file))
-    assert [(row["id"], row["text"], row["given: score"]) for row in found] == [
-        ("7", LINES[0], "low"),
-        ("9", LINES[1], "high"),
-    ]
+    found = answered(in_process, "translate", directory, tmp_path / "t.tsv", tmp_path / "out.csv")
+    kept = [(row["id"], row["text"], row["given: score"]) for row in found]
+    assert kept == [("7", LINES[0], "low"), ("9", LINES[1], "high")]
     assert [row["translation"] for row in found] == mt(LINES[:2])
     to, best = tmp_path / "out.jsonl", ["--n-best", "2", "--threads", "1"]
-    out = in_process("translate", directory, tmp_path / "t.tsv", "--to", to, *best)[1]
+    out, _ = in_process.passed("translate", directory, tmp_path / "t.tsv", "--to", to, *best)
     assert "4 translations of 2 texts" in out
     rows = [json.loads(line) for line in to.read_text().splitlines()]
-    assert [(row["number"], row["rank"], row["id"]) for row in rows] == [
-        (1, 1, "7"),
-        (1, 2, "7"),
-        (2, 1, "9"),
-        (2, 2, "9"),
-    ]
-    shown = in_process("translate", directory, tmp_path / "t.tsv", *best)[1].splitlines()
-    assert [line.split("\t") for line in shown] == [
-        [str(row["number"]), str(row["rank"]), row["translation"]] for row in rows
-    ]
+    places = [(row["number"], row["rank"], row["id"]) for row in rows]
+    assert places == [(1, 1, "7"), (1, 2, "7"), (2, 1, "9"), (2, 2, "9")]
+    shown = in_process.passed("translate", directory, tmp_path / "t.tsv", *best)[0].splitlines()
+    assert shown == [f"{row['number']}\t{row['rank']}\t{row['translation']}" for row in rows]
 
 
-def test_each_text_of_several_has_one_line_and_blocks_follow_each_other(
-    directory: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
-):
+def test_each_text_of_several_has_one_line_and_blocks_follow_each_other(directory, tmp_path, in_process, monkeypatch):
     monkeypatch.setattr(Translator, "hypotheses", lambda self, texts, *a, **b: [[{"text": f"{t}\nx"}] for t in texts])
     monkeypatch.setattr(results, "piece_size", lambda tokens: 20)
     monkeypatch.setattr(results, "EVERY", 0.0)
@@ -260,15 +227,11 @@ def test_each_text_of_several_has_one_line_and_blocks_follow_each_other(
     assert in_process("translate", directory, "a")[1] == "a\nx\n"
 
 
-def test_a_line_that_is_too_long_is_named_before_anything_is_translated(
-    directory: Path, tmp_path: Path, in_process: Callable
-):
+def test_a_line_that_is_too_long_is_named_before_anything_is_translated(directory, tmp_path, in_process):
     lines = tmp_path / "lines.txt"
     lines.write_text("the cat\n" * 3 + "cat dog " * 40 + "\n")
-    status, out, err = in_process("translate", directory, lines)
-    assert status == 2 and out == "" and "lines.txt, line 4: the sentence" in err
-    status, _, err = in_process("translate", directory, lines, "--to", lines / "out.txt")
-    assert status == 2 and f"{lines} is a file, not a folder" in err
+    in_process.refused("translate", directory, lines, said="lines.txt, line 4: the sentence")
+    in_process.refused("translate", directory, lines, "--to", lines / "out.txt", said=f"{lines} is a file, not a")
 
 
 @pytest.mark.parametrize(
@@ -279,21 +242,20 @@ def test_a_line_that_is_too_long_is_named_before_anything_is_translated(
         (["--beam", "0"], "--beam is 0"),
         (["--threads", "0"], "--threads"),
         (["--to", "x.xml"], ".txt"),
+        (["--alignment", "--to", "a.csv"], "alignment"),
     ],
 )
-def test_what_the_verb_refuses(words: list[str], said: str, directory: Path, in_process: Callable):
+def test_what_the_verb_refuses(words, said, directory, in_process):
     status, out, err = in_process("translate", directory, "the cat", *words)
     assert status == 2 and out == "" and said in err
 
 
-def test_a_translator_is_not_a_classifier_nor_the_other_way(
-    directory: Path, classifier_run: Path, in_process: Callable
-):
-    assert "translate needs an encoder-decoder" in in_process("translate", classifier_run, "the cat")[2]
-    assert "classify needs a classifier" in in_process("classify", directory, "the cat")[2]
+def test_a_translator_is_not_a_classifier_nor_the_other_way(directory, classifier_run, in_process):
+    in_process.refused("translate", classifier_run, "the cat", said="translate needs an encoder-decoder")
+    in_process.refused("classify", directory, "the cat", said="classify needs a classifier")
 
 
-def test_an_alignment_is_the_cross_attention_word_by_word(mt: Translator):
+def test_an_alignment_is_the_cross_attention_word_by_word(mt):
     source, target = mt.tokenizer.encode(LINES[0], special=True), mt.tokenizer.encode(LINES[1])
     found = align(mt.model, mt.tokenizer, source, target, mt.rules.start)
     assert found.source == LINES[0].split() and found.target == LINES[1].split()
@@ -307,7 +269,7 @@ def test_an_alignment_is_the_cross_attention_word_by_word(mt: Translator):
     assert found.weights[0, 1] == pytest.approx(by_hand / words, rel=1e-4)
 
 
-def test_alignments_of_several_of_nothing_and_of_a_text_in_parts(mt: Translator):
+def test_alignments_of_several_of_nothing_and_of_a_text_in_parts(mt):
     found = mt.hypotheses([LINES[0], " "], beam=4, n_best=2, alignment=True)
     assert [len(each) for each in found] == [2, 1] and found[1][0]["alignment"] is None
     assert all(one["alignment"].source == LINES[0].split() for one in found[0])
@@ -322,23 +284,18 @@ def test_alignments_of_several_of_nothing_and_of_a_text_in_parts(mt: Translator)
     assert not whole["alignment"].weights[:rows, columns:].any()
 
 
-def test_a_translation_without_a_token_has_an_alignment_without_a_word(mt: Translator):
+def test_alignments_without_a_token_and_of_unknown_words(mt):
     source = mt.tokenizer.encode(LINES[0], special=True)
     for target in ([], [mt.tokenizer.target.end_of_text]):
         found = align(mt.model, mt.tokenizer, source, target, mt.rules.start)
         assert found.target == [] and found.weights.shape == (0, 6) and found.picture() == ["  " + LINES[0]]
-
-
-def test_words_that_are_not_known_have_their_place():
     words = train_tokenizer(["the cat sat"] * 3, "word", 20, role="translator")
     assert words_of(words.encode("dog cat", special=True), words) == [("?", [0]), ("cat", [2])]
 
 
-def test_the_command_shows_alignments(directory: Path, in_process: Callable):
-    status, out, _ = in_process("translate", directory, LINES[0], "--beam", 1, "--alignment", "--json")
-    assert status == 0
-    found = json.loads(out.splitlines()[-1])["results"][0]
+def test_the_command_shows_alignments(directory, in_process):
+    words = ["translate", directory, LINES[0], "--beam", 1, "--alignment"]
+    (found,) = in_process.json(*words)["results"]
     assert found["alignment"]["source"] == LINES[0].split() and len(found["alignment"]["target"]) > 0
-    _, shown, _ = in_process("translate", directory, LINES[0], "--beam", 1, "--alignment")
-    assert shown.splitlines()[0] == found["text"] and " < " in shown.splitlines()[1]
-    assert in_process("translate", directory, LINES[0], "--alignment", "--to", "a.csv")[0] == 2
+    text, picture, *_ = in_process.passed(*words)[0].splitlines()
+    assert text == found["text"] and " < " in picture
