@@ -30,6 +30,17 @@ def test_every_room_of_the_picture_is_named_on_the_page():
         assert f">{layer}<" in svg
 
 
+def test_the_readme_lists_the_folders_of_the_code():
+    root = PICTURES.parent.parent
+    part = (root / "README.md").read_text(encoding="utf-8").split("src/headway/\n")[1].split("\ntests/")[0]
+    lines = {line.split("/")[0].split()[-1]: line for line in part.splitlines() if re.match(r"  \w+(, \w+)?/", line)}
+    folders = {path.parent.name for path in (root / "src" / "headway").glob("*/__init__.py")}
+    assert set(lines) == folders
+    for folder, line in lines.items():
+        for inner in re.findall(r"\b(\w+)/", line)[1:]:
+            assert (root / "src" / "headway" / folder / inner).is_dir(), f"{folder}/{inner}"
+
+
 def test_the_picture_is_readable():
     """No word is smaller than 14 of the 880 pixels that a page shows, leaves the picture, or meets another."""
     svg = (PICTURES / "house.svg").read_text(encoding="utf-8")

@@ -106,6 +106,8 @@ def test_links_and_names_of_modules_lead_somewhere(path):
     text = text_of(path)
     for target in re.findall(r"\]\(([^)#\s]+)", text):
         assert target.startswith(("http://", "https://")) or (path.parent / target).exists(), f"a link to {target}"
+    for label, target in re.findall(r"\[`([\w/]+\.py)`\]\(([^)#]+)\)", text):
+        assert target.endswith(label), f"{label} leads to {target}"
     assert not list(missing(re.findall(r"`([a-z_]+(?:\.[A-Za-z_][A-Za-z_0-9]*)+)(?:\([^`]*\))?`", text)))
 
 
@@ -130,7 +132,9 @@ def missing(named_things):
                         yield name
                 break
         else:
-            if len(words) == 2 and words[1].isupper():
+            in_a_folder = not name.startswith("headway.") and f"{words[0]}.__init__" in MODULES
+            is_there = any(f"{one}.".startswith(".".join(words) + ".") for one in MODULES) or words[1] in FILES
+            if (in_a_folder and not is_there) or (len(words) == 2 and words[1].isupper()):
                 yield name
 
 
