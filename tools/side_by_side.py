@@ -69,7 +69,7 @@ module.RunDirectory.log = stopping
 UNSTEADY = re.compile("second|time|date|version|bytes|memory|commit|machine|speed|^checksum$|^started$")
 """Keys of JSON objects whose values differ from run to run."""
 DURATION = re.compile(
-    r"\d[\d,.]*( ?(ms|s|min|h|seconds|MB|GB|GFLOP/s)\b| (tokens|texts|rows|characters)(/s| a second))"
+    r"\d[\d,.]*( ?(ms|s|min|h|seconds|kB|MB|GB|GFLOP/s)\b| (tokens|texts|rows|characters)(/s| a second))"
 )
 LONG = [f"--ignore=tests/hostile/test_hostile_{name}.py" for name in ("fuzz", "runs")]
 """Tests of hostile files that take too long to be run twice."""
@@ -117,7 +117,9 @@ def steady(line: str, folder: Path) -> str:
 def _steady(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _steady(one) for key, one in value.items() if not UNSTEADY.search(key)}
-    return [_steady(one) for one in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_steady(one) for one in value]
+    return DURATION.sub("#", value) if isinstance(value, str) else value
 
 
 def trained(folder: Path) -> list[str]:
