@@ -175,7 +175,12 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("text.txt", {"config_overrides": "norm_parameters=both"}, "rmsnorm has no bias"),
     ("text.txt", {"task": "masked_lm", "length": 2}, "--length is 2; windows with masked tokens need 4"),
+    *(
+        ("rows.csv", one, "is for image_classification, but this is classification")
+        for one in ({"image_size": 8}, {"patch_size": 2}, {"augment": "flip"})
+    ),
     ("text.txt", {"batch_size": 3}, "for running text use --batch-tokens"),
+    ("two.csv", {"task": "translation", "tokenizer": "char", "bpe_dropout": 0.1}, "'char'; leave out --bpe-dropout"),
     ("talk.jsonl", {"validation_windows": 2}, "--validation-windows is for running text"),
     ("turns.csv", {"task": "dialogue", "label_column": "reply"}, "have no columns to name"),
 ]
