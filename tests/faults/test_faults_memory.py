@@ -1,5 +1,6 @@
 """Memory: it does not grow with the text; where it is too little, one message says where it was and what would help."""
 
+import itertools
 import re
 import sys
 import weakref
@@ -51,51 +52,39 @@ def test_ten_times_the_text_needs_no_more_memory(tmp_path: Path, tiny: dict):
     assert train_more < 1.1 * train and evaluation_more < 1.1 * evaluation, found
 
 
-def failing(call: Callable, error: Exception, at: int, which: Callable[..., bool] = lambda *given: True) -> Callable:
+def failing(call: Callable, error: Exception, at: int, which: Callable[..., bool]) -> Callable:
     """A function that fails at its n-th call of those that are meant."""
-    count = 0
+    count = itertools.count(1)
 
     def instead(*given: Any, **named: Any) -> Any:
-        nonlocal count
-        count += which(*given)
-        if count == at and which(*given):
+        if which(*given) and next(count) == at:
             raise error
         return call(*given, **named)
 
     return instead
 
 
-def training(task: LanguageModeling, model: torch.nn.Module, batch: Any) -> bool:
-    return model.training
-
-
 PLACES = {
-    "the longest batch": (LanguageModeling, "loss", 1, training, "at the longest batch, tried before step 1"),
-    "the longest evaluation": (LanguageModeling, "evaluate", 1, None, "at the longest batch, tried before step 1"),
-    "the first step": (LanguageModeling, "loss", 2, training, "at step 1"),
-    "step 7": (LanguageModeling, "loss", 15, training, "at step 7"),
-    "an evaluation": (LanguageModeling, "evaluate", 3, None, "at the evaluation after step 8"),
-    "a copy of what is to be saved": (checkpoint, "copied", 5, None, "while step 4 was saved"),
-    "a checkpoint": (checkpoint, "save_file", 14, None, "while step 4 was saved"),
-    "the model": (run_directory, "save_any", 3, None, "while the model was saved"),
+    "the longest batch": (LanguageModeling, "loss", 1, "at the longest batch, tried before step 1"),
+    "the longest evaluation": (LanguageModeling, "evaluate", 1, "at the longest batch, tried before step 1"),
+    "the first step": (LanguageModeling, "loss", 2, "at step 1"),
+    "step 7": (LanguageModeling, "loss", 15, "at step 7"),
+    "an evaluation": (LanguageModeling, "evaluate", 3, "at the evaluation after step 8"),
+    "a copy of what is to be saved": (checkpoint, "copied", 5, "while step 4 was saved"),
+    "a checkpoint": (checkpoint, "save_file", 14, "while step 4 was saved"),
+    "the model": (run_directory, "save_any", 3, "while the model was saved"),
 }
-"""By what fails: its place, its name, which of its calls, of which kind; and what is said of it."""
-
-
-@pytest.fixture(scope="module")
-def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What a run comes to that has memory enough."""
-    return alone([corpus], OPTIONS, tmp_path_factory.mktemp("whole") / "run")
+"""By what fails: its place, its name, which of its calls (of losses those in training); and what is said of it."""
 
 
 @pytest.mark.parametrize("number, place", list(enumerate(PLACES)))
 def test_out_of_memory_is_one_error_and_nothing_else_changes(
-    number: int, place: str, corpus: Path, whole: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: int, place: str, corpus: Path, expected: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    module, name, at, which, said = PLACES[place]
+    module, name, at, said = PLACES[place]
     error, run = ERRORS[number % 3], tmp_path / "run"
-    changed = failing(getattr(module, name), error, at, *([which] if which else []))
-    monkeypatch.setattr(module, name, changed)
+    meant = (lambda *given: given[1].training) if name == "loss" else lambda *given: True
+    monkeypatch.setattr(module, name, failing(getattr(module, name), error, at, meant))
     with pytest.raises(OutOfMemory) as caught:
         headway.train(corpus, out=run, quiet=True, **OPTIONS)
     message = str(caught.value)
@@ -107,16 +96,13 @@ def test_out_of_memory_is_one_error_and_nothing_else_changes(
     if "tried" in said:
         assert not run.exists(), "and so the next command may have other options"
     headway.train(corpus, out=run, quiet=True, **OPTIONS)
-    assert outcome(run) == whole
+    assert outcome(run) == expected(corpus, OPTIONS)
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=["CPU", "GPU", "Python"])
 def test_every_kind_of_error_is_known(error: Exception):
     """Without a plan, what ran out are the data or a model: other batches would not help."""
-    with (
-        pytest.raises(OutOfMemory, match=r"out of memory here.*\. Close other programs, give less data"),
-        out_of_memory("here"),
-    ):
+    with pytest.raises(OutOfMemory, match=r"here.*\. Close other programs, give less data"), out_of_memory("here"):
         raise error
 
 

@@ -23,14 +23,23 @@ from faults_harness import (
     wait_for,
     words,
 )
+from faults_hooks import SLOW
 
 import headway
 from headway.errors import InputError
 from headway.training.store import checkpoint
 
 
-def data_for(task: str, corpus: Path, rows: Path, folder: Path) -> list[Path]:
-    return made_pairs(folder / "pairs") if task == "translation" else [rows if task == "classification" else corpus]
+def resumed(run: Path) -> list[int]:
+    """The steps at which it was taken up."""
+    return [line["step"] for line in lines_of(run) if line["event"] == "resume"]
+
+
+def statuses(ranks: list[Any]) -> list[int]:
+    """Those of processes that come to their end."""
+    for one in ranks:
+        one.wait(60)
+    return [one.returncode for one in ranks]
 
 
 @pytest.mark.parametrize("shard", [False, True], ids=["together", "sharded"])
@@ -38,7 +47,7 @@ def data_for(task: str, corpus: Path, rows: Path, folder: Path) -> list[Path]:
 def test_two_ranks_learn_what_one_process_learns(
     task: str, shard: bool, corpus: Path, rows: Path, tmp_path: Path, pair: Pair
 ):
-    data = data_for(task, corpus, rows, tmp_path)
+    data = made_pairs(tmp_path) if task == "translation" else [rows if task == "classification" else corpus]
     options = {**PLAIN, "token_dropout": 0.0} if task == "classification" else PLAIN  # what is drawn differs by rank
     headway.train(data, out=tmp_path / "one", quiet=True, **options)
     first, second = pair(data, tmp_path / "two", options, *(["--shard"] if shard else []))
@@ -74,41 +83,29 @@ def test_what_one_number_of_ranks_saved_another_takes_up(
         train(before, out, PLAIN)
         train(after, out, {**PLAIN, "steps": 20})
     assert apart(tmp_path / "alone", tmp_path / "run") < 1e-6
-    assert len(losses(tmp_path / "run")) == 20
-    assert [line["step"] for line in lines_of(tmp_path / "run") if line["event"] == "resume"] == [10]
-
-
-SLOW = (
-    KILL
-    + "import time\nfactor = trainer.factor\ntrainer.factor = lambda *given: (time.sleep(0.1), factor(*given))[1]\n"
-)
+    assert len(losses(tmp_path / "run")) == 20 and resumed(tmp_path / "run") == [10]
 
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_signal_to_one_rank_ends_all_at_the_same_step(rank: int, corpus: Path, tmp_path: Path, pair: Pair):
     options = {**PLAIN, "steps": 40, "dropout": 0.1}
     pair([corpus], tmp_path / "alone", options)
-    ranks = pair.start("train", corpus, "--out", tmp_path / "run", *words(options), scripts=(SLOW, SLOW))
+    ranks = pair.start("train", corpus, "--out", tmp_path / "run", *words(options), scripts=(KILL + SLOW,) * 2)
     wait_for(holds(tmp_path / "run" / "log.jsonl", '"step": 3'))
     ranks[rank].send_signal(signal.SIGTERM)
-    for one in ranks:
-        one.wait(30)
-    assert [one.returncode for one in ranks] == [130, 130], ranks[0].stderr
+    assert statuses(ranks) == [130, 130], ranks[0].stderr
     steps = len(losses(tmp_path / "run"))
     assert 3 <= steps < 40 and (tmp_path / "run" / "checkpoints" / f"step-{steps}").is_dir()
     pair([corpus], tmp_path / "run", options)
     assert losses(tmp_path / "run") == losses(tmp_path / "alone"), "to the last bit, dropout too"
 
 
-LATE = (
-    KILL
-    + """
+LATE = """
 import time
 from headway.training import sharding as shard
 honest = shard.save_parts
 shard.save_parts = lambda *given: (time.sleep(0.7), honest(*given))
 """
-)
 
 
 @pytest.mark.parametrize("killed", [0, 1])
@@ -117,32 +114,20 @@ def test_the_rank_that_is_left_says_that_the_other_was_lost(killed: int, corpus:
     ranks = pair.start("train", corpus, "--out", tmp_path / "run", *words(options))
     wait_for(holds(tmp_path / "run" / "log.jsonl", '"step": 5'))
     ranks[killed].send_signal(signal.SIGKILL)
-    for one in ranks:
-        one.wait(60)
-    left = ranks[1 - killed]
-    assert left.returncode == 1 and "Traceback" not in left.stderr
-    assert "another of the 2 processes was lost" in left.stderr and "run the same command again" in left.stderr
+    assert statuses(ranks)[1 - killed] == 1
+    said = ranks[1 - killed].stderr
+    assert "Traceback" not in said and "another of the 2 processes was lost" in said and "same command again" in said
 
 
 @pytest.mark.parametrize("late", [0, 1])
 def test_a_rank_that_saves_late_is_waited_for(late: int, corpus: Path, tmp_path: Path, pair: Pair):
     scripts, run = (LATE, "") if late == 0 else ("", LATE), tmp_path / "run"
     ranks = pair.start("train", corpus, "--out", run, *words(PLAIN), "--shard", scripts=scripts)
-    for one in ranks:
-        one.wait(60)
-    assert [one.returncode for one in ranks] == [0, 0], ranks[0].stderr
+    assert statuses(ranks) == [0, 0], ranks[0].stderr
     found = list((run / "checkpoints").iterdir())
     assert found and all(checkpoint._problem(path) is None for path in found), "nothing but whole ones"
     pair([corpus], run, {**PLAIN, "steps": 12}, "--allow-changes")
-    assert [line["step"] for line in lines_of(run) if line["event"] == "resume"] == [10]
-
-
-def torchrun(*arguments: object) -> subprocess.Popen:
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", free_port()]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [*command, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    )
+    assert resumed(run) == [10]
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -151,7 +136,10 @@ def test_when_a_rank_is_killed_all_end_and_the_same_command_goes_on(
 ):
     """The command of the README."""
     options = {**PLAIN, "steps": 4000, "evaluations": 1}
-    running = torchrun("-m", "headway", "train", corpus, "--out", tmp_path / "run", *words(options))
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", free_port()]
+    command += ["-m", "headway", "train", str(corpus), "--out", str(tmp_path / "run"), *words(options)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    running = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, **pipes)
     try:
         wait_for(holds(tmp_path / "run" / "log.jsonl", '"step": 5'))
         wait_for(lambda: len(list((tmp_path / "run" / "checkpoints").glob("step-*"))) > 0)
@@ -167,9 +155,8 @@ def test_when_a_rank_is_killed_all_end_and_the_same_command_goes_on(
     found = list((tmp_path / "run" / "checkpoints").glob("step-*"))
     assert found and all(checkpoint._problem(path) is None for path in found)
     steps = max(int(path.name.split("-")[1]) for path in found)
-    options["steps"] = steps + 10
-    pair([corpus], tmp_path / "run", options, "--allow-changes")
-    assert [line["step"] for line in lines_of(tmp_path / "run") if line["event"] == "resume"] == [steps]
+    pair([corpus], tmp_path / "run", {**options, "steps": steps + 10}, "--allow-changes")
+    assert resumed(tmp_path / "run") == [steps]
 
 
 def test_what_is_for_one_process_or_for_several_is_refused(corpus: Path, rows: Path, tmp_path: Path, pair: Pair):

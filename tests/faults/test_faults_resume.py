@@ -22,22 +22,6 @@ from headway.training.store import checkpoint
 from headway.workflows.train import run as session
 
 
-@pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any, dict[str, Any]], Any]:
-    """What a run comes to that is left alone; each is run once."""
-    known: dict[str, Any] = {}
-
-    def left_alone(data: Any, options: dict[str, Any]) -> Any:
-        key = repr((data, sorted(options.items())))
-        if key not in known:
-            out = tmp_path_factory.mktemp("alone") / "run"
-            headway.train(data, out=out, quiet=True, **options)
-            known[key] = outcome(out)
-        return known[key]
-
-    return left_alone
-
-
 @pytest.mark.parametrize("where", KILLS)
 def test_killed_and_taken_up_again(
     where: str, corpus: Path, rows: Path, tmp_path: Path, tiny: dict, expected: Callable, forker: Forker, monkeypatch
@@ -82,10 +66,8 @@ def test_killed_again_and_again_and_while_it_is_taken_up(
     corpus: Path, tmp_path: Path, tiny: dict, expected: Callable, forker: Forker
 ):
     options, out = {**tiny, **LIVELY}, tmp_path / "killed"
-    while_reading = (
-        "found = session.newest_checkpoint\nsession.newest_checkpoint = lambda *given: (found(*given), kill())\n"
-    )
-    scripts = [ONCE_SAVED.format(step=3), while_reading, AT_RESUME]
+    reading = "found = session.newest_checkpoint\nsession.newest_checkpoint = lambda *given: (found(*given), kill())\n"
+    scripts = [ONCE_SAVED.format(step=3), reading, AT_RESUME]
     scripts += [AT_STEP.format(event="step", step=13), AT_STEP.format(event="step", step=14)]
     before: dict[str, bytes] = {}
     for count, script in enumerate(scripts):
@@ -110,15 +92,14 @@ TASKS: dict[str, dict[str, Any]] = {
 
 
 def data_of(task: str, corpus: Path, rows: Path, folder: Path) -> Any:
-    if task in ("translation", "embedding"):
-        pairs = made_pairs(folder)
-        if task == "translation":
-            return pairs
-        lines = zip(*(path.read_text().splitlines() for path in pairs), strict=True)
-        table = folder / "pairs.tsv"
-        table.write_text("en\tde\n" + "".join(f"{one}\t{other}\n" for one, other in lines))
-        return table
-    return rows if task == "classification" else corpus
+    if task not in ("translation", "embedding"):
+        return rows if task == "classification" else corpus
+    pairs = made_pairs(folder)
+    if task == "translation":
+        return pairs
+    lines = zip(*(path.read_text().splitlines() for path in pairs), strict=True)
+    (folder / "pairs.tsv").write_text("en\tde\n" + "".join(f"{one}\t{other}\n" for one, other in lines))
+    return folder / "pairs.tsv"
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -151,7 +132,7 @@ def test_stopped_after_every_single_step(
     assert outcome(tmp_path / "run") == whole
     assert seen == reference and len(seen) > 14, "the same examples in the same order"
     passes = [[n for at, numbers in seen if at.epoch == epoch for n in numbers] for epoch in (0, 1, 2)]
-    if task != "language_modeling" and task != "masked_lm" and passes[2]:
+    if task not in ("language_modeling", "masked_lm") and passes[2]:
         assert sorted(passes[0]) == sorted(passes[1]) == list(range(len(passes[0]))), "each once in every pass"
         assert passes[0] != passes[1]
 
@@ -210,19 +191,6 @@ def rewrite(path: Path, change: Callable[[dict[str, torch.Tensor], dict[str, Any
     (path / "MANIFEST.json").write_text(json.dumps(manifest))
 
 
-def other_randomness(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
-    tensors["random"] = torch.Generator().manual_seed(7).get_state()
-
-
-def other_position(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
-    state["position"]["consumed"] = 0
-
-
-def other_step(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
-    """By which the learning rate goes."""
-    state["step"] -= 1
-
-
 def no_moments(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
     for name in [name for name in tensors if name.startswith("optimizer.")]:
         del tensors[name]
@@ -233,31 +201,24 @@ def other_average(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> No
         tensors[name] = tensors[name.replace("average.", "model.")].clone()
 
 
-def no_best(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
-    """Nothing is better than what was never measured, so that nothing is kept."""
-    state["best_loss"] = "-inf"
+CHANGES: dict[str, Callable[..., Any]] = {
+    "nothing": lambda tensors, state: None,
+    "randomness": lambda tensors, state: tensors.update(random=torch.Generator().manual_seed(7).get_state()),
+    "position": lambda tensors, state: state["position"].update(consumed=0),
+    "step, by which the learning rate goes": lambda tensors, state: state.update(step=state["step"] - 1),
+    "moments": no_moments,
+    "average": other_average,
+    "best, than which nothing is better": lambda tensors, state: state.update(best_loss="-inf"),
+    "patience, which ends": lambda tensors, state: state.update(stale=49, best_loss=-1e9),
+}
 
 
-def no_patience(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
-    """It is at its end, so that the next evaluation that is no better ends the run."""
-    state["stale"], state["best_loss"] = 49, -1e9
-
-
-def nothing(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
-    """The positive control."""
-
-
-CHANGES = [nothing, other_randomness, other_position, other_step, no_moments, other_average, no_best, no_patience]
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_each_part_of_a_checkpoint_matters(
-    change: Callable[..., None], stopped: Path, corpus: Path, tiny: dict, expected: Callable
-):
+@pytest.mark.parametrize("part", CHANGES)
+def test_each_part_of_a_checkpoint_matters(part: str, stopped: Path, corpus: Path, tiny: dict, expected: Callable):
     options = {**tiny, **LIVELY, "patience": 50}
-    rewrite(stopped / "checkpoints" / "step-9", change)
+    rewrite(stopped / "checkpoints" / "step-9", CHANGES[part])
     headway.train(corpus, out=stopped, quiet=True, **options)
-    assert (outcome(stopped) == expected(corpus, options)) == (change is nothing)
+    assert (outcome(stopped) == expected(corpus, options)) == (part == "nothing")
 
 
 @pytest.mark.parametrize("lost", ["damaged", "removed", "a file"])

@@ -6,15 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults_harness import KILL, LIVELY, TINY, Forker, alone, holds, lines_of, losses, outcome, wait_for, words
+from faults_harness import KILL, Forker, holds, losses, outcome, wait_for, words
+from faults_hooks import SLOW
 
 import headway
-
-SLOW_STEPS = """
-import time
-factor = trainer.factor
-trainer.factor = lambda *given: (time.sleep(0.1), factor(*given))[1]
-"""
 
 SLOW_EVALUATION = """
 import time
@@ -28,7 +23,6 @@ def slow(self):
             time.sleep(0.3)
         yield batch
 batch_source.TextBatches.validation = slow
-from headway.tasks import losses as language_modeling
 """
 
 SLOW_SAVE = """
@@ -76,18 +70,6 @@ PHASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What the run comes to that is left alone."""
-    options = {**TINY, **LIVELY}
-    return options, alone([corpus], options, tmp_path_factory.mktemp("alone") / "run")
-
-
-def saved_steps(run: Path) -> int:
-    """The step of the newest checkpoint."""
-    return max(int(path.name.split("-")[1]) for path in (run / "checkpoints").glob("step-*"))
-
-
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_signal_is_answered_in_every_phase(phase: str, corpus: Path, tmp_path: Path, whole: Any, forker: Forker):
     (script, number), (options, expected) = PHASES[phase], whole
@@ -100,7 +82,8 @@ def test_a_signal_is_answered_in_every_phase(phase: str, corpus: Path, tmp_path:
     err = running.stderr
     assert time.monotonic() - began < 30
     assert running.returncode == 130 and "Traceback" not in err, err
-    assert saved_steps(run) == max([line["step"] for line in lines_of(run) if line["event"] == "step"], default=0)
+    saved = max(int(path.name.split("-")[1]) for path in (run / "checkpoints").glob("step-*"))
+    assert saved == max(losses(run), default=0)
     headway.train(corpus, out=run, quiet=True, **options)
     assert outcome(run) == expected
 
@@ -109,21 +92,18 @@ def test_a_signal_is_answered_in_every_phase(phase: str, corpus: Path, tmp_path:
 def test_a_signal_saves_and_says_how_to_go_on(
     number: signal.Signals, corpus: Path, tmp_path: Path, whole: Any, forker: Forker
 ):
-    options, expected = whole
-    running = forker.start("train", corpus, "--out", tmp_path / "run", *words(options), script=KILL + SLOW_STEPS)
-    wait_for(holds(tmp_path / "run" / "log.jsonl", '"step": 3'))
+    (options, expected), run = whole, tmp_path / "run"
+    running = forker.start("train", corpus, "--out", run, *words(options), script=KILL + SLOW)
+    wait_for(holds(run / "log.jsonl", '"step": 3'))
     running.send_signal(number)
     running.wait(30)
     err = running.stderr
-    assert running.returncode == 130
-    assert running.stdout == ""
-    assert "run the same command again to resume" in err and str(tmp_path / "run") in err
-    assert "Traceback" not in err
-    steps = len(losses(tmp_path / "run"))
-    assert 3 <= steps < 20
-    assert (tmp_path / "run" / "checkpoints" / f"step-{steps}").is_dir()
-    headway.train(corpus, out=tmp_path / "run", quiet=True, **options)
-    assert outcome(tmp_path / "run") == expected
+    assert running.returncode == 130 and running.stdout == "" and "Traceback" not in err
+    assert "run the same command again to resume" in err and str(run) in err
+    steps = len(losses(run))
+    assert 3 <= steps < 20 and (run / "checkpoints" / f"step-{steps}").is_dir()
+    headway.train(corpus, out=run, quiet=True, **options)
+    assert outcome(run) == expected
 
 
 def test_a_second_signal_ends_it_at_once(corpus: Path, tmp_path: Path, tiny: dict, forker: Forker):
@@ -139,7 +119,5 @@ def test_a_second_signal_ends_it_at_once(corpus: Path, tmp_path: Path, tiny: dic
     running.send_signal(signal.SIGINT)
     began = time.monotonic()
     running.wait(30)
-    err = running.stderr
     assert time.monotonic() - began < 5
-    assert running.returncode == 130
-    assert "Traceback" not in err
+    assert running.returncode == 130 and "Traceback" not in running.stderr

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults_harness import KILL, LIVELY, Forked, Forker, alone, holds, made_pairs, outcome, wait_for, words
+from faults_harness import KILL, LIVELY, Forked, Forker, alone, children_of, holds, made_pairs, outcome, wait_for, words
+from faults_hooks import SLOW
 
 import headway
 
@@ -22,20 +23,6 @@ def faulty(self, position):
 batch_source.TextBatches.next = faulty
 """
 """A worker meets a fault in the middle of the run."""
-
-SLOW = """
-import time
-factor = trainer.factor
-trainer.factor = lambda *given: (time.sleep(0.1), factor(*given))[1]
-"""
-
-
-@pytest.fixture(scope="module")
-def text_alone(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Any]:
-    """Options, and what the run with them comes to that is left alone and has no workers."""
-    tiny = {"d_model": 16, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 20}
-    options = {**tiny, "threads": 1, "precision": "float32", **LIVELY}
-    return options, alone([corpus], options, tmp_path_factory.mktemp("alone") / "run")
 
 
 @pytest.mark.parametrize("kind", ["text", "rows", "pairs"])
@@ -54,9 +41,9 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_worker_with_a_fault_ends_the_run_which_can_be_taken_up(
-    fault: str, corpus: Path, tmp_path: Path, text_alone: Any, forker: Forker
+    fault: str, corpus: Path, tmp_path: Path, whole: Any, forker: Forker
 ):
-    (what, status, said), (options, expected), run = FAULTS[fault], text_alone, tmp_path / "run"
+    (what, status, said), (options, expected), run = FAULTS[fault], whole, tmp_path / "run"
     given = ("train", corpus, "--out", run, *words(options), "--workers", 2)
     ended = forker(*given, script=KILL + FAULT.format(what=what), timeout=40)
     assert ended.returncode == status, ended.stderr
@@ -70,12 +57,12 @@ def in_the_middle(corpus: Path, run: Path, options: dict[str, Any], forker: Fork
     given = ("train", corpus, "--out", run, *words(options), "--workers", 2)
     running = forker.start(*given, script=KILL + SLOW)
     wait_for(holds(run / "log.jsonl", '"step": 6'))
-    return running, children(running.pid)
+    return running, children_of(running.pid)
 
 
-def test_stopped_with_workers_and_taken_up_with_others(corpus: Path, tmp_path: Path, text_alone: Any, forker: Forker):
+def test_stopped_with_workers_and_taken_up_with_others(corpus: Path, tmp_path: Path, whole: Any, forker: Forker):
     """Ctrl-C reaches the whole group of a shell's processes; here the trainer's, who ends its workers."""
-    (options, expected), run = text_alone, tmp_path / "run"
+    (options, expected), run = whole, tmp_path / "run"
     running, workers = in_the_middle(corpus, run, options, forker)
     assert len(workers) == 2
     for process in (running.pid, *workers):
@@ -87,8 +74,8 @@ def test_stopped_with_workers_and_taken_up_with_others(corpus: Path, tmp_path: P
     assert outcome(run) == expected
 
 
-def test_no_worker_outlives_a_trainer_that_is_killed(corpus: Path, tmp_path: Path, text_alone: Any, forker: Forker):
-    (options, expected), run = text_alone, tmp_path / "run"
+def test_no_worker_outlives_a_trainer_that_is_killed(corpus: Path, tmp_path: Path, whole: Any, forker: Forker):
+    (options, expected), run = whole, tmp_path / "run"
     running, workers = in_the_middle(corpus, run, options, forker)
     running.send_signal(signal.SIGKILL)
     running.wait(30)
@@ -99,9 +86,9 @@ def test_no_worker_outlives_a_trainer_that_is_killed(corpus: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_tokens_that_are_cut_short_meanwhile(
-    workers: int, corpus: Path, tmp_path: Path, text_alone: Any, forker: Forker, monkeypatch: pytest.MonkeyPatch
+    workers: int, corpus: Path, tmp_path: Path, whole: Any, forker: Forker, monkeypatch: pytest.MonkeyPatch
 ):
-    (options, expected), run, cache = text_alone, tmp_path / "run", tmp_path / "cache"
+    (options, expected), run, cache = whole, tmp_path / "run", tmp_path / "cache"
     monkeypatch.setenv("HEADWAY_CACHE", str(cache))
     given = ("train", corpus, "--out", run, *words(options), "--workers", workers)
     running = forker.start(*given, script=KILL + SLOW, environment={"HEADWAY_CACHE": str(cache)})
@@ -112,11 +99,6 @@ def test_tokens_that_are_cut_short_meanwhile(
     assert running.returncode == 2 and "shorter than it was" in running.stderr and "Traceback" not in running.stderr
     headway.train(corpus, out=run, quiet=True, workers=workers, **options)
     assert outcome(run) == expected
-
-
-def children(process: int) -> list[int]:
-    """The processes that one has begun."""
-    return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
 def alive(process: int) -> bool:

@@ -4,8 +4,8 @@ import io
 import json
 import math
 import random
+import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +89,8 @@ def test_a_text_called_messages_is_a_text(tmp_path: Path):
     assert not isinstance(source, Dialogues)
     with pytest.raises(InputError) as raised:
         detect(source)
-    assert str(raised.value) == (
-        f'{tmp_path}/a.jsonl: conversations are expected in a .jsonl file, each line with "messages", a list of '
-        "{\"role\": ..., \"content\": ...}; column 'messages' holds 'hello there'. "
-        "To train on it as plain text, name it with --text-column messages."
-    )
+    for word in (f"{tmp_path}/a.jsonl: conversations are expected", "'hello there'", "--text-column messages"):
+        assert word in str(raised.value)
     assert detect(source, text_column="messages").task == "language_modeling"
 
 
@@ -145,11 +142,8 @@ BAD = [
     ({"text": "hello"}, "no 'messages' here"),
     (say("a", "b", "c"), "the last message has the role 'user'; a conversation must end with a reply"),
     ({"messages": [{"role": "assistant", "content": "b"}]}, "the reply has no message before it"),
-    (
-        {"messages": [{"role": "user", "content": "a"}, {"role": "bot", "content": "b"}]},
-        "message 2 has the role 'bot'; ",
-    ),
-    ({"messages": [{"role": "user", "content": "a"}, {"content": "b"}]}, "message 2 has the role null"),
+    ({"messages": [*say("a")["messages"], {"role": "bot", "content": "b"}]}, "message 2 has the role 'bot'"),
+    ({"messages": [*say("a")["messages"], {"content": "b"}]}, "message 2 has the role null"),
     ({"messages": [{"role": "user", "content": ["a"]}, *say("a", "b")["messages"]]}, "1: its content is a list"),
     ({"messages": ["a", "b"]}, "message 1 is a string, expected an object"),
     (say("a", "  "), "message 2 is an empty reply"),
@@ -167,18 +161,17 @@ BAD_SHARE = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("good", "row", "message"),
-    [
-        *((GOOD, row, message) for row, message in BAD),
-        *((share("a", "b"), {"id": "y", "conversations": said}, message) for said, message in BAD_SHARE),
-    ],
-)
+SHARED = share("a", "b")
+CASES = [(GOOD, *case) for case in BAD] + [
+    (SHARED, {"id": "y", "conversations": said}, word) for said, word in BAD_SHARE
+]
+
+
+@pytest.mark.parametrize(("good", "row", "message"), CASES)
 def test_what_is_wrong_is_said_with_its_line(good: Any, row: Any, message: str, tmp_path: Path):
     path = write(tmp_path / "a.jsonl", [good, good, row, good])
-    with pytest.raises(InputError) as raised:
+    with pytest.raises(InputError, match=f"line 3: .*{re.escape(message)}"):
         read(path)
-    assert "line 3: " in str(raised.value) and message in str(raised.value)
     source = read(path, on_bad_row="skip")
     assert isinstance(source, Dialogues) and len(source) == 3 and source.skipped[0][0] == "line 3"
 
@@ -200,7 +193,7 @@ def dialogues(*talks: dict[str, Any], tmp_path: Path) -> Dialogues:
 
 
 def examples(
-    words: Tokenizer, source: Dialogues, longest: int, count: int | None = None
+    words: Tokenizer, source: Any, longest: int, count: int | None = None
 ) -> tuple[EncodedTalks, EncodedTalks]:
     """The first conversations whole, and as they are read."""
     whole = encoded_talks(talks(source).part(np.arange(count or len(source))), words)
@@ -245,23 +238,17 @@ def test_of_long_conversations_the_oldest_turns_are_left_out(tmp_path: Path):
     assert nothing.ids == [] and "1 have no reply left" in nothing.cut_warning(uncut, 61)[0]
 
 
-class Fixed(torch.nn.Module):
+class Fixed(torch.nn.Embedding):
     """Logits that depend on the ids alone."""
 
-    def __init__(self, size: int):
-        super().__init__()
-        self.table = torch.nn.Embedding(size, size)
-
     def forward(self, ids: torch.Tensor, mask: Any = None, chosen: torch.Tensor | None = None) -> torch.Tensor:
-        return self.table(ids if chosen is None else ids[chosen])
+        return super().forward(ids if chosen is None else ids[chosen])
 
 
 def test_the_loss_counts_replies_alone(talk: Path):
     words = with_chat(tokenizer())
-    source = read(talk)
-    assert isinstance(source, Dialogues)
-    found = examples(words, source, 300, 11)[1]
-    model, task = Fixed(words.vocab_size), LanguageModeling(label_smoothing=0.1)
+    found = examples(words, read(talk), 300, 11)[1]
+    model, task = Fixed(words.vocab_size, words.vocab_size), LanguageModeling(label_smoothing=0.1)
     total, count, by_hand = 0.0, 0, 0.0
     with torch.no_grad():
         for batch in found.examples.batches(500):
@@ -271,7 +258,7 @@ def test_the_loss_counts_replies_alone(talk: Path):
         for ids, targets in zip(found.ids, found.targets, strict=True):
             for token, target in zip(ids, targets, strict=True):
                 if target != IGNORED:
-                    by_hand -= F.log_softmax(model.table.weight[token], dim=-1)[target].item()
+                    by_hand -= F.log_softmax(model.weight[token], dim=-1)[target].item()
     assert count == found.n_targets
     assert total == pytest.approx(by_hand, rel=1e-5)
     metrics = task.evaluate(model, found.examples.batches(500))
@@ -301,9 +288,8 @@ def test_from_scratch_it_can_be_spoken_with(talk: Path, talk_run: Path, in_proce
     assert ids == encode_chat(words, messages)[0]
 
 
-def test_evaluate_reproduces_its_loss(talk: Path, talk_run: Path, tmp_path: Path):
-    facts = facts_of(talk_run)
-    found = evaluate(talk_run)
+def test_evaluate_reproduces_its_loss(talk_run: Path, tmp_path: Path):
+    facts, found = facts_of(talk_run), evaluate(talk_run)
     for name in ("val_loss", "bits_per_byte"):
         assert found[name] == pytest.approx(facts["metrics"][name], abs=1e-5)
     assert f"with {found['examples']:,}" in facts["data"]["validation"]
@@ -314,10 +300,8 @@ def test_evaluate_reproduces_its_loss(talk: Path, talk_run: Path, tmp_path: Path
 def test_from_a_base_whose_vocabulary_grows(talk: Path, tmp_path: Path):
     """Two tokens for the template, and more that were asked for; updates of low rank, and the new rows."""
     base = make_base("gpt2", tmp_path / "base")
-    options = {**TINY, "from_model": str(base), "extend_vocab": 71, "lora": 3}
-    headway.train(talk, out=tmp_path / "run", **options)
-    words, old = Tokenizer.load(tmp_path / "run"), tokenizer()
-    facts = facts_of(tmp_path / "run")
+    headway.train(talk, out=tmp_path / "run", from_model=str(base), extend_vocab=71, lora=3, **TINY)
+    words, old, facts = Tokenizer.load(tmp_path / "run"), tokenizer(), facts_of(tmp_path / "run")
     assert words.vocab_size == old.vocab_size + facts["data"]["added_tokens"] + 2
     assert words.tokens[-2:] == ["<|im_start|>", "<|im_end|>"]
     assert facts["plan"]["model"]["vocab_size"] == max(331, words.vocab_size)
@@ -346,18 +330,6 @@ def test_a_template_that_refuses_is_said_with_the_line(tmp_path: Path):
         examples(words, source, 99)
 
 
-def test_stopped_and_taken_up_it_ends_as_the_run_left_alone(
-    talk: Path, talk_run: Path, tmp_path: Path, stop_at: Callable
-):
-    stop_at(5)
-    with pytest.raises(KeyboardInterrupt):
-        headway.train(talk, out=tmp_path, **SHAPE, **TINY)
-    headway.train(talk, out=tmp_path, **SHAPE, **TINY)
-    one, other = (facts_of(place) for place in (talk_run, tmp_path))
-    assert (one["metrics"], one["train_loss"]) == (other["metrics"], other["train_loss"])
-    assert (talk_run / "model.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
-
-
 def test_of_few_conversations_the_base_is_the_bar_and_the_user_is_told(tmp_path: Path, capfd: pytest.CaptureFixture):
     """Replies that nothing tells are learnt by a run that soon overfits: its base is measured too."""
     choose = random.Random(5)
@@ -367,21 +339,17 @@ def test_of_few_conversations_the_base_is_the_bar_and_the_user_is_told(tmp_path:
     found = headway.train(data, out=tmp_path / "run", from_model=str(base), evaluations=12, **options)
     told = capfd.readouterr().err
     assert "only 6 conversations are held out" in told and "--validation FILE" in told
-    lines = lines_of(tmp_path / "run")
-    evaluations = [line for line in lines if line["event"] == "evaluation"]
+    evaluations = [line for line in lines_of(tmp_path / "run") if line["event"] == "evaluation"]
     assert evaluations[0]["step"] == 0 and evaluations[0]["best"], "the base is measured before the first step"
     before = next(line for line in found["baselines"] if line["name"] == "the model before training")
     assert before["val_loss"] == evaluations[0]["val_loss"]
-    recorded = facts_of(tmp_path / "run")
-    verdict, kept = recorded["verdict"], recorded["kept"]
-    best = min((line for line in found["baselines"]), key=lambda line: line["val_loss"])
+    verdict, kept = (facts_of(tmp_path / "run")[key] for key in ("verdict", "kept"))
+    best = min(found["baselines"], key=lambda line: line["val_loss"])
     assert verdict["against"] == best["name"] and verdict["paired"]
     assert (verdict["units"], verdict["unit"]) == (6, "conversations") and verdict["difference_interval"]
     assert kept["since"] == 0 and kept["gained"] and kept["gain"][0] > 0 and kept["step"] < 60
-    later = [line["val_loss"] for line in evaluations if line["step"] > kept["step"]]
-    told = kept_in_words(kept)[0]
-    lower = min(later) < kept["val_loss"]
-    assert ("is not clearly lower than its" if lower else "rose after it") in told, "no later step is clearly better"
+    lower = min(line["val_loss"] for line in evaluations if line["step"] > kept["step"]) < kept["val_loss"]
+    assert ("is not clearly lower than its" if lower else "rose after it") in kept_in_words(kept)[0]
     losses = {line["step"]: line["val_loss"] for line in evaluations}
     assert losses[kept["step"]] == found["val_loss"]
 

@@ -1,8 +1,7 @@
 """What a run keeps on disk: each weight once when it is finished, all of it to go on exactly, and ``headway clean``."""
 
-import json
 import shutil
-from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,24 @@ from headway.training.store.cleaning import clean
 from headway.training.store.contents import sizes
 from headway.training.store.run_directory import RunDirectory
 from headway.workflows.train import run as session
+
+
+@pytest.fixture
+def run(lm_run: Path, tmp_path: Path) -> Path:
+    """A finished run to write in."""
+    return shutil.copytree(lm_run, tmp_path / "run")
+
+
+def failing(call: int, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An evaluation ends with an error."""
+    evaluate, calls = trainer._evaluate, count(1)
+
+    def then_fail(*given: Any) -> None:
+        evaluate(*given)
+        if next(calls) == call:
+            raise error
+
+    monkeypatch.setattr(trainer, "_evaluate", then_fail)
 
 
 def checkpoints(run: Path) -> list[str]:
@@ -65,15 +82,14 @@ def test_to_go_on_is_exact_with_and_without_what_was_left_out(
             if name == "twice":
                 patch.setattr(session, "keep_once", lambda run, progress: None)
             headway.train(corpus, out=tmp_path / name, quiet=True, average=average, **tiny)
-    assert {"best.safetensors", "model.safetensors"} <= parts(tmp_path / "twice")
-    assert "best.safetensors" not in parts(tmp_path / "once")
-    assert same(whole(tmp_path / "once"), whole(tmp_path / "twice"))
-    for name in ("once", "twice"):
+    once, twice = tmp_path / "once", tmp_path / "twice"
+    assert {"best.safetensors", "model.safetensors"} <= parts(twice) and "best.safetensors" not in parts(once)
+    assert same(whole(once), whole(twice))
+    for run in (once, twice):
         more = {**tiny, "steps": 31, "average": average, "allow_changes": True}
-        headway.train(corpus, out=tmp_path / name, quiet=True, **more)
-    assert same(whole(tmp_path / "once"), whole(tmp_path / "twice"))
-    one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("once", "twice"))
-    assert one == other
+        headway.train(corpus, out=run, quiet=True, **more)
+    assert same(whole(once), whole(twice))
+    assert (once / "model.safetensors").read_bytes() == (twice / "model.safetensors").read_bytes()
 
 
 def test_killed_on_its_way_on_it_still_has_all(corpus: Path, tmp_path: Path, tiny: dict, monkeypatch):
@@ -83,32 +99,21 @@ def test_killed_on_its_way_on_it_still_has_all(corpus: Path, tmp_path: Path, tin
         headway.train(corpus, out=place, quiet=True, **tiny)
     more = {**tiny, "steps": 40, "evaluations": 20, "allow_changes": True}
     headway.train(corpus, out=alone, quiet=True, **more)
-    evaluate, calls = trainer._evaluate, []
-
-    def then_fail(*given: Any) -> None:
-        evaluate(*given)
-        calls.append(1)
-        if len(calls) == 3:
-            raise SystemExit(9)  # as a kill: nothing is saved on the way out
-
-    monkeypatch.setattr(trainer, "_evaluate", then_fail)
     before = (run / "model.safetensors").read_bytes()
-    with pytest.raises(SystemExit):
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        failing(3, SystemExit(9), patch)  # as a kill: nothing is saved on the way out
         headway.train(corpus, out=run, quiet=True, **more)
     assert (run / "model.safetensors").read_bytes() != before
-    monkeypatch.setattr(trainer, "_evaluate", evaluate)
     headway.train(corpus, out=run, quiet=True, **more)
     assert same(whole(run), whole(alone))
 
 
-def test_another_model_in_its_place_is_noticed(lm_run: Path, corpus: Path, tmp_path: Path, tiny: dict):
-    run = tmp_path / "run"
-    shutil.copytree(lm_run, run)
+def test_another_model_in_its_place_is_noticed(run: Path, corpus: Path, tiny: dict):
     model = headway.load_model(run)
     with torch.no_grad():
         next(model.parameters()).add_(1e-7)
     headway.save_model(model, run)
-    with pytest.raises(InputError, match=r"weights were kept in .*model\.safetensors, which now holds another model"):
+    with pytest.raises(InputError, match=r"model\.safetensors, which now holds another model"):
         headway.train(corpus, out=run, quiet=True, **{**tiny, "steps": 31, "allow_changes": True})
 
 
@@ -123,25 +128,21 @@ def spoiled(run: Path) -> int:
     return 1009 + 2003 + sum(path.stat().st_size for path in older.iterdir())
 
 
-def test_clean_frees_what_is_not_needed(lm_run: Path, corpus: Path, tmp_path: Path, tiny: dict, in_process: Callable):
-    run = tmp_path / "run"
-    shutil.copytree(lm_run, run)
+def test_clean_frees_what_is_not_needed(run: Path, lm_run: Path, corpus: Path, tiny: dict, in_process: Any):
     before = content(run)
     bytes_left = spoiled(run)
-    status, out, err = in_process("clean", run, "--json")
-    found = json.loads(out.splitlines()[-1])
-    assert status == 0 and set(found) == {"task", "seconds", "freed"} and found["task"] == "language_modeling", err
-    assert found["freed"] == bytes_left
-    assert content(run) == before
-    status, out, _ = in_process("clean", run)
-    assert status == 0 and "nothing to free" in out and "--checkpoints" in out
+    found = in_process.json("clean", run)
+    assert set(found) == {"task", "seconds", "freed"} and found["task"] == "language_modeling"
+    assert found["freed"] == bytes_left and content(run) == before
+    out, _ = in_process.passed("clean", run)
+    assert "nothing to free" in out and "--checkpoints" in out
     whole_run = sizes(run)
-    status, out, _ = in_process("clean", run, "--checkpoints", "--json")
-    assert status == 0 and json.loads(out)["freed"] == whole_run.resume and not (run / "checkpoints").exists()
+    assert in_process.json("clean", run, "--checkpoints")["freed"] == whole_run.resume
+    assert not (run / "checkpoints").exists()
     assert headway.load(run)("the cat", max_tokens=3, seed=1) == headway.load(lm_run)("the cat", max_tokens=3, seed=1)
     assert "this run is complete" in in_process("train", corpus, "--out", run, *words(tiny))[2]
-    status, _, err = in_process("train", corpus, "--out", run, *words({**tiny, "steps": 31}), "--allow-changes")
-    assert status == 2 and "is empty" in err and "--from" in err
+    more = words({**tiny, "steps": 31})
+    in_process.refused("train", corpus, "--out", run, *more, "--allow-changes", said=("is empty", "--from"))
 
 
 def test_clean_finishes_what_training_could_not(corpus: Path, tmp_path: Path, tiny: dict, monkeypatch):
@@ -158,21 +159,12 @@ def test_clean_finishes_what_training_could_not(corpus: Path, tmp_path: Path, ti
 def test_an_unfinished_run_keeps_all_of_its_newest_whole_checkpoint(
     corpus: Path, tmp_path: Path, tiny: dict, monkeypatch: pytest.MonkeyPatch
 ):
-    evaluate, calls = trainer._evaluate, []
-
-    def then_stop(*given: Any) -> None:
-        evaluate(*given)
-        calls.append(1)
-        if len(calls) == 8:
-            raise RuntimeError("stopped")  # after an error, the checkpoint that is being written is finished
-
     alone, run = tmp_path / "alone", tmp_path / "run"
     options = {**tiny, "save_every": "0.001s", "evaluations": 20}
     headway.train(corpus, out=alone, quiet=True, **options)
-    monkeypatch.setattr(trainer, "_evaluate", then_stop)
-    with pytest.raises(RuntimeError, match="stopped"):
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="stopped"):
+        failing(8, RuntimeError("stopped"), patch)  # the checkpoint that is being written is finished
         headway.train(corpus, out=run, quiet=True, **options)
-    monkeypatch.setattr(trainer, "_evaluate", evaluate)
     assert len(checkpoints(run)) == 2
     newest = max((run / "checkpoints").iterdir(), key=lambda path: int(path.name.removeprefix("step-")))
     (newest / "state.json").write_text("damaged")
@@ -183,46 +175,37 @@ def test_an_unfinished_run_keeps_all_of_its_newest_whole_checkpoint(
     assert same(whole(run), whole(alone))
 
 
-def test_clean_refuses_what_is_not_a_run(corpus: Path, lm_run: Path, tmp_path: Path, in_process: Callable):
+def test_clean_refuses_what_is_not_a_run(corpus: Path, tmp_path: Path, in_process: Any):
     folder = tmp_path / "folder"
-    folder.mkdir()
-    (folder / "checkpoints").mkdir()
+    (folder / "checkpoints").mkdir(parents=True)
     (folder / "notes.txt").write_text("mine")
     for path, said in ((folder, "is not a run"), (tmp_path / "none", "no such run"), (corpus, "no such run")):
-        status, out, err = in_process("clean", path, "--checkpoints")
-        assert status == 2 and said in err and out == ""
+        in_process.refused("clean", path, "--checkpoints", said=said)
     (folder / "headway.json").write_text("[]")
     assert in_process("clean", folder)[0] == 2
     assert (folder / "notes.txt").read_text() == "mine" and (folder / "checkpoints").is_dir()
 
 
-def test_clean_waits_for_no_training(lm_run: Path, tmp_path: Path, in_process: Callable):
-    run = tmp_path / "run"
-    shutil.copytree(lm_run, run)
+def test_clean_waits_for_no_training(run: Path, in_process: Any):
     spoiled(run)
     with RunDirectory(run).locked(clear=False):
-        status, _, err = in_process("clean", run)
-    assert status == 2 and "another command is training there" in err and "--out" not in err
+        assert "--out" not in in_process.refused("clean", run, said="another command is training there")
     assert (run / f".model.safetensors.{ENDED}.tmp").exists() and len(checkpoints(run)) == 3
 
 
-def test_clean_follows_no_links(lm_run: Path, tmp_path: Path, in_process: Callable):
-    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
-    shutil.copytree(lm_run, run)
-    shutil.copytree(lm_run, elsewhere)
+def test_clean_follows_no_links(run: Path, lm_run: Path, tmp_path: Path, in_process: Any):
+    elsewhere = shutil.copytree(lm_run, tmp_path / "elsewhere")
     spoiled(elsewhere)
     kept = content(elsewhere)
     shutil.rmtree(run / "checkpoints")
     for name, target in (("checkpoints", "checkpoints"), ("snapshots", "."), ("adapted", "."), ("seed-0", ".")):
         (run / name).symlink_to(elsewhere / target, target_is_directory=True)
     (run / ".x.1.tmp").symlink_to(elsewhere / "headway.json")
-    status, _, err = in_process("clean", run, "--checkpoints", "--snapshots")
-    assert status == 0, err
+    in_process.passed("clean", run, "--checkpoints", "--snapshots")
     assert content(elsewhere) == kept
     assert all((run / name).is_symlink() for name in ("checkpoints", "snapshots", "adapted", "seed-0", ".x.1.tmp"))
     (tmp_path / "link").symlink_to(elsewhere)
-    status, _, err = in_process("clean", tmp_path / "link", "--checkpoints")
-    assert status == 2 and "is a link" in err
+    in_process.refused("clean", tmp_path / "link", "--checkpoints", said="is a link")
     (run / "checkpoints").unlink()
     shutil.copytree(lm_run / "checkpoints", run / "checkpoints")
     (run / "checkpoints" / "step-3").symlink_to(elsewhere / "checkpoints" / "step-20")
@@ -230,12 +213,10 @@ def test_clean_follows_no_links(lm_run: Path, tmp_path: Path, in_process: Callab
     assert content(elsewhere) == kept
 
 
-def test_without_a_model_its_checkpoints_are_all_there_is(lm_run: Path, tmp_path: Path, in_process: Callable):
-    run = tmp_path / "run"
-    shutil.copytree(lm_run, run)
+def test_without_a_model_its_checkpoints_are_all_there_is(run: Path, in_process: Any):
     (run / "config.json").unlink()
-    status, _, err = in_process("clean", run, "--checkpoints")
-    assert status == 2 and "would be lost" in err and checkpoints(run) == ["step-20"]
+    in_process.refused("clean", run, "--checkpoints", said="would be lost")
+    assert checkpoints(run) == ["step-20"]
 
 
 def test_runs_in_a_run_are_cleaned_with_it(rows: Path, tmp_path: Path, tiny: dict):
@@ -249,12 +230,10 @@ def test_runs_in_a_run_are_cleaned_with_it(rows: Path, tmp_path: Path, tiny: dic
     assert headway.load(run)("a great cat")["label"] in ("pos", "neg")
 
 
-def test_sizes_are_said(rows: Path, tmp_path: Path, tiny_words: list[str], in_process: Callable):
+def test_sizes_are_said(rows: Path, tmp_path: Path, tiny_words: list[str], in_process: Any):
     run = tmp_path / "run"
-    status, out, err = in_process("train", rows, "--out", run, *tiny_words)
-    assert status == 0, err
-    found = sizes(run)
+    out, _ = in_process.passed("train", rows, "--out", run, *tiny_words)
     assert "to use the model" in out and "to resume the run" in out and "headway clean" in out
     page = (run / "report.html").read_text()
     assert "On disk" in page and "to resume the run" in page
-    assert found.use > (run / "model.safetensors").stat().st_size
+    assert sizes(run).use > (run / "model.safetensors").stat().st_size

@@ -26,10 +26,9 @@ ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("keep", "patience", "on_spike", "on_save_error", "save_every"), "acts on what happens in a run"),
     **dict.fromkeys(("device", "products", "threads", "workers", "checkpoint_activations"), "how it is computed"),
     **dict.fromkeys(("on_bad_row", "labels_as_text", "known_to"), "acts on rows that these data do not have"),
-    "encoding": "is for files that are not UTF-8",
-    "extend_vocab": "learns from other texts than those of the base",
-    **{"tensorboard": "another log", "track": "another log", "seeds": "several runs", "shard": "for several processes"},
-    "replicas": "for several processes",
+    **dict.fromkeys(("tensorboard", "track"), "another log"),
+    **dict.fromkeys(("seeds", "shard", "replicas"), "several runs or processes"),
+    **{"encoding": "is for files that are not UTF-8", "extend_vocab": "learns from other texts than those of the base"},
     "from_model": "the cases with a base",
 }
 """Options whose effect is not seen in the weights and the log of these runs, and why."""
@@ -56,9 +55,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "turns": ("turns.csv", {**SHAPE, "task": "dialogue", "batch_tokens": 2048}),
     "rows": ("rows.csv", SHAPE),
     "rows of json": ("rows.jsonl", SHAPE),
-    "rows of an lstm": ("rows.csv", {"model": "lstm", "d_model": 16}),
-    "rows of a cnn": ("rows.csv", {"model": "cnn", "d_model": 16}),
-    "rows of a bag": ("rows.csv", {"model": "bow", "d_model": 16}),
+    **{f"rows of a {kind}": ("rows.csv", {"model": kind, "d_model": 16}) for kind in ("lstm", "cnn", "bow")},
     "pairs": ("pairs.csv", {**SHAPE, **SIDES, "task": "embedding", "batch_tokens": 2048}),
     "scores": ("scored.csv", {**SHAPE, "task": "embedding", "batch_tokens": 2048}),
     "tags": ("tags.conll", SHAPE),
@@ -70,12 +67,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 FROM = ("text", "masked", "dialogue", "rows", "pairs", "tags", "translation", "images")
 """The cases that are also trained from a run of the same case."""
 OTHERS: dict[tuple[str, str], Any] = {
-    **{("rows", "vocab"): 14, ("rows of json", "vocab"): 14, ("rows of a bag", "vocab"): 14},
-    **{("rows of an lstm", "vocab"): 14, ("rows of a cnn", "vocab"): 14, ("pairs", "vocab"): 40},
-    **{("scores", "vocab"): 40, ("tags", "vocab"): 40, ("tags of json", "vocab"): 40},
+    **{(case, "vocab"): 14 for case in CASES if case.startswith("rows")},
+    **{(case, "vocab"): 40 for case in ("pairs", "scores", "tags", "tags of json")},
     **{(case, "layout"): "bert" for case in CASES if case.startswith(("masked", "rows", "pairs", "scores", "tags"))},
-    **{("translation", name): value for name, value in (("text_column", "third"), ("second_column", "third"))},
-    **{("pairs", name): value for name, value in (("text_column", "third"), ("second_column", "third"))},
+    **{(case, name): "third" for case in ("translation", "pairs") for name in ("text_column", "second_column")},
     ("turns", "second_column"): "reply",
     ("translation", "config_overrides"): "activation=gelu",
     ("text of a gru", "layers"): 3,
@@ -143,18 +138,17 @@ def test_every_option_is_tried_or_has_a_reason():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("case", "base", "name"), PAIRS, ids=lambda value: str(value))
+@pytest.mark.parametrize(("case", "base", "name"), PAIRS, ids=str)
 def test_an_option_has_an_effect_or_is_refused(
     case: str, base: bool, name: str, trained: Callable, tmp_path: Path, recwarn: pytest.WarningsRecorder
 ):
-    without = trained(case, base)
     given = OTHERS.get((case, name), VALUES[name])
     try:
         found = trained(case, base, tmp_path / "run", **{name: given})
     except InputError as error:
         assert "\n" not in str(error)
         return
-    assert found != without, f"--{flag(name)} {given} changed nothing"
+    assert found != trained(case, base), f"--{flag(name)} {given} changed nothing"
 
 
 ROWS, ALONE = "is for rows: of running text the end is held out", "is for .csv and .tsv files"
@@ -175,7 +169,12 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("text.txt", {"config_overrides": "norm_parameters=both"}, "rmsnorm has no bias"),
     ("text.txt", {"task": "masked_lm", "length": 2}, "--length is 2; windows with masked tokens need 4"),
+    *(
+        ("rows.csv", one, "is for image_classification, but this is classification")
+        for one in ({"image_size": 8}, {"patch_size": 2}, {"augment": "flip"})
+    ),
     ("text.txt", {"batch_size": 3}, "for running text use --batch-tokens"),
+    ("two.csv", {"task": "translation", "tokenizer": "char", "bpe_dropout": 0.1}, "'char'; leave out --bpe-dropout"),
     ("talk.jsonl", {"validation_windows": 2}, "--validation-windows is for running text"),
     ("turns.csv", {"task": "dialogue", "label_column": "reply"}, "have no columns to name"),
 ]
@@ -195,39 +194,28 @@ def test_a_length_that_the_base_does_not_read_is_refused(case: str, files: Path,
     file, own = CASES[case]
     headway.train(files / file, out=tmp_path / "base", quiet=True, **{**COMMON, **own, "steps": 1})
     own = {name: value for name, value in own.items() if name not in SHAPE}
+    own |= {"from_model": str(tmp_path / "base"), "length": 5000, "steps": 1}
     with pytest.raises(InputError, match=r"--length is 5,000, but .* reads .* tokens at most"):
-        headway.train(
-            files / file, from_model=str(tmp_path / "base"), length=5000, out=tmp_path / "run", steps=1, **own
-        )
+        headway.train(files / file, out=tmp_path / "run", **own)
 
 
 def test_bfloat16_is_refused_where_a_classifier_is_fitted(files: Path, tmp_path: Path):
     headway.train(files / "text.txt", task="masked_lm", out=tmp_path / "base", quiet=True, **{**COMMON, **SHAPE})
-    given = {"from_model": str(tmp_path / "base"), "threads": 1, "quiet": True}
+    given = TrainOptions(from_model=str(tmp_path / "base"), threads=1)
     for way in ("frozen", "contrastive"):
         with pytest.raises(InputError, match=r"--precision is for training in steps: .* fitted in float32"):
-            headway.train(files / "rows.csv", out=tmp_path / "run", **given, **{way: True}, precision="bfloat16")
-    options = TrainOptions(from_model=given["from_model"], threads=1)
-    plans = [decided([files / "rows.csv"], options.but(precision=one)).plan for one in (None, "bfloat16")]
-    frozen = [plan.fine_tuning.frozen for plan in plans]
-    assert frozen == [True, False], "few rows are not fitted in another precision than the one that is given"
+            decided([files / "rows.csv"], given.but(**{way: True}, precision="bfloat16"))
+    for precision, frozen in ((None, True), ("bfloat16", False)):  # few rows are fitted in float32 alone
+        assert decided([files / "rows.csv"], given.but(precision=precision)).plan.fine_tuning.frozen == frozen
 
 
 def test_a_number_of_rows_is_that_of_the_largest_batches(files: Path):
     """Whatever the tokens of a batch are otherwise; for tagged sentences as lines as for those as JSON."""
-    found = {}
-    for name, file, own in (
-        ("talk", "talk.jsonl", {}),
-        ("embedding", "scored.csv", {"task": "embedding"}),
-        ("translation", "two.csv", {"task": "translation"}),
-        ("lines", "tags.conll", {}),
-        ("json", "tags.jsonl", {}),
-        ("images", "images.npz", {}),
-    ):
-        options = TrainOptions(**{**SHAPE, **own}, steps=1, threads=1, precision="float32", batch_size=37)
-        source = decided([files / file], options).batch_source
-        found[name] = max(len(source.examples(at)) for at in positions(source))
-    assert set(found.values()) == {37}, found
+    tasks = {"scored.csv": "embedding", "two.csv": "translation"}
+    for file in ("talk.jsonl", *tasks, "tags.conll", "tags.jsonl", "images.npz"):
+        given = {"task": tasks.get(file), "steps": 1, "threads": 1, "precision": "float32", "batch_size": 37}
+        source = decided([files / file], TrainOptions(**SHAPE, **given)).batch_source
+        assert max(len(source.examples(at)) for at in positions(source)) == 37, file
 
 
 def positions(source: Any) -> list[Position]:

@@ -56,11 +56,10 @@ def test_every_table_of_every_wiring_grows(kind: str, bases: dict[str, Path], tm
     for one in before:
         for other in before:
             assert (one_of[one] == one_of[other]) == (tables(model)[one] is tables(model)[other])
-    after = {n: p for n, p in model.named_parameters(remove_duplicate=False) if n not in before}
+    after = dict(model.named_parameters(remove_duplicate=False))
     assert all(after[name] is others[name] for name in others)
     save_model(model, tmp_path)
-    written = json.loads((tmp_path / "config.json").read_text())
-    assert written["vocab_size"] == N
+    assert json.loads((tmp_path / "config.json").read_text())["vocab_size"] == N
     again = load_model(tmp_path)
     assert all(torch.equal(p, tables(again)[name]) for name, p in tables(model).items())
 
@@ -79,12 +78,14 @@ def test_transformers_reads_what_grew_and_old_tokens_mean_what_they_did(bases: d
 
 def test_what_cannot_be_grown():
     config = TransformerConfig(29, d_model=12, n_layers=1, n_heads=2)
-    with pytest.raises(ValueError, match="23 tokens are fewer than the 29"):
-        resize_vocabulary(Encoder(config), 23, {})
-    with pytest.raises(ValueError, match="token 30 and its parts"):
-        resize_vocabulary(Encoder(config), 31, {30: [29]})
-    with pytest.raises(ValueError, match="cannot be grown to one size"):
-        resize_vocabulary(EncoderDecoder(config, config.but(vocab_size=31)), 37, {})
+    two = EncoderDecoder(config, config.but(vocab_size=31))
+    for model, size, parts, said in (
+        (Encoder(config), 23, {}, "23 tokens are fewer than the 29"),
+        (Encoder(config), 31, {30: [29]}, "token 30 and its parts"),
+        (two, 37, {}, "cannot be grown to one size"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            resize_vocabulary(model, size, parts)
 
 
 def test_frozen_tables_train_the_new_rows_alone(bases: dict[str, Path]):
@@ -158,19 +159,17 @@ def test_a_language_model(bases: dict[str, Path], corpus: Path, tmp_path: Path, 
     shown = capfd.readouterr().err
     facts = facts_of(tmp_path)["data"]
     n, before, after = (facts[key] for key in ("added_tokens", "tokens_per_word_before", "tokens_per_word_after"))
-    assert f"learnt {n} new tokens: {before:.3f} tokens per word before, {after:.3f} after" in shown
+    assert f"learnt {n} new tokens: {before:.3f} tokens per word before, {after:.3f}" in shown
     assert 5 < n <= 83 and after < before / 1.5
     grown = Tokenizer.load(tmp_path)
     old = tokenizer()
     assert grown.vocab_size == old.vocab_size + n
-    assert len(grown.encode("the cat sat on a mat")) < len(old.encode("the cat sat on a mat"))
-    assert grown.decode(grown.encode("the cat sat on a mat")) == "the cat sat on a mat"
+    text, ids = "the cat sat on a mat", grown.encode("the cat sat on a mat")
+    assert len(ids) < len(old.encode(text)) and grown.decode(ids) == text
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path)(text)["input_ids"] == ids
     rows = len(load_file(tmp_path / "model.safetensors")["model.embed_tokens.weight"])
     assert rows == max(V, grown.vocab_size) == json.loads((tmp_path / "config.json").read_text())["vocab_size"]
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    assert theirs("the cat sat on a mat")["input_ids"] == grown.encode("the cat sat on a mat")
-    metrics = facts_of(tmp_path)["metrics"]
-    assert evaluate(tmp_path)["val_loss"] == pytest.approx(metrics["val_loss"], abs=1e-5)
+    assert evaluate(tmp_path)["val_loss"] == pytest.approx(facts_of(tmp_path)["metrics"]["val_loss"], abs=1e-5)
 
 
 def test_a_classifier_and_a_masked_language_model(bases: dict[str, Path], rows: Path, corpus: Path, tmp_path: Path):

@@ -20,8 +20,8 @@ from headway.training.store.facts import FILE, LEFT_BY_RUNS
 from headway.workflows.train.dry_run import decided
 
 QUICK: dict[str, Any] = {"threads": 1, "precision": "float32", "quiet": True}
-LEFT = (FILE, *LEFT_BY_RUNS)
-SMALL: dict[str, Any] = {**QUICK, "d_model": 16, "layers": 1, "heads": 2, "length": 24, "evaluations": 1}
+SHAPE: dict[str, Any] = {"d_model": 16, "layers": 1, "heads": 2, "length": 24}
+SMALL: dict[str, Any] = {**QUICK, **SHAPE, "evaluations": 1}
 
 
 @pytest.fixture
@@ -36,9 +36,6 @@ def stopped(rows: Path, tmp_path: Path, stop_at: Callable) -> Callable[..., Path
         return tmp_path / "run"
 
     return make
-
-
-SHAPE = {"d_model": 16, "layers": 1, "heads": 2, "length": 24}
 
 
 def test_with_changes_allowed_the_number_of_rows_changes(stopped: Callable, rows: Path):
@@ -63,36 +60,36 @@ def test_what_is_left_out_with_changes_allowed_stays_and_is_recorded(stopped: Ca
         headway.train(rows, out=run, **QUICK, **SHAPE, steps=12)
 
 
-FORMER = {"accumulate": 3, "warmup": 0.4, "keep": "last", "patience": 5, "max_grad_norm": 0.5, "grow_batch": 2}
-DEFAULTS = {"accumulate": 1, "warmup": 0.02, "keep": "best", "patience": 0, "max_grad_norm": 1.0, "grow_batch": 1}
+FORMER = {
+    **{"accumulate": (3, 1), "warmup": (0.4, 0.02), "keep": ("last", "best"), "patience": (5, 0)},
+    **{"max_grad_norm": (0.5, 1.0), "grow_batch": (2, 1)},
+}
+"""What an option was before, and its default."""
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", FORMER)
 @pytest.mark.parametrize("more", [{"more_steps": 2}, {}], ids=["continued", "resumed"])
 def test_an_option_with_its_default_value_is_given(name: str, more: dict[str, int], rows: Path, tmp_path: Path):
-    headway.train(rows, out=tmp_path, **SMALL, steps=3, **{name: FORMER[name]})
-    flag = f"--{name.replace('_', '-')}"
-    with pytest.raises(InputError, match=rf"{flag} {FORMER[name]} \(now {DEFAULTS[name]}\)"):
-        headway.train(rows, out=tmp_path, **SMALL, steps=3, **more, **{name: DEFAULTS[name]})
-    given = {**(more or {"steps": 5}), name: DEFAULTS[name]}
-    headway.train(rows, out=tmp_path, **QUICK, **given, allow_changes=True)
-    found, plan = facts_of(tmp_path), facts_of(tmp_path)["plan"]
-    assert found["options"][name] == DEFAULTS[name] and found["steps"] == 5
-    assert plan.get(name, DEFAULTS[name]) == DEFAULTS[name]
+    former, default = FORMER[name]
+    headway.train(rows, out=tmp_path, **SMALL, steps=3, **{name: former})
+    with pytest.raises(InputError, match=rf"--{name.replace('_', '-')} {former} \(now {default}\)"):
+        headway.train(rows, out=tmp_path, **SMALL, steps=3, **more, **{name: default})
+    headway.train(rows, out=tmp_path, **QUICK, **{**(more or {"steps": 5}), name: default}, allow_changes=True)
+    found = facts_of(tmp_path)
+    assert found["options"][name] == found["plan"].get(name, default) == default and found["steps"] == 5
     if name == "keep":
         assert found["kept"]["by"] == "best"
 
 
 def test_the_command_tells_a_default_that_is_given_from_one_that_is_not(
-    rows: Path, tmp_path: Path, in_process: Callable, tiny_words_but: Callable
+    rows: Path, tmp_path: Path, in_process: Any, tiny_words_but: Callable
 ):
-    words = tiny_words_but(steps=3, accumulate=2)
-    assert in_process("train", rows, "--out", tmp_path, *words, "--quiet")[0] == 0
-    status, _, err = in_process("train", rows, "--out", tmp_path, "--more-steps", 2, "--accumulate", 1)
-    assert status == 2 and "--accumulate 2 (now 1)" in err
-    status, _, err = in_process("train", rows, "--out", tmp_path, "--more-steps", 2, "--quiet")
-    assert status == 0 and facts_of(tmp_path)["options"]["accumulate"] == 2, err
+    train = ("train", rows, "--out", tmp_path, "--quiet")
+    in_process.passed(*train, *tiny_words_but(steps=3, accumulate=2))
+    in_process.refused(*train, "--more-steps", 2, "--accumulate", 1, said="--accumulate 2 (now 1)")
+    in_process.passed(*train, "--more-steps", 2)
+    assert facts_of(tmp_path)["options"]["accumulate"] == 2
 
 
 @pytest.mark.parametrize("other", [{"epochs": 1}, {"steps": 9}, {"time": "9s"}], ids=str)
@@ -192,15 +189,9 @@ def test_adam_has_no_weight_decay_unless_it_is_given(task: str, files: Path, bas
     for options in ({}, {"from_model": bases(task)}):
         found = [plan_of(files, task, **options, optimizer="adam", weight_decay=decay) for decay in (None, 0.3)]
         assert [plan.weight_decay for plan in found] == [0.0, 0.3]
-    images, rows = (plan_of(files, name, optimizer="adamw") for name in ("image_classification", "classification"))
-    assert images.weight_decay == rows.weight_decay == 0.1, "of AdamW as before"
-
-
-def test_the_help_says_what_adam_does_with_weight_decay(in_process: Callable):
-    status, out, _ = in_process("train", "--help-all")
-    said = " ".join(out.split())
-    assert status == 0
-    assert "with --optimizer adam an L2 penalty, added to the gradient [default: by task; with adam 0]" in said
+    if task in ("image_classification", "classification"):
+        assert plan_of(files, task, optimizer="adamw").weight_decay == 0.1
+    assert "with --optimizer adam an L2 penalty" in OPTIONS["weight_decay"].metadata["help"]
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -219,7 +210,7 @@ def test_a_head_is_kept_by_the_names_of_its_classes(
     """Also where a base, not a run, has them in another order: it answers as before its first step."""
     run, (file, own) = Path(bases(task)), TASKS[task]
     turned = tmp_path / "turned"
-    shutil.copytree(run, turned, ignore=lambda *_: [*LEFT, "trained_texts"])
+    shutil.copytree(run, turned, ignore=lambda *_: [FILE, *LEFT_BY_RUNS, "trained_texts"])
     labels, model = headway.load(run).labels[::-1], load_model(run)
     with torch.no_grad():
         for p in model.head.out.parameters():

@@ -5,7 +5,6 @@ a small grammar, syllables that follow each other, reviews of keywords, topics, 
 threshold was changed for the sake of the tasks here.
 """
 
-import json
 import random
 import shutil
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults_harness import lines_of
 
 import headway
 from headway.data.samples import copies, dates, documentation, source_code
@@ -81,26 +81,29 @@ def sides(folder: Path, pairs: list[tuple[str, str]]) -> list[Path]:
 
 def logged(run: Path) -> list[tuple[str, str]]:
     """(word, cause) of every evaluation of a run."""
-    lines = map(json.loads, (run / "log.jsonl").read_text(encoding="utf-8").splitlines())
-    return [(line["health"], line["cause"]) for line in lines if line["event"] == "evaluation"]
-
-
-def verdicts(data: Any, out: Path, **options: Any) -> list[tuple[str, str]]:
-    """Train, and give (word, cause) of every evaluation."""
-    options = {**SMALL, **options}
-    if "from_model" in options:
-        for name in ("d_model", "layers", "heads"):
-            del options[name]
-    headway.train(data, out=out, quiet=True, **options)
-    return logged(out)
+    return [(line["health"], line["cause"]) for line in lines_of(run) if line["event"] == "evaluation"]
 
 
 Case = Callable[[Path], tuple[Any, dict[str, Any]]]
 """Writes data into a folder, and gives them with options."""
 
+
+def verdicts(case: Case, folder: Path) -> list[tuple[str, str]]:
+    """Train, and give (word, cause) of every evaluation."""
+    folder.mkdir()
+    data, own = case(folder)
+    options = {**SMALL, **own}
+    if "from_model" in options:
+        for name in ("d_model", "layers", "heads"):
+            del options[name]
+    headway.train(data, out=folder / "run", quiet=True, **options)
+    return logged(folder / "run")
+
+
+CHARACTERS = {"tokenizer": "char"}
 HEALTHY: dict[str, Case] = {
     "documentation, subwords": lambda at: (written(at / "d.txt", prose(60_000, 0)), {"vocab": 400}),
-    "documentation, characters": lambda at: (written(at / "d.txt", prose(40_000, 1)), {"tokenizer": "char"}),
+    "documentation, characters": lambda at: (written(at / "d.txt", prose(40_000, 1)), CHARACTERS),
     "sums": lambda at: (written(at / "s.txt", sums(3000, 2)), {"tokenizer": "char", "seed": 2}),
     "two subjects": lambda at: (table(at / "n.csv", notes(400, 3)), {}),
     "two subjects, long": lambda at: (table(at / "n.csv", notes(300, 4)), {"steps": 200, "seed": 4}),
@@ -109,11 +112,11 @@ HEALTHY: dict[str, Case] = {
         {"seed": 5},
     ),
     "shouted": lambda at: (sides(at, shouted(500, 7)), {"tokenizer": "word", "learning_rate": 3e-3}),
-    "copies": lambda at: (sides(at, copies(500, 8)), {"tokenizer": "char", "learning_rate": 3e-3}),
-    "dates": lambda at: (sides(at, dates(500, 9)), {"tokenizer": "char", "learning_rate": 3e-3}),
+    "copies": lambda at: (sides(at, copies(500, 8)), {**CHARACTERS, "learning_rate": 3e-3}),
+    "dates": lambda at: (sides(at, dates(500, 9)), {**CHARACTERS, "learning_rate": 3e-3}),
     "hidden characters": lambda at: (
         written(at / "s.txt", sums(3000, 10)),
-        {"task": "masked_lm", "tokenizer": "char", "steps": 160},
+        {**CHARACTERS, "task": "masked_lm", "steps": 160},
     ),
 }
 
@@ -146,6 +149,11 @@ def exchanged(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(text, "fruit" if label == "stars" else "stars") for text, label in rows]
 
 
+def judged_on(at: Path, rows: list[tuple[str, str]], held_out: list[tuple[str, str]]) -> tuple[Path, dict[str, Any]]:
+    return table(at / "n.csv", rows), {"validation": table(at / "v.csv", held_out)}
+
+
+BY_HEART = {**CHARACTERS, "dropout": 0.0, "steps": 250, "d_model": 48, "batch_tokens": 256}
 FAULTS: dict[str, tuple[Case, set[str], str]] = {
     "labels shuffled": (lambda at: (table(at / "n.csv", mixed(notes(500, 11), 1)), {}), {h.FAULT}, h.UNRELATED),
     "pairs out of step": (
@@ -154,7 +162,7 @@ FAULTS: dict[str, tuple[Case, set[str], str]] = {
         h.UNRELATED,
     ),
     "learning rate times 100": (
-        lambda at: (written(at / "s.txt", sums(3000, 13)), {"tokenizer": "char", "learning_rate": 0.3}),
+        lambda at: (written(at / "s.txt", sums(3000, 13)), {**CHARACTERS, "learning_rate": 0.3}),
         {h.DIVERGING},
         h.HIGH_RATE,
     ),
@@ -163,37 +171,19 @@ FAULTS: dict[str, tuple[Case, set[str], str]] = {
         {h.STUCK},
         h.LOW_RATE,
     ),
-    "validation duplicated": (
-        lambda at: (table(at / "n.csv", notes(400, 15)), {"validation": table(at / "v.csv", notes(400, 15)[100:170])}),
-        {h.FAULT},
-        h.LEAKED,
-    ),
+    "validation duplicated": (lambda at: judged_on(at, notes(400, 15), notes(400, 15)[100:170]), {h.FAULT}, h.LEAKED),
     "wrong tokenizer": (wrong_tokenizer, {h.FAULT}, h.STRANGE_BASE),
     "labels constant": (lambda at: (table(at / "n.csv", mostly(notes(500, 16), 3)), {}), {h.FAULT}, h.ONE_TARGET),
     "inputs cut alike": (lambda at: (table(at / "n.csv", letter(notes(400, 17))), {"length": 16}), {h.FAULT}, h.ALIKE),
-    "labels exchanged in validation": (
-        lambda at: (table(at / "n.csv", notes(400, 18)), {"validation": table(at / "v.csv", exchanged(notes(70, 19)))}),
-        {h.FAULT},
-        h.UNLIKE,
-    ),
-    "too little text": (
-        lambda at: (
-            written(at / "d.txt", prose(3_000, 5)),
-            {"tokenizer": "char", "dropout": 0.0, "steps": 250, "d_model": 48, "batch_tokens": 256},
-        ),
-        {h.OVERFITTING},
-        h.BY_HEART,
-    ),
+    "labels exchanged": (lambda at: judged_on(at, notes(400, 18), exchanged(notes(70, 19))), {h.FAULT}, h.UNLIKE),
+    "too little text": (lambda at: (written(at / "d.txt", prose(3_000, 5)), BY_HEART), {h.OVERFITTING}, h.BY_HEART),
 }
 
 
 def test_ten_healthy_runs_raise_no_alarm(tmp_path: Path):
     alarms = {}
     for name, case in HEALTHY.items():
-        folder = tmp_path / name.replace(" ", "-")
-        folder.mkdir()
-        data, options = case(folder)
-        found = verdicts(data, folder / "run", **options)
+        found = verdicts(case, tmp_path / name.replace(" ", "-"))
         assert len(found) >= 2
         if alarm := [one for one in found if one[0] != h.LEARNING]:
             alarms[name] = alarm
@@ -204,10 +194,7 @@ def test_of_ten_planted_faults_eight_are_named(tmp_path: Path):
     """A fault is named by the last alarm of its run: word and cause."""
     named, missed = [], {}
     for name, (case, words, expected) in FAULTS.items():
-        folder = tmp_path / name.replace(" ", "-")
-        folder.mkdir()
-        data, options = case(folder)
-        found = verdicts(data, folder / "run", **options)
+        found = verdicts(case, tmp_path / name.replace(" ", "-"))
         last = next((one for one in reversed(found) if one[0] != h.LEARNING), None)
         if last is not None and last[0] in words and last[1] == expected:
             named.append(name)

@@ -1,30 +1,21 @@
 """From images to a classifier and back: trained, taken up again, loaded, measured, read by other programs."""
 
 import csv
-import json
-import os
 import shutil
-import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import transformers
-from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
-
-from headway.data.images.preprocessing import normalised
-
-os.environ["HF_HUB_OFFLINE"] = "1"
 
 import numpy as np
 import pytest
 import torch
-from faults_harness import KILL, Forker, facts_of, lines_of, outcome, words
-from faults_hooks import AT_STEP
+import transformers
+from faults_harness import facts_of
+from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
 import headway
 from headway.data.batches.batch_source import Position
 from headway.data.images.batch_source import ImageBatches
+from headway.data.images.preprocessing import normalised
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.tasks.data_profile import data_profile
@@ -36,9 +27,10 @@ from headway.workflows.verify.resume import replay
 from headway.workflows.verify.verify import check_accumulation, check_batch
 
 Image = pytest.importorskip("PIL.Image")
-SMALL = {
-    **{"d_model": 32, "layers": 2, "heads": 2, "batch_size": 16, "threads": 1, "precision": "float32"},
-    **{"steps": 30, "evaluations": 3, "learning_rate": 3e-3, "optimizer": "adamw"},
+QUICK: dict[str, Any] = {"threads": 1, "precision": "float32", "quiet": True}
+SMALL: dict[str, Any] = {
+    **{"d_model": 32, "layers": 2, "heads": 2, "batch_size": 16, "steps": 30, "evaluations": 3},
+    **{"learning_rate": 3e-3, "optimizer": "adamw", **QUICK},
 }
 
 
@@ -49,11 +41,8 @@ def stripes(folder: Path, classes: dict[str, bool], each: int = 29, seed: int = 
         (folder / label).mkdir(parents=True)
         for number in range(each):
             height, width = draw.integers(11, 23, 2)
-            lines = np.broadcast_to(
-                (np.arange(width if upright else height) // 3 % 2) * 150,
-                (width, height) if not upright else (height, width),
-            )
-            image = (lines if upright else lines.T) + draw.integers(0, 100, (height, width))
+            across = np.arange(width)[None] if upright else np.arange(height)[:, None]
+            image = across // 3 % 2 * 150 + draw.integers(0, 100, (height, width))
             mode, ending = (("L", "png"), ("RGB", "png"), ("P", "png"), ("RGB", "jpg"))[number % 4]
             Image.fromarray(image.astype(np.uint8)).convert(mode).save(folder / label / f"{number:02}.{ending}")
     return folder
@@ -68,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run; look, but do not write."""
     out = tmp_path_factory.mktemp("runs") / "stripes"
-    found = headway.train(folder, out=out, quiet=True, **SMALL)
+    found = headway.train(folder, out=out, **SMALL)
     assert found["task"] == "image_classification" and found["accuracy"] > 0.8
     assert [line["name"] for line in found["baselines"]] == ["majority class", "linear model on pixels"]
     return out
@@ -89,9 +78,8 @@ def test_what_is_recorded(run: Path, folder: Path):
     assert facts["data"]["train"] == "52 images" and facts["data"]["held_in_memory"].endswith(" kB")
     assert {"images", "patches", "augmentation"} <= {line["what"] for line in facts["decisions"]}
     assert {"preprocessor_config.json", "report.html"} <= {path.name for path in run.iterdir()}
-    assert (
-        not list(run.glob("tokenizer*")) and "Image classifier trained on stripes" in (run / "report.html").read_text()
-    )
+    assert not list(run.glob("tokenizer*"))
+    assert "Image classifier trained on stripes" in (run / "report.html").read_text()
 
 
 @torch.no_grad()
@@ -101,8 +89,7 @@ def test_transformers_reads_the_same_images_and_gives_the_same_logits(run: Path,
     images = [Image.open(path) for path in files(folder)]
     expected = theirs(**processor(images, return_tensors="pt")).logits
     pixels = np.stack([clf.pixels(path) for path in files(folder)])
-    with torch.no_grad():
-        ours = clf.model(normalised(pixels, clf.preprocessor))
+    ours = clf.model(normalised(pixels, clf.preprocessor))
     assert ours.std() > 0.1 and (ours - expected).abs().max() <= 1e-4
     best = expected.argmax(dim=-1).tolist()
     assert [one["label"] for one in clf(files(folder))] == [theirs.config.id2label[i] for i in best]
@@ -119,9 +106,9 @@ def test_files_arrays_and_lists(clf: Any, folder: Path):
     assert [answer["scores"]["rows"] for answer in both] == pytest.approx([one["scores"]["rows"]] * 4, abs=1e-5)
     assert len(clf(np.stack([array] * 3))) == 3 and clf([]) == []
     for wrong, said in (
-        (array * 2.0, r"image 0: float numbers from .*, expected 0 \(black\) to 1"),
+        (array * 2.0, r"image 0: float .*expected 0 \(black\) to 1"),
         (array[None][:, :, :, :2], "image 0: an image is uint8"),
-        ([1], "image 0 is int; expected the name of a file"),
+        ([1], "image 0 is int"),
         (folder / "none.png", "none.png: no such file"),
     ):
         with pytest.raises(InputError, match=said):
@@ -137,28 +124,13 @@ def test_measured_again(run: Path, folder: Path, tmp_path: Path):
         assert found["accuracy"] == before["accuracy"]
     other = stripes(tmp_path / "other", {"columns": True, "rows": False}, each=7, seed=1)
     assert evaluate(run, [other])["examples"] == 14
-    shutil.copy(folder / "rows" / "01.png", other / "rows" / "known.png")
-    shutil.copy(folder / "rows" / "02.png", other / "rows" / "also.png")
-    with pytest.warns(UserWarning, match=r"of 16 rows also occur in the training data"):
+    for name, copied in (("01.png", "known.png"), ("02.png", "also.png")):
+        shutil.copy(folder / "rows" / name, other / "rows" / copied)
+    with pytest.warns(UserWarning, match="of 16 rows also occur"):
         evaluate(run, [other])
     (other / "rows").rename(other / "lines")
-    with pytest.raises(
-        InputError, match="has classes that are not in the training data: 'lines'; known: 'columns', 'rows'"
-    ):
+    with pytest.raises(InputError, match="not in the training data: 'lines'; known: 'columns', 'rows'"):
         evaluate(run, [other])
-
-
-def test_killed_in_the_middle_and_taken_up_again(folder: Path, tmp_path: Path, forker: Forker):
-    """With augmentation and dropout, bit for bit."""
-    options = {**SMALL, "steps": 12, "dropout": 0.1, "augment": "flip", "log_every": 1, "save_every": "0.001s"}
-    headway.train(folder, out=tmp_path / "alone", quiet=True, **options)
-    script = KILL + AT_STEP.format(event="step", step=7)
-    killed = forker("train", folder, "--out", tmp_path / "killed", *words(options), script=script)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    headway.train(folder, out=tmp_path / "killed", quiet=True, **options)
-    log = lines_of(tmp_path / "killed")
-    assert any(line["event"] == "resume" and 0 < line["step"] < 8 for line in log)
-    assert outcome(tmp_path / "killed") == outcome(tmp_path / "alone")
 
 
 def test_a_worker_makes_the_same_batches(run: Path):
@@ -170,16 +142,13 @@ def test_a_worker_makes_the_same_batches(run: Path):
         for _ in range(7):
             part, tokens, after = ahead.next(position)
             expected, position = batch_source.next(position)
-            assert torch.equal(part.inputs["pixels"], expected.inputs["pixels"]) and (tokens, after) == (
-                expected.tokens,
-                position,
-            )
+            assert torch.equal(part.inputs["pixels"], expected.inputs["pixels"])
+            assert (tokens, after) == (expected.tokens, position)
 
 
 def test_fine_tuned_for_other_classes(run: Path, tmp_path: Path):
     other = stripes(tmp_path / "three", {"a": True, "b": False, "c": True}, each=11, seed=2)
-    common = {"steps": 2, "quiet": True, "precision": "float32", "threads": 1}
-    found = headway.train(other, from_model=str(run), out=tmp_path / "tuned", **common)
+    found = headway.train(other, from_model=str(run), out=tmp_path / "tuned", steps=2, **QUICK)
     assert found["task"] == "image_classification"
     tuned = headway.load(tmp_path / "tuned")
     assert tuned.labels == ["a", "b", "c"] and tuned.preprocessor == headway.load(run).preprocessor
@@ -187,14 +156,12 @@ def test_fine_tuned_for_other_classes(run: Path, tmp_path: Path):
         headway.load_model(place).stack.blocks[0].feedforward.layer.up.weight for place in (run, tmp_path / "tuned")
     )
     assert 0 < (before - after).abs().max() < 0.01, "it begins from the weights of the base"
-    facts = facts_of(tmp_path / "tuned")
-    assert facts["plan"]["patches"] == facts_of(run)["plan"]["patches"]
+    assert facts_of(tmp_path / "tuned")["plan"]["patches"] == facts_of(run)["plan"]["patches"]
 
 
 def test_lora_and_frozen_blocks(run: Path, folder: Path, tmp_path: Path):
-    common = {"steps": 1, "evaluations": 1, "quiet": True, "precision": "float32", "threads": 1, "from_model": str(run)}
     for name, options in (("lora", {"lora": 3}), ("freeze", {"freeze": 1})):
-        headway.train(folder, out=tmp_path / name, **common, **options)
+        headway.train(folder, out=tmp_path / name, from_model=str(run), steps=1, evaluations=1, **QUICK, **options)
         facts = facts_of(tmp_path / name)
         assert facts["trained_parameters"] < facts["parameters"]
         assert headway.load(tmp_path / name)(files(folder)[0])["label"] in ("columns", "rows")
@@ -203,34 +170,25 @@ def test_lora_and_frozen_blocks(run: Path, folder: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"tokenizer": "word"}, "--tokenizer is for texts, but this is image_classification; leave it out. Found: "),
+        ({"tokenizer": "word"}, "--tokenizer is for texts, but this is image_classification"),
         ({"length": 9}, "--length is for texts"),
         ({"label_column": "x"}, "no columns to name"),
-        (
-            {"token_dropout": 0.1},
-            "--token-dropout is for classification and token_classification, but this is image_classification",
-        ),
-        ({"task": "classification"}, "which are data for image_classification, not for classification"),
+        ({"token_dropout": 0.1}, "--token-dropout is for classification and token_classification"),
+        ({"task": "classification"}, "data for image_classification, not for classification"),
         ({"seeds": 2}, "--seeds is for classification"),
         ({"augment": "more"}, "--augment is 'more'; it can be none, usual, flip"),
         ({"from_model": "RUN", "image_size": 8}, "--image-size cannot be chosen with --from"),
-        ({"from_model": "TEXT"}, "is a text model and cannot read images; name a ViT with --from"),
+        ({"from_model": "TEXT"}, "cannot read images; name a ViT with --from"),
     ],
 )
 def test_options_that_mean_nothing_here(
     options: dict[str, Any], said: str, folder: Path, run: Path, classifier_run: Path, tmp_path: Path
 ):
     places = {"RUN": str(run), "TEXT": str(classifier_run)}
-    options = {name: places.get(value, value) if isinstance(value, str) else value for name, value in options.items()}
-    with pytest.raises(InputError) as caught:
+    options = {name: places.get(str(value), value) for name, value in options.items()}
+    with pytest.raises(InputError, match=said):
         headway.train(folder, out=tmp_path / "out", steps=2, quiet=True, **options)
-    assert said in str(caught.value) and not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("options", [{"image_size": 8}, {"patch_size": 2}, {"augment": "flip"}])
-def test_options_of_images_mean_nothing_for_texts(options: dict[str, Any], rows: Path, tmp_path: Path):
-    with pytest.raises(InputError, match="is for image_classification, but this is classification"):
-        headway.train(rows, out=tmp_path / "out", steps=2, quiet=True, **options)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_text_task_does_not_begin_from_a_model_of_images(run: Path, rows: Path, tmp_path: Path):
@@ -238,32 +196,23 @@ def test_a_text_task_does_not_begin_from_a_model_of_images(run: Path, rows: Path
         headway.train(rows, from_model=str(run), out=tmp_path / "out", steps=2, quiet=True)
 
 
-def test_the_verbs(run: Path, folder: Path, tmp_path: Path, in_process: Callable):
-    status, out, err = in_process("classify", run, folder, "--json")
-    found = json.loads(out)
-    assert status == 0 and found["task"] == "image_classification" and len(found["results"]) == 58, err
+def test_the_verbs(run: Path, folder: Path, tmp_path: Path, in_process: Any):
+    found = in_process.json("classify", run, folder)
+    assert found["task"] == "image_classification" and len(found["results"]) == 58
     assert found["results"][0]["file"] == str(folder / "columns" / "00.png")
     assert {"label", "score", "scores", "file"} == set(found["results"][0])
-    status, out, err = in_process("classify", run, folder, "--to", tmp_path / "found.csv")
+    in_process.passed("classify", run, folder, "--to", tmp_path / "found.csv")
     table = list(csv.DictReader((tmp_path / "found.csv").open()))
-    assert status == 0 and len(table) == 58 and list(table[0])[:3] == ["file", "label", "score"], err
-    status, out, err = in_process("classify", run, folder / "rows" / "01.png")
-    assert status == 0 and out.split("\t")[2].strip() == str(folder / "rows" / "01.png")
-    status, out, err = in_process("explain", run, "--json")
-    found = json.loads(out)
-    assert status == 0 and found["tokens"][:2] == ["class", "patch 1"] and found["read"][:2] == [1, 3], err
-    status, out, err = in_process("bench", run, "--json")
-    assert status == 0 and {row["length"] for row in json.loads(out)["rows"]} == {len(found["tokens"])}, err
-    for words_, said in (
-        (["classify", run, "a cat"], "there is no such file"),
-        (["classify", run, folder, "--text-column", "x"], "--text-column and --encoding are for texts"),
-        (["generate", run, "a cat"], "holds a model for image_classification"),
-        (["fill", run, "a [MASK]"], "image_classification"),
-        (["embed", run, "a cat"], "image_classification"),
-        (["translate", run, "a cat"], "image_classification"),
-    ):
-        status, out, err = in_process(*words_)
-        assert (status, out) == (2, "") and said in err, (words_, err)
+    assert len(table) == 58 and list(table[0])[:3] == ["file", "label", "score"]
+    out, _ = in_process.passed("classify", run, folder / "rows" / "01.png")
+    assert out.split("\t")[2].strip() == str(folder / "rows" / "01.png")
+    found = in_process.json("explain", run)
+    assert found["tokens"][:2] == ["class", "patch 1"] and found["read"][:2] == [1, 3]
+    assert {row["length"] for row in in_process.json("bench", run)["rows"]} == {len(found["tokens"])}
+    in_process.refused("classify", run, "a cat", said="there is no such file")
+    in_process.refused("classify", run, folder, "--text-column", "x", said="--text-column and --encoding")
+    for verb in ("generate", "fill", "embed", "translate"):
+        in_process.refused(verb, run, "a [MASK]", said="image_classification")
 
 
 def test_its_promises(run: Path, tmp_path: Path):
@@ -280,10 +229,10 @@ def test_arrays_from_python(tmp_path: Path):
     draw = np.random.default_rng(0)
     np.savez(tmp_path / "noise.npz", images=draw.random((41, 4, 4)), labels=np.arange(41) % 3)
     data, out = tmp_path / "noise.npz", tmp_path / "runs" / "noise"
-    found = headway.train(data, out=out, quiet=True, **{**SMALL, "steps": 2, "evaluations": 1})
+    found = headway.train(data, out=out, **{**SMALL, "steps": 2, "evaluations": 1})
     assert found["out"] == str(out) and found["steps"] == 2 and headway.load(out).labels == ["0", "1", "2"]
-    validated = headway.train(data, validation=data, out=tmp_path / "v", quiet=True, **{**SMALL, "steps": 1})
-    warnings = facts_of(Path(validated["out"]))["data"]["warnings"]
+    headway.train(data, validation=data, out=tmp_path / "v", **{**SMALL, "steps": 1})
+    warnings = facts_of(tmp_path / "v")["data"]["warnings"]
     assert any("41 of 41 validation rows (100%) also occur in training" in line for line in warnings)
 
 

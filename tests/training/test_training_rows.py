@@ -2,7 +2,9 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,18 +27,6 @@ from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.models.wirings import Ensemble
 from headway.tasks import fitting
-from headway.tasks import fitting as frozen
-from headway.tasks.fitting import (
-    STEPS,
-    TEMPLATES,
-    fit_frozen,
-    kept_blocks,
-    label_texts,
-    pair_loss,
-    tune_vectors,
-    vectors,
-    with_label_rows,
-)
 from headway.tasks.labels import balanced_weights
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
@@ -132,11 +122,12 @@ def test_an_ensemble_answers_with_the_mean_of_probabilities():
 
 
 def test_sentences_are_made_of_labels_that_are_words():
-    texts, classes = label_texts(["negative", "Very_Positive"])
-    assert len(texts) == 2 * len(TEMPLATES) and classes == [0] * len(TEMPLATES) + [1] * len(TEMPLATES)
+    texts, classes = fitting.label_texts(["negative", "Very_Positive"])
+    count = len(fitting.TEMPLATES)
+    assert len(texts) == 2 * count and classes == [0] * count + [1] * count
     assert "this is negative" in texts and "this is very positive" in texts
     for labels in (["0", "1"], ["LABEL_0", "LABEL_1"], ["a", "b"], ["good", "GOOD!"]):
-        assert label_texts(labels) == ([], [])
+        assert fitting.label_texts(labels) == ([], [])
 
 
 def test_pairs_of_one_label_are_drawn_together_and_others_apart():
@@ -147,8 +138,8 @@ def test_pairs_of_one_label_are_drawn_together_and_others_apart():
     third = -math.log(near / (near + near + near))  # row 2 looks for 0
     second = -math.log(same / (far + near + same))  # rows 1 and 3 look for each other
     expected = (first + third + 2 * second) / 4
-    assert pair_loss(x, torch.tensor([0, 1, 0, 1])).item() == pytest.approx(expected, rel=1e-5)
-    lone = pair_loss(x, torch.tensor([0, 1, 0, 2])).item()
+    assert fitting.pair_loss(x, torch.tensor([0, 1, 0, 1])).item() == pytest.approx(expected, rel=1e-5)
+    lone = fitting.pair_loss(x, torch.tensor([0, 1, 0, 2])).item()
     assert lone == pytest.approx((first + third) / 2, rel=1e-5), "a row whose label no other has is left out"
 
 
@@ -167,10 +158,12 @@ def test_few_rows_become_a_linear_classifier_by_itself(way: dict, base: Path, ro
     assert found["steps"] == 0 and any("linear classifier" in entry["value"] for entry in facts["decisions"])
     again = headway.load(out)
     assert set(again("a lovely mat")["scores"]) == {"negative", "positive"}
-    assert load_model(out).config.n_layers == kept_blocks(3) + 1 == 3, "the last takes the mean"
+    assert load_model(out).config.n_layers == fitting.kept_blocks(3) + 1 == 3, "the last takes the mean"
     assert evaluate(out)["val_loss"] == pytest.approx(found["val_loss"], abs=1e-6)
     assert json.loads((out / "config.json").read_text())["architectures"] == ["BertForSequenceClassification"]
     assert not (out / "modules.json").exists()
+    trained, fitted = facts["trained_parameters"], sum(p.numel() for p in load_model(out).head.out.parameters())
+    assert trained == fitted if way else fitted < trained < facts["parameters"]
     if way:  # the blocks that stay are those of the base
         ours, theirs = load_model(out).stack.state_dict(), load_model(base).stack.state_dict()
         assert all(torch.equal(value, theirs[name]) for name, value in ours.items() if "blocks.2." not in name)
@@ -195,12 +188,18 @@ def test_many_rows_and_little_time_become_one_too(
     assert bool(way) == frozen and all("s are too short to train on 2" in why for why in way)
 
 
-def test_the_fitted_classifier_is_logistic_regression(base: Path, rows: Path, tmp_path: Path):
-    model, words = for_classification(load_model(base), 3, mean=True), Tokenizer.load(base)
-    ids = words.encode_batch(["the cat sat", "old dogs ran", "red doors", "a mat and a cat", "dogs sang", "doors"])
-    targets = [0, 1, 2, 0, 1, 2]
-    assert fit_frozen(model, ids, targets, len(ids)) == len(ids)
-    x = vectors(model, ids)
+@pytest.fixture
+def six(base: Path) -> tuple[Any, list[list[int]], list[int]]:
+    """A model of three classes, the tokens of six rows, and their classes."""
+    texts = ["the cat sat", "old dogs ran", "red doors", "a mat and a cat", "dogs sang", "doors"]
+    model = for_classification(load_model(base), 3, mean=True)
+    return model, Tokenizer.load(base).encode_batch(texts), [0, 1, 2, 0, 1, 2]
+
+
+def test_the_fitted_classifier_is_logistic_regression(six: tuple):
+    model, ids, targets = six
+    assert fitting.fit_frozen(*six, len(ids)) == len(ids)
+    x = fitting.vectors(model, ids)
     x = x / np.linalg.norm(x, axis=1).mean()
     expected = LogisticRegression(C=3.0, max_iter=1000).fit(x, targets)
     with torch.no_grad():
@@ -208,31 +207,28 @@ def test_the_fitted_classifier_is_logistic_regression(base: Path, rows: Path, tm
     np.testing.assert_allclose(found.numpy(), expected.predict_proba(x), atol=1e-5)
 
 
+def test_a_fit_out_of_time_reads_one_row_of_each_class_at_least(six: tuple, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fitting, "TOGETHER", 1)
+    assert [fitting.fit_frozen(*six, 6, seconds=seconds) for seconds in (0.0, 60.0)] == [3, 6]
+
+
 def test_rows_in_the_cache_are_fitted_as_lists_are(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(encoded, "IN_MEMORY", 0)
     words, labels = Tokenizer.load(base), ["good", "poor"]
     ids = words.encode_batch(["the cat sat", "old dogs ran", "a mat", "dogs sang", "red doors"], special=True)
     stored = encoded.encoded_rows(iter(ids), vocab_size=words.vocab_size, key="k", directory=tmp_path)
-    made, classes = label_texts(labels)
-    rows, targets = with_label_rows(words, labels, stored, np.array([0, 1, 0, 1, 1]))
+    made, classes = fitting.label_texts(labels)
+    rows, targets = fitting.with_label_rows(words, labels, stored, np.array([0, 1, 0, 1, 1]))
     listed = [*ids, *words.encode_batch(made, special=True)]
     assert list(rows) == listed and rows[-1] == listed[-1] and rows[3:6] == listed[3:6] and len(rows) == len(listed)
     assert targets.tolist() == [0, 1, 0, 1, 1, *classes]
     found = []
     for part, wanted in ((rows, targets), (listed, targets.tolist())):
         model = for_classification(load_model(base), 2, mean=True)
-        assert fit_frozen(model, part, wanted, len(ids), seed=3) == 5
-        tune_vectors(model, part, wanted, 3, lambda share, loss: None)
+        assert fitting.fit_frozen(model, part, wanted, len(ids), seed=3) == 5
+        fitting.tune_vectors(model, part, wanted, 3, lambda share, loss: None)
         found.append([p.detach().clone() for p in model.parameters()])
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
-
-
-def test_a_fit_out_of_time_reads_one_row_of_each_class_at_least(base: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(frozen, "TOGETHER", 1)
-    model, words = for_classification(load_model(base), 3, mean=True), Tokenizer.load(base)
-    ids = words.encode_batch(["the cat sat", "old dogs ran", "red doors", "a mat and a cat", "dogs sang", "doors"])
-    assert frozen.fit_frozen(model, ids, [0, 1, 2, 0, 1, 2], len(ids), seconds=0.0) == 3
-    assert frozen.fit_frozen(model, ids, [0, 1, 2, 0, 1, 2], len(ids), seconds=60.0) == 6
 
 
 def test_balanced_classes_count_the_same_in_a_fitted_classifier(base: Path):
@@ -242,31 +238,20 @@ def test_balanced_classes_count_the_same_in_a_fitted_classifier(base: Path):
     rare = []
     for weights in (None, balanced_weights(targets, 2).numpy()[targets]):
         model = for_classification(load_model(base), 2, mean=True)
-        fit_frozen(model, ids, targets, len(ids), weights=weights)
+        fitting.fit_frozen(model, ids, targets, len(ids), weights=weights)
         with torch.no_grad():
             rare.append(model(torch.tensor([ids[-1]])).softmax(-1)[0, 1].item())
     assert rare[1] > rare[0] + 0.1
 
 
-@pytest.mark.parametrize(
-    "name, value", [("average", 0.9), ("optimizer", "muon"), ("max_grad_norm", 3.0), ("patience", 2)]
-)
+@pytest.mark.parametrize("option", [{"average": 0.9}, {"optimizer": "muon"}, {"max_grad_norm": 3.0}, {"patience": 2}])
 def test_options_of_the_loop_are_refused_with_frozen_and_train_the_whole_model_else(
-    name: str, value: object, base: Path, rows: Path, tmp_path: Path
+    option: dict, base: Path, rows: Path, tmp_path: Path
 ):
     with pytest.raises(InputError, match="for training the whole model"):
-        headway.train(rows, from_model=str(base), frozen=True, out=tmp_path / "no", quiet=True, **{name: value})
-    headway.train(rows, from_model=str(base), out=tmp_path / "run", time="6s", **QUICK, **{name: value})
+        headway.train(rows, from_model=str(base), frozen=True, out=tmp_path / "no", quiet=True, **option)
+    headway.train(rows, from_model=str(base), out=tmp_path / "run", time="6s", **QUICK, **option)
     assert not facts_of(tmp_path / "run")["plan"]["frozen"]
-
-
-def test_only_what_is_fitted_counts_as_trained(base: Path, rows: Path, tmp_path: Path):
-    for way in ("frozen", "contrastive"):
-        headway.train(rows, from_model=str(base), out=tmp_path / way, quiet=True, threads=1, **{way: True})
-    facts = [facts_of(tmp_path / way) for way in ("frozen", "contrastive")]
-    frozen, contrastive = (one["trained_parameters"] for one in facts)
-    head = load_model(tmp_path / "frozen").head
-    assert frozen == sum(p.numel() for p in head.out.parameters()) < contrastive < facts[1]["parameters"]
 
 
 def test_a_whole_model_is_tuned_from_a_base_and_saved_as_its_familys_classifier(base: Path, rows: Path, tmp_path: Path):
@@ -289,7 +274,8 @@ def test_texts_are_learnt_before_their_labels(base: Path, rows: Path, tmp_path: 
 
 
 def test_several_seeds_answer_together(rows: Path, tmp_path: Path, tiny: dict):
-    found = headway.train(rows, **{**tiny, "steps": 8}, seeds=2, out=tmp_path, quiet=True)
+    given = {**tiny, "steps": 8, "out": tmp_path, "quiet": True}
+    found = headway.train(rows, seeds=2, **given)
     facts = facts_of(tmp_path)
     assert facts["members"] == ["seed-0", "seed-1"]
     values = facts["seeds"]["val_loss"]["values"]
@@ -299,14 +285,12 @@ def test_several_seeds_answer_together(rows: Path, tmp_path: Path, tiny: dict):
     each = [headway.load(tmp_path / name)(text)["scores"]["neg"] for name in facts["members"]]
     assert both(text)["scores"]["neg"] == pytest.approx(sum(each) / 2, abs=1e-5)
     assert found["val_loss"] <= max(values)
-    again = headway.train(rows, **{**tiny, "steps": 8}, seeds=2, out=tmp_path, quiet=True)
-    assert again["val_loss"] == found["val_loss"]
+    assert headway.train(rows, seeds=2, **given)["val_loss"] == found["val_loss"]
     other = tmp_path.parent / "other.csv"
     other.write_text(rows.read_text(encoding="utf-8").replace("cat", "rat"), encoding="utf-8")
-    with pytest.raises(InputError, match="other options, which cannot change during a run: --seeds 2"):
-        headway.train(rows, **{**tiny, "steps": 8}, seeds=3, out=tmp_path, quiet=True)
-    with pytest.raises(InputError, match="other data"):
-        headway.train(other, **{**tiny, "steps": 8}, seeds=2, out=tmp_path, quiet=True)
+    for data, seeds, said in ((rows, 3, "cannot change during a run: --seeds 2"), (other, 2, "other data")):
+        with pytest.raises(InputError, match=said):
+            headway.train(data, seeds=seeds, **given)
 
 
 def test_where_one_model_is_wanted_of_several_the_best_is_taken_and_told(
@@ -322,29 +306,23 @@ def test_where_one_model_is_wanted_of_several_the_best_is_taken_and_told(
     assert f"starting from the best member, {found.member}" in capsys.readouterr().err
 
 
-REFUSED = {
-    "no base": ({"frozen": True}, "--frozen is for fine-tuning"),
-    "adapting nothing": ({"adapt": True}, "--adapt is for fine-tuning"),
-    "steps of nothing": (
-        {"frozen": True, "from_model": "x", "steps": None, "epochs": 3},
-        "--epochs is for training the whole model",
-    ),
-    "a file": ({"from_model": __file__}, "is a file, not the directory of a model"),
-    "both": ({"adapt": True, "frozen": True, "from_model": "x"}, "choose one"),
-    "a size": ({"d_model": 8, "from_model": "x"}, "--d-model cannot be chosen with --from"),
-    "a rate that grows": ({"layer_decay": 1.5, "from_model": "x"}, "--layer-decay is 1.5"),
-    "an empty name": ({"from_model": " "}, "--from is empty"),
-    "seeds of one result": (
-        {"from_model": "x", "frozen": True, "seeds": 2, "steps": None},
-        "all --seeds would give the same classifier",
-    ),
-    "nothing there": ({"from_model": "no/such/place/here"}, "--from no/such/place/here"),
-}
+FROZEN = {"from_model": "x", "frozen": True, "steps": None}
+REFUSED = [
+    ({"frozen": True}, "--frozen is for fine-tuning"),
+    ({"adapt": True}, "--adapt is for fine-tuning"),
+    ({**FROZEN, "epochs": 3}, "--epochs is for training the whole model"),
+    ({"from_model": __file__}, "is a file, not the directory of a model"),
+    ({"adapt": True, "frozen": True, "from_model": "x"}, "choose one"),
+    ({"d_model": 8, "from_model": "x"}, "--d-model cannot be chosen with --from"),
+    ({"layer_decay": 1.5, "from_model": "x"}, "--layer-decay is 1.5"),
+    ({"from_model": " "}, "--from is empty"),
+    ({**FROZEN, "seeds": 2}, "all --seeds would give the same classifier"),
+    ({"from_model": "no/such/place/here"}, "--from no/such/place/here"),
+]
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_cannot_be_is_refused(what: str, rows: Path, tmp_path: Path):
-    options, said = REFUSED[what]
+@pytest.mark.parametrize(("options", "said"), REFUSED)
+def test_what_cannot_be_is_refused(options: dict, said: str, rows: Path, tmp_path: Path):
     with pytest.raises(InputError, match=said):
         headway.train(rows, out=tmp_path / "run", **{"steps": 1, **options}, **QUICK)
     assert not (tmp_path / "run").exists()
@@ -365,11 +343,11 @@ def test_an_option_that_the_task_does_not_read_is_refused(
 def test_the_refusal_says_why_it_is_this_task(base: Path, tmp_path: Path):
     path = tmp_path / "same.csv"
     path.write_text("text,label\n" + "a fine lamp,good\na fine lamp,bad\n" * 9)
-    with pytest.raises(InputError) as raised:
+    said = (
+        "but this is language_modeling.*'label' holds texts of 4 characters.*--text-column.*--label-column to classify"
+    )
+    with pytest.raises(InputError, match=said):
         headway.train(path, from_model=str(base), frozen=True, out=tmp_path / "run", **QUICK)
-    assert "--frozen is for classification, but this is language_modeling; leave it out. Found: " in str(raised.value)
-    assert "'label' holds texts of 4 characters on average: taken as the text (--text-column" in str(raised.value)
-    assert str(raised.value).endswith("no column looks like a label: language modelling (--label-column to classify).")
 
 
 @pytest.mark.parametrize("options", [{"frozen": True}, {"contrastive": True}, {"steps": 4}], ids=str)
@@ -386,24 +364,21 @@ def test_a_classifier_is_exported_with_or_without_a_pooler(options: dict, base: 
         assert config["architectures"] == ["BertForSequenceClassification"]
 
 
-def test_tuning_of_vectors_ends_with_its_time(base: Path, rows: Path, tmp_path: Path):
+def test_tuning_of_vectors_ends_with_its_time(base: Path):
     encoder = load_model(base)
-    ids = [[5, 6, 7], [8, 9], [10, 11, 12], [13, 5]]
-    assert tune_vectors(encoder, ids, [0, 0, 1, 1], 0, lambda share, loss: None) == STEPS
-    assert tune_vectors(encoder, ids, [0, 0, 1, 1], 0, lambda share, loss: None, 1e-3) < STEPS
+    given = (encoder, [[5, 6, 7], [8, 9], [10, 11, 12], [13, 5]], [0, 0, 1, 1], 0, lambda share, loss: None)
+    assert fitting.tune_vectors(*given) == fitting.STEPS
+    assert fitting.tune_vectors(*given, 1e-3) < fitting.STEPS
     before = [p.clone() for p in encoder.parameters()]
-    assert tune_vectors(encoder, ids, [0, 0, 1, 1], 0, lambda share, loss: None, 0.0) == 0
+    assert fitting.tune_vectors(*given, 0.0) == 0
     assert all(torch.equal(one, other) for one, other in zip(before, encoder.parameters(), strict=True))
 
 
 def test_weights_that_are_no_numbers_are_named(base: Path, rows: Path, tmp_path: Path):
-    model = load_model(base)
-    save_model(model, tmp_path / "base")
-    file = tmp_path / "base" / "model.safetensors"
+    file = shutil.copytree(base, tmp_path / "base") / "model.safetensors"
     weights = load_file(file)
     next(value for name, value in weights.items() if "layer.1.attention" in name)[3] = math.nan
     save_file(weights, file, metadata={"format": "pt"})
-    Tokenizer.load(base).save(tmp_path / "base", max_length=64)
     with pytest.raises(InputError, match=r"model\.safetensors: \S+layer\S+1\.\S+: contains NaN or infinity"):
         headway.train(rows, from_model=str(tmp_path / "base"), steps=1, out=tmp_path / "run", **QUICK)
 
@@ -416,7 +391,7 @@ def test_problem_type_says_how_many_labels_a_text_has(rows: Path, base: Path, tm
     path.write_text(json.dumps({**config, "problem_type": "multi_label_classification"}), encoding="utf-8")
     assert headway.load(tmp_path / "run").task == "multi_label"
     path.write_text(json.dumps({**config, "problem_type": "regression"}), encoding="utf-8")
-    with pytest.raises(InputError, match="is no model for regression, whose head gives each text 1 number; found 2"):
+    with pytest.raises(InputError, match="is no model for regression"):
         headway.load(tmp_path / "run")
 
 

@@ -2,8 +2,8 @@
 
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -36,15 +36,28 @@ def sentences(count: int, seed: int = 0) -> list[list[tuple[str, str]]]:
     return found
 
 
-def write(path: Path, count: int = 97, seed: int = 0) -> Path:
-    path.write_text("\n\n".join("\n".join("\t".join(pair) for pair in one) for one in sentences(count, seed)) + "\n")
+def write(path: Path, made: list[list[tuple[str, str]]]) -> Path:
+    path.write_text("\n\n".join("\n".join("\t".join(pair) for pair in one) for one in made) + "\n")
     return path
+
+
+def json_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def spans_of(run: Path, text: str) -> list[tuple[str, int, int]]:
+    """As the pipeline of transformers gives them."""
+    theirs = transformers.pipeline("token-classification", str(run), aggregation_strategy="first")(text)
+    return [
+        (one["entity_group"], one["start"], one["end"], pytest.approx(float(one["score"]), abs=1e-5)) for one in theirs
+    ]
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tags")
-    headway.train(write(folder / "data.conll"), out=folder / "run", steps=60, **TINY)
+    headway.train(write(folder / "data.conll", sentences(97)), out=folder / "run", steps=60, **TINY)
     return folder
 
 
@@ -57,7 +70,7 @@ def test_a_run_measures_entities_and_is_measured_again(trained: Path):
     again = evaluate(trained / "run")
     assert again["val_loss"] == pytest.approx(metrics["val_loss"], abs=1e-6)
     assert again["entity_f1"] == metrics["entity_f1"] and again["examples"] > 20
-    other = evaluate(trained / "run", [write(trained / "other.conll", 31, seed=5)])
+    other = evaluate(trained / "run", [write(trained / "other.conll", sentences(31, seed=5))])
     assert 0 <= other["entity_f1"] <= 1
 
 
@@ -66,11 +79,7 @@ def test_spans_are_those_of_the_text_and_of_the_pipeline_of_transformers(trained
     spans = pipe(TEXT)
     assert spans and all(TEXT[one["start"] : one["end"]] == one["text"] for one in spans)
     assert {one["label"] for one in spans} <= {"PER", "LOC"} and all(0 < one["score"] <= 1 for one in spans)
-    theirs = transformers.pipeline("token-classification", str(trained / "run"), aggregation_strategy="first")(TEXT)
-    assert [(one["entity_group"], one["start"], one["end"]) for one in theirs] == [
-        (one["label"], one["start"], one["end"]) for one in spans
-    ]
-    assert [float(one["score"]) for one in theirs] == pytest.approx([one["score"] for one in spans], abs=1e-5)
+    assert [(one["label"], one["start"], one["end"], one["score"]) for one in spans] == spans_of(trained / "run", TEXT)
     assert pipe([TEXT, "", "It rained."])[0] == [
         {**one, "score": pytest.approx(one["score"], abs=1e-5)} for one in spans
     ]
@@ -89,13 +98,6 @@ def test_a_long_text_is_read_in_windows(trained: Path):
     assert max(one["end"] for one in spans) > 8 * len(TEXT)
 
 
-def test_a_run_is_the_same_each_time(trained: Path, tmp_path: Path):
-    for name in ("one", "other"):
-        headway.train(trained / "data.conll", out=tmp_path / name, steps=5, **TINY)
-    one, other = (read_facts(tmp_path / name)["metrics"] for name in ("one", "other"))
-    assert one == other
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_from_every_family(family: str, trained: Path, tmp_path: Path):
     cls = getattr(transformers, family + "Model")
@@ -111,18 +113,14 @@ def test_from_every_family(family: str, trained: Path, tmp_path: Path):
     assert config["architectures"] == [f"{family}ForTokenClassification"]
     assert config["id2label"] == {str(i): label for i, label in enumerate(["O", "B-LOC", "I-LOC", "B-PER", "I-PER"])}
     text = "the cat met anna in rome"
-    theirs = transformers.pipeline("token-classification", str(tmp_path / "run"), aggregation_strategy="first")(text)
     found = headway.load(tmp_path / "run")(text)
-    assert [(one["entity_group"], one["start"], one["end"]) for one in theirs] == [
-        (one["label"], one["start"], one["end"]) for one in found
-    ]
+    assert [(one["label"], one["start"], one["end"], one["score"]) for one in found] == spans_of(tmp_path / "run", text)
 
 
 def test_a_base_that_knows_the_tags_goes_on_with_its_head(trained: Path, tmp_path: Path):
     before = load_model(trained / "run")
     only = [[(word, tag) for word, tag in one if "LOC" not in tag] for one in sentences(60, seed=2)]
-    path = tmp_path / "people.conll"
-    path.write_text("\n\n".join("\n".join("\t".join(pair) for pair in one) for one in only) + "\n")
+    path = write(tmp_path / "people.conll", only)
     options = {"from_model": str(trained / "run"), "steps": 1, "learning_rate": 1e-9, "average": 0.0}
     headway.train(path, out=tmp_path / "run", **options, **QUICK)
     facts = read_facts(tmp_path / "run")
@@ -142,31 +140,21 @@ def test_lists_and_spans_train_the_same_way(tmp_path: Path):
             elif tag[0] == "I":
                 spans[-1]["end"] = len(text)
         rows.append((one, text, spans))
-    (tmp_path / "lists.jsonl").write_text(
-        "".join(json.dumps({"tokens": [w for w, _ in one], "tags": [t for _, t in one]}) + "\n" for one, _, _ in rows)
-    )
-    (tmp_path / "spans.jsonl").write_text(
-        "".join(json.dumps({"text": text, "spans": spans}) + "\n" for _, text, spans in rows)
-    )
+    lists = [{"tokens": [word for word, _ in one], "tags": [tag for _, tag in one]} for one, _, _ in rows]
     found = []
-    for name in ("lists", "spans"):
-        headway.train(tmp_path / f"{name}.jsonl", out=tmp_path / name, steps=3, **TINY)
+    for name, given in (("lists", lists), ("spans", [{"text": text, "spans": spans} for _, text, spans in rows])):
+        headway.train(json_lines(tmp_path / f"{name}.jsonl", given), out=tmp_path / name, steps=3, **TINY)
         found.append(read_facts(tmp_path / name)["metrics"])
     assert found[0] == found[1]
 
 
-def test_unknown_tags_are_named(trained: Path, tmp_path: Path, in_process: Callable):
+def test_unknown_tags_are_named(trained: Path, tmp_path: Path, in_process: Any):
     path = tmp_path / "new.conll"
     path.write_text("It\tO\nrained\tO\nat\tO\nAcme\tB-ORG\n.\tO\n")
-    with pytest.raises(
-        InputError, match=r"new\.conll, line 4: the tag 'B-ORG' is not one of the model's tags: O, B-LOC"
-    ):
-        evaluate(trained / "run", [path])
+    in_process.refused("evaluate", trained / "run", path, said=("new.conll, line 4: the tag 'B-ORG'", ": O, B-LOC"))
     options = {"validation": [path], "out": tmp_path / "run", "steps": 3, **TINY}
-    with pytest.raises(InputError, match=r"line 4: the tag 'B-ORG' is not one of the tags of the training data"):
+    with pytest.raises(InputError, match="line 4: the tag 'B-ORG' is not one of the tags of the training data"):
         headway.train(trained / "data.conll", **options)
-    status, _, err = in_process("evaluate", trained / "run", path)
-    assert status == 2 and err.count("headway: ") == 1 and "line 4" in err
 
 
 def test_a_decoder_is_refused(trained: Path, tmp_path: Path):
