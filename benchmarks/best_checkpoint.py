@@ -20,7 +20,7 @@ import numpy as np
 from machine import RESULTS, facts, headway, write
 
 from headway import load
-from headway.tasks.labels import scores
+from headway.tasks.losses import scores
 
 FILES = {"trec": "trec/train.csv", "sst2": "sst2/train.csv", "airline": "reviews/airline-train.csv"}
 SIZES, SEEDS, JUDGED, EPOCHS, SMOOTHING = (400, 2000), range(3), 2000, 20, 0.1

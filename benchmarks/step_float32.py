@@ -28,8 +28,7 @@ from headway.models.heads import ClassificationHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder
 from headway.nn.kernels.products import onednn_everywhere
-from headway.tasks.labels import Classification
-from headway.tasks.losses import LanguageModeling
+from headway.tasks.losses import Classification, LanguageModeling
 
 ROWS, LENGTH, VOCAB, WIDTH, LAYERS, HEADS = 8, 256, 65, 384, 6, 6
 REVIEWS, LABELS = 32, ["negative", "neutral", "positive"]

@@ -133,7 +133,7 @@ def missing(named_things):
                 break
         else:
             in_a_folder = not name.startswith("headway.") and f"{words[0]}.__init__" in MODULES
-            is_there = any(f"{one}.".startswith(".".join(words) + ".") for one in MODULES) or words[1] in FILES
+            is_there = any(f"{one}.".startswith(".".join(words) + ".") for one in MODULES) or words[-1] in FILES
             if (in_a_folder and not is_there) or (len(words) == 2 and words[1].isupper()):
                 yield name
 

@@ -20,7 +20,7 @@ from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
-from headway.tasks.labels import Classification
+from headway.tasks.losses import Classification
 from headway.training.loop.thread_parallel import ThreadParallel
 from headway.training.ranks import Ranks
 

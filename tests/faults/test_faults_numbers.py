@@ -13,7 +13,7 @@ from faults_harness import LIVELY, facts_of, lines_of, losses, outcome
 from torch import nn
 
 import headway
-from headway.tasks.labels import Classification
+from headway.tasks.losses import Classification
 from headway.training.loop import trainer
 from headway.training.loop.trainer import LEAST, Diverged, spike_limit
 from headway.training.store import checkpoint

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 import headway
 from headway.data.batches.batch_source import Position
 from headway.errors import InputError
-from headway.tasks.labels import Classification
+from headway.tasks.losses import Classification
 from headway.training.loop.prefetch import Prefetch
 from headway.training.store import checkpoint
 from headway.workflows.train import run as session

@@ -12,7 +12,7 @@ from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
-from headway.tasks.labels import Classification, balanced_weights, scores
+from headway.tasks.losses import Classification, balanced_weights, scores
 
 LABELS = ["ant", "bee", "cow"]
 TARGETS = [0, 2, 1, 2, 2]

@@ -14,8 +14,7 @@ from faults_harness import content, facts_of, lines_of
 
 import headway
 from headway.errors import InputError
-from headway.tasks.labels import Classification
-from headway.tasks.losses import LanguageModeling
+from headway.tasks.losses import Classification, LanguageModeling
 from headway.training.loop.trainer import Diverged
 from headway.workflows.evaluate import evaluate
 from headway.workflows.train import run as session

@@ -27,7 +27,7 @@ from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.models.wirings import Ensemble
 from headway.tasks import fitting
-from headway.tasks.labels import balanced_weights
+from headway.tasks.losses import balanced_weights
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.optimizers import RowAdam, optimizers

@@ -19,8 +19,7 @@ from headway.models.heads import ClassificationHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder, Encoder
 from headway.tasks.embedding.objective import Embedding
-from headway.tasks.labels import Classification
-from headway.tasks.losses import LanguageModeling
+from headway.tasks.losses import Classification, LanguageModeling
 from headway.tasks.masked_lm.objective import MaskedLM
 from headway.training.loop import thread_parallel as shares
 from headway.training.loop.thread_parallel import ThreadParallel, share_count

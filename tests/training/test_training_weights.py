@@ -17,7 +17,7 @@ from headway.models.heads import ClassificationHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.tasks.fitting import _logistic, pair_loss
-from headway.tasks.labels import Classification, balanced_weights
+from headway.tasks.losses import Classification, balanced_weights
 from headway.tasks.multi_column.task import ColumnLosses, side_by_side
 from headway.tasks.multi_label.task import LabelSets
 from headway.tasks.ratings.task import OrderedLevels

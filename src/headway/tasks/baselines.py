@@ -10,7 +10,7 @@ import numpy as np
 from headway.data.images.batch_source import Pixels
 from headway.data.records.split import drawn, drawn_within
 from headway.data.records.text_rows import TextRows
-from headway.tasks.labels import scores
+from headway.tasks.losses import scores
 
 MOST_CHARACTERS = 2_000_000
 """Characters that the linear model is fitted on at most: each begins about four n-grams, of 30 to 100 bytes each."""

@@ -14,8 +14,7 @@ from headway.data.batches.batching import Batch, Examples, TargetKind
 from headway.data.open.columns import Detected
 from headway.data.records.labels import Labelled
 from headway.tasks.base import TextTask
-from headway.tasks.labels import scores
-from headway.tasks.losses import RowLoss, WholeLoss
+from headway.tasks.losses import RowLoss, WholeLoss, scores
 from headway.tasks.rows_data import NumberData
 
 

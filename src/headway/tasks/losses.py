@@ -6,7 +6,7 @@ Letters: B batch, T length, N places or answers, V vocabulary or classes.
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from headway.data.batches.batching import IGNORED, Batch
 from headway.errors import InputError
 from headway.models.heads import Gives, gives, n_outputs
 from headway.nn.kernels.dispatch import cross_entropy, unsmoothed
+from headway.nn.kernels.dropout import generator
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 
@@ -219,3 +220,129 @@ def divergence(one: Tensor, other: Tensor, batch: Batch | None = None) -> Tensor
     p, q = one.log_softmax(dim=-1), other.log_softmax(dim=-1)
     apart = (p.exp() - q.exp()) * (p - q)
     return (apart if batch is None else batch.weighed(apart)).sum() / 2
+
+
+class Classification(Objective):
+    """One label for each text.
+
+    ``weights`` (C,) multiply the loss of each text by that of its class (not smoothing's share of the other classes,
+    which would draw every answer to rare ones); ``token_dropout`` is the share of tokens that training replaces by
+    ``hidden_token``, which keeps a small model from leaning on single words.  With ``r_drop`` α every batch is read
+    twice, and half of α times the divergence of the two answers is added (``tasks.losses``).  ``by_accuracy``
+    says how evaluations are compared.  A text of ``silent`` tokens alone gets no label, as in answers, which is wrong.
+    """
+
+    def __init__(
+        self,
+        labels: Sequence[str],
+        *,
+        weights: Tensor | None = None,
+        label_smoothing: float = 0.0,
+        token_dropout: float = 0.0,
+        hidden_token: int = 0,
+        protected: Sequence[int] = (),
+        r_drop: float = 0.0,
+        by_accuracy: bool = False,
+        silent: Collection[int] = (),
+    ):
+        self.labels = list(labels)
+        self.weights = weights
+        self.label_smoothing = label_smoothing
+        self.token_dropout, self.hidden_token = token_dropout, hidden_token
+        self.r_drop, self.by_accuracy = r_drop, by_accuracy
+        self.protected = torch.tensor(list(protected), dtype=torch.int64)
+        self.silent = torch.tensor(sorted(silent), dtype=torch.int64)
+
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, float, Tensor]:
+        """What is minimised, how much the texts count, and the sum of their -ln p, in nats (``Objective.loss``)."""
+        once, read_twice = batch, model.training and bool(self.r_drop)
+        batch = twice(batch) if read_twice else batch
+        ids, *others = batch.read
+        if model.training and self.token_dropout:
+            drop = torch.rand(ids.shape, device=ids.device, generator=generator()) < self.token_dropout
+            ids = ids.masked_fill(drop & ~torch.isin(ids, self.protected.to(ids.device)), self.hidden_token)
+        logits = model(ids, *others).float()  # (B, C)
+        smoothing = self.label_smoothing if model.training else 0.0
+        each = F.cross_entropy(logits, batch.targets, reduction="none", label_smoothing=smoothing)  # (B,)
+        if self.weights is not None and model.training:
+            each = each * self.weights.to(ids.device)[batch.targets]
+        loss = batch.weighed(each).sum()
+        shown = batch.weighed(F.cross_entropy(logits.detach(), batch.targets, reduction="none")).sum()
+        if read_twice:
+            one, other = logits.chunk(2)
+            loss, shown = loss / 2 + self.r_drop / 2 * divergence(one, other, once), shown / 2
+        return loss, once.weight, shown
+
+    @torch.no_grad()
+    def evaluate(
+        self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None
+    ) -> dict[str, Any]:
+        """val_loss (nats per text) and all ``scores``, over all batches."""
+        pairs: list[np.ndarray] = []
+        total = 0.0
+        for batch in batches:
+            logits = model(*batch.read).float()
+            total += F.cross_entropy(logits, batch.targets, reduction="sum").item()
+            guesses = logits.argmax(dim=-1)
+            if len(self.silent):
+                says = ~torch.isin(batch.ids, self.silent.to(batch.ids.device))
+                says = says if batch.mask is None else says & batch.mask
+                guesses = guesses.masked_fill(~says.any(dim=1), NO_LABEL)
+            pairs.append(np.stack([guesses.cpu().numpy(), batch.targets.cpu().numpy()], axis=1))
+        if each is not None:
+            each += [part.astype(np.float64) for part in pairs]
+        predicted, targets = np.concatenate(pairs).T
+        return {"val_loss": total / len(targets), **scores(targets, predicted, self.labels)}
+
+    def cost(self, metrics: dict[str, Any]) -> float:
+        """The loss; ``by_accuracy`` the error first, since a model that fits its rows grows sure of its mistakes."""
+        loss = float(metrics["val_loss"])
+        return 1.0 - metrics["accuracy"] + 1e-6 * loss if self.by_accuracy else loss
+
+
+def scores(targets: np.ndarray, guesses: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
+    """accuracy, macro_f1, per_class and confusion of predicted classes (N,), given the true ones (N,).
+
+    ``NO_LABEL`` is a prediction that is missing: wrong, of no class, and not in confusion.  macro_f1 is the mean over
+    the classes that occur or are predicted; confusion (C, C) has the true classes as rows and is left out where there
+    are more than MOST_IN_CONFUSION.
+    """
+    size, given = len(labels), guesses != NO_LABEL
+    counted = (targets, guesses[given], targets[targets == guesses])
+    true, predicted, right = (np.bincount(x, minlength=size) for x in counted)
+    precision, recall = quotients(right, predicted), quotients(right, true)
+    f1 = quotients(2 * precision * recall, precision + recall)
+    present = (true > 0) | (predicted > 0)
+    rows = zip(labels, *(values.tolist() for values in (precision, recall, f1, true)), strict=True)
+    pairs = targets[given] * size + guesses[given]
+    small = size <= MOST_IN_CONFUSION
+    confusion = np.bincount(pairs, minlength=size * size).reshape(size, size).tolist() if small else None
+    return {
+        "accuracy": float(right.astype(float).sum() / max(1, len(targets))),
+        "macro_f1": float(f1[present].mean()) if present.any() else 0.0,
+        "per_class": {name: {"precision": p, "recall": r, "f1": f, "support": n} for name, p, r, f, n in rows},
+        **({"confusion": confusion} if small else {}),
+    }
+
+
+def quotients(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """``one`` by ``other``, 0 where that is 0; float64 (C,)."""
+    return np.divide(one, other, out=np.zeros(len(one)), where=other > 0)
+
+
+def balanced_weights(targets: Sequence[int] | np.ndarray, n_classes: int, weights: np.ndarray | None = None) -> Tensor:
+    """Weights (C,) under which every class counts the same and the mean weight of an example is 1.
+
+    The ``weights`` (N,) are how much each example counts already.
+    """
+    counts = np.bincount(np.asarray(targets), weights, minlength=n_classes)
+    each = counts.sum() / (np.count_nonzero(counts) * np.where(counts > 0, counts, 1))
+    return torch.tensor(each, dtype=torch.float32)
+
+
+MOST_IN_CONFUSION = 1_000
+"""Classes up to which every pair is counted: a matrix of 20,000 classes would be 3 GB."""
+
+
+NO_LABEL = -1
+"""The class of a text that is given none."""

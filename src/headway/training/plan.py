@@ -107,6 +107,10 @@ class FineTuningPlan:
     """whether a classifier from a base reads the mean of its vectors (``hub.fine_tune``)"""
 
 
+AS_GIVEN = ("max_grad_norm", "accumulate", "grow_batch", "batch_size", "patience", "seed", "on_spike", "log_every")
+"""Fields of a plan that are what the options of the same names say."""
+
+
 @dataclass(frozen=True, init=False, kw_only=True)
 class Plan(Grouped):
     """The complete plan of a run.  headway.json stores it, flat, and a resumed run follows it."""

@@ -30,7 +30,8 @@ from headway.tasks.classes import ClassData
 from headway.tasks.classification.task import Classifier
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.inspection import telling_rows
-from headway.tasks.labels import Classification, balanced_weights, continued_classes
+from headway.tasks.labels import continued_classes
+from headway.tasks.losses import Classification, balanced_weights
 from headway.tasks.rows import encoded_texts, measured_rows
 from headway.tasks.task import TaskInputs
 from headway.training.base import Base, prepared_base

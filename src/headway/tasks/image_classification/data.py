@@ -21,7 +21,8 @@ from headway.models.transformer import Encoder
 from headway.tasks.baselines import image_baselines
 from headway.tasks.held_out import EvaluationInputs
 from headway.tasks.image_classification.task import ImageClassifier
-from headway.tasks.labels import Classification, balanced_weights, continued_classes
+from headway.tasks.labels import continued_classes
+from headway.tasks.losses import Classification, balanced_weights
 from headway.tasks.rows_data import RowsData
 from headway.tasks.task import TaskInputs
 from headway.training.base import Base, prepared_base

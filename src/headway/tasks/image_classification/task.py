@@ -28,7 +28,8 @@ from headway.tasks.answers import Label
 from headway.tasks.checks import ROWS, Found, Material, MaterialInputs, labels_differ
 from headway.tasks.image_classification.spec import SPEC
 from headway.tasks.inputs import as_list
-from headway.tasks.labels import Classification, label_answers, labels_of
+from headway.tasks.labels import label_answers, labels_of
+from headway.tasks.losses import Classification
 from headway.tasks.task import FolderTask
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions

@@ -1,4 +1,7 @@
-"""All that an exact resume needs: the counters, the tensors that a checkpoint holds, and the random states."""
+"""All that an exact resume needs: the counters, the tensors that a checkpoint holds, and the random states.
+
+``Training.keep_if_best`` chooses the best weights of a run, evaluation by evaluation.
+"""
 
 import math
 from collections.abc import Iterator
@@ -175,7 +178,7 @@ class Training:
         state.cycle, state.since, state.since_seconds = cycle, state.step, state.seconds
         state.evaluations, state.stale, state.recent, state.measure_first = 0, 0, [], True
 
-    def note(
+    def keep_if_best(
         self,
         cost: float,
         metrics: dict[str, Any],

@@ -232,7 +232,7 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop) -> None:
             text = job.sample() if job.sample is not None and _shows(job, share) else None
         stop.poll()
         cost, careful = job.objective.cost(metrics), len(units) < job.min_units
-        kept = now.note(cost, metrics, units, last=bounds.keep == "last", careful=careful, whole=whole)
+        kept = now.keep_if_best(cost, metrics, units, last=bounds.keep == "last", careful=careful, whole=whole)
         if kept:
             job.saved = _saved(job, job.keep_best)
         if bounds.snapshots:

@@ -18,7 +18,7 @@ from headway.nn.kernels.products import AUTO
 from headway.training.hardware.precision import training_rate
 from headway.training.loop.schedule import mean_accumulation
 from headway.training.options import TrainOptions
-from headway.training.plan import Plan, decision_of
+from headway.training.plan import AS_GIVEN, Plan, decision_of
 from headway.training.ranks import Ranks
 from headway.training.sizing.layouts import encoder_fields, layout_fields
 
@@ -173,8 +173,7 @@ def new_plan(
 
     "auto" and 0 are measured later.
     """
-    copied = ("max_grad_norm", "accumulate", "grow_batch", "batch_size", "patience", "seed", "on_spike", "log_every")
-    plan = {name: options.value(name) for name in copied}
+    plan = {name: options.value(name) for name in AS_GIVEN}
     plan |= {name: options.value(name) or 0.0 for name in ("average", "r_drop", "bpe_dropout", "token_dropout")}
     plan |= {name: given_or(options.value(name), value) for name, value in {**USUAL, **usual}.items()}
     return Plan(**{**plan, "model": asdict(config), "decisions": list(decisions), **values})
