@@ -23,7 +23,7 @@ from headway.models.config import Positions, RopeScaling, TransformerConfig
         ("d_head", 0, "≥ 1"),
         ("d_ff", 0, "≥ 1"),
         ("max_length", "long", "whole"),
-        ("positions", "circular", "sinusoidal, learned, rotary, alibi, relative, none"),
+        ("positions", "circular", "rotary, learned, sinusoidal, alibi, relative, none"),
         ("positions", 3, "one of"),
         ("norm", "batchnorm", "layernorm, rmsnorm"),
         ("norm_order", "middle", "pre, post"),

@@ -49,7 +49,7 @@ class RopeScaling:
 class Positions:
     """The kind of position encoding, and its parameters."""
 
-    kind: Literal["sinusoidal", "learned", "rotary", "alibi", "relative", "none"] = "rotary"
+    kind: Literal["rotary", "learned", "sinusoidal", "alibi", "relative", "none"] = "rotary"
     base: float = 10000.0
     """rotary: the base of the wavelengths."""
     window_base: float | None = None
@@ -67,7 +67,7 @@ class Positions:
     sinusoids: Literal["interleaved", "halves", "tensor2tensor"] = "interleaved"
     """sinusoidal: the order of sines and cosines, see nn.positions."""
 
-    KINDS: ClassVar[tuple[str, ...]] = ("sinusoidal", "learned", "rotary", "alibi", "relative", "none")
+    KINDS: ClassVar[tuple[str, ...]] = ("rotary", "learned", "sinusoidal", "alibi", "relative", "none")
 
     def __post_init__(self) -> None:
         if self.kind not in self.KINDS:
@@ -126,7 +126,7 @@ class TransformerConfig(ModelConfig):
     max_length: int = 256
     """context length of the training; learned positions are undefined beyond it"""
     positions: Positions | str = "rotary"
-    """sinusoidal, learned, rotary, alibi, relative or none"""
+    """one of ``Positions.KINDS``"""
     norm: Literal["layernorm", "rmsnorm"] = "rmsnorm"
     """layernorm or rmsnorm"""
     norm_order: Literal["pre", "post"] = "pre"

@@ -11,6 +11,7 @@ from headway.hub.download import model_name
 from headway.io.atomic_write import write_json, write_whole
 from headway.io.quantities import parse_seconds, time_text
 from headway.models.baselines import KINDS as BASELINES
+from headway.models.config import Positions
 from headway.nn.baselines import CELLS
 from headway.science.long_texts import WINDOW, recall_text
 from headway.science.runner import check_same, kept
@@ -48,9 +49,7 @@ PARTS: dict[str, dict[str, str]] = {
         "swiglu": "activation=silu,gated=true",
     },
     "norm": {f"{order}-{norm}": f"{ORDER[order]},{NORMS[norm]}" for order in ORDER for norm in NORMS},
-    "positions": {
-        kind: f"positions={kind}" for kind in ("rotary", "learned", "sinusoidal", "alibi", "relative", "none")
-    },
+    "positions": {kind: f"positions={kind}" for kind in Positions.KINDS},
 }
 """By part, what it may be and the overrides of the configuration that make it so."""
 HEADS = (1, 2, 4, 8)

@@ -1,4 +1,4 @@
-"""One label for each input: the names of the labels, the loss, the metrics and the answers."""
+"""One label for each input: the names of the labels, and the answers."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

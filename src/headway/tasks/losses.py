@@ -1,4 +1,4 @@
-"""Losses that tasks share: one for each row, the next token, and R-Drop.
+"""Losses that tasks share, with their metrics: one for each row, the class of a row, the next token, and R-Drop.
 
 Letters: B batch, T length, N places or answers, V vocabulary or classes.
 """
@@ -21,6 +21,11 @@ from headway.nn.kernels.dispatch import cross_entropy, unsmoothed
 from headway.nn.kernels.dropout import generator
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
+
+MOST_IN_CONFUSION = 1_000
+"""Classes up to which every pair is counted: a matrix of 20,000 classes would be 3 GB."""
+NO_LABEL = -1
+"""The class of a text that is given none."""
 
 
 class RowLoss(Objective, ABC):
@@ -338,11 +343,3 @@ def balanced_weights(targets: Sequence[int] | np.ndarray, n_classes: int, weight
     counts = np.bincount(np.asarray(targets), weights, minlength=n_classes)
     each = counts.sum() / (np.count_nonzero(counts) * np.where(counts > 0, counts, 1))
     return torch.tensor(each, dtype=torch.float32)
-
-
-MOST_IN_CONFUSION = 1_000
-"""Classes up to which every pair is counted: a matrix of 20,000 classes would be 3 GB."""
-
-
-NO_LABEL = -1
-"""The class of a text that is given none."""
