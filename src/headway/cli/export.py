@@ -57,7 +57,8 @@ def command(run: str, **how: Any) -> Answer:
     if exported.made and exported.member:
         lines.append(f"of the ensemble in {run} only the best member, {exported.member}")
     if parity.passed:
-        lines.append(f"read through {parity.door} with {parity.reader} {parity.version}: {parity.words}")
+        through = f"through {parity.door} " if parity.door else ""
+        lines.append(f"read {through}with {parity.reader} {parity.version}: {parity.words}")
         lines += parity.notes
         if parity.seconds is not None:
             here, there = parity.seconds
