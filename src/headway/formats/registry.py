@@ -1,6 +1,6 @@
 """What a model can be exported to, and the engines that answer from exports; readable without torch or any library.
 
-To add a format, add its folder with ``export.py`` (``problem``, ``write`` and ``compare`` of ``formats.subject.Writer``)
+To add a format, add its folder with ``export.py`` (``problem``, ``write``, ``compare``: ``formats.subject.Writer``)
 and, if an engine reads it, ``engine.py`` (``open_engine``); and its row to ``FORMATS``.
 """
 
